@@ -1,0 +1,48 @@
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?= -n 2
+
+.DEFAULT_GOAL := help
+# Two installations into one environment must not run at the same time.
+.NOTPARALLEL:
+.PHONY: help demo test lint format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo "  Settings: PYTHON=$(PYTHON) (3.11 or newer), VENV=$(VENV)"
+
+demo: $(VENV)/.stamp-demo ## Run the demonstration; results go to demo-output/
+	$(VENV)/bin/mklearn demo --out demo-output
+
+test: $(VENV)/.stamp-test ## Run the tests and the examples in the docstrings
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.stamp-lint ## Check style, formatting and types
+	$(VENV)/bin/python -m ruff check .
+	$(VENV)/bin/python -m ruff format --check .
+	$(VENV)/bin/python -m mypy
+
+format: $(VENV)/.stamp-lint ## Format the code and apply the safe fixes
+	$(VENV)/bin/python -m ruff check --fix .
+	$(VENV)/bin/python -m ruff format .
+
+clean: ## Remove caches, builds and demo-output/, but not the environment
+	rm -rf build dist demo-output .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find $(wildcard src tests examples docs benchmarks reproduction) -name __pycache__ -prune -exec rm -rf {} +
+
+# One stamp for each set of extras, so that a target installs only what it needs.
+$(VENV)/.stamp-demo: EXTRAS = cli,plot
+$(VENV)/.stamp-test: EXTRAS = test
+$(VENV)/.stamp-lint: EXTRAS = lint
+$(VENV)/.stamp-%: pyproject.toml | $(VENV)/bin/pip
+	@echo "Installing mklearn[$(EXTRAS)] into $(VENV)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# pip is the last thing that venv installs: an interrupted creation is started again.
+$(VENV)/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "error: mklearn needs Python 3.11 or newer, but PYTHON=$(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo missing); try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
+	  exit 1; }
+	@echo "Creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)

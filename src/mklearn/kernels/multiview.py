@@ -1,0 +1,248 @@
+"""MultiView: several named descriptions of the same samples, sliced together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+Columns = int | str | slice | Sequence[int] | Sequence[str] | None
+
+
+class MultiView:
+    """Named views of the same samples.
+
+    A view is a 2-D array, a DataFrame, a sparse matrix, a 1-D numeric array (taken as
+    one column) or a sequence of strings. Rows are sliced in all views at once, so
+    scikit-learn's splitters, ``GridSearchCV`` and ``cross_val_score`` take a
+    ``MultiView`` as they take an array. Kernels name the view they look at.
+
+    Parameters
+    ----------
+    views : mapping of str to view
+        All views must have the same number of rows, in the same order.
+
+    Attributes
+    ----------
+    names : tuple of str
+    shape : tuple of int
+        Number of samples, and number of columns in all views together (a view of
+        strings counts as one).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MultiView
+    >>> X = MultiView({"expr": np.ones((3, 2)), "seq": ["ACGT", "ACCT", "TTTT"]})
+    >>> X.shape
+    (3, 3)
+    >>> X[[0, 2]]["seq"].tolist()
+    ['ACGT', 'TTTT']
+    """
+
+    def __init__(self, views: Mapping[str, Any]) -> None:
+        if not isinstance(views, Mapping) or not views:
+            raise ValueError(
+                "MultiView needs a non-empty mapping from view names to data, got "
+                f"{type(views).__name__}; try MultiView({{'name': array, ...}})."
+            )
+        self._data: dict[str, Any] = {}
+        self._columns: dict[str, tuple[str, ...] | None] = {}
+        for name, view in views.items():
+            self._data[name], self._columns[name] = _as_view(view, name)
+        sizes = {name: _n_rows(view) for name, view in self._data.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(
+                f"All views need the same number of samples, got {sizes}; align the "
+                "rows of the views first."
+            )
+
+    @classmethod
+    def from_columns(cls, X: Any, views: Mapping[str, Columns]) -> MultiView:
+        """Split one table into views by column numbers or names.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix of shape (n_samples, n_features)
+        views : mapping of str to columns
+            Which columns belong to which view; a column may be in several.
+        """
+        table = cls({"X": X})
+        parts = {}
+        for name, columns in views.items():
+            index = table.column_index(None, columns)
+            part = table["X"][:, index]
+            if table._columns["X"] is not None:
+                part = _Named(part, tuple(table._columns["X"][i] for i in index))
+            parts[name] = part
+        return cls(parts)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the views."""
+        return tuple(self._data)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and of columns over all views."""
+        views = list(self._data.values())
+        return _n_rows(views[0]), sum(v.shape[1] if v.ndim == 2 else 1 for v in views)
+
+    ndim = 2
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._data
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a view (by name) or the samples in ``key`` of all views."""
+        if isinstance(key, str):
+            return self._data[self.view_name(key)]
+        if isinstance(key, tuple):  # scikit-learn asks for X[rows, ...]
+            key = key[0]
+        if np.ndim(key) == 0 and not isinstance(key, slice):
+            key = [key]
+        if not isinstance(key, slice):
+            key = np.asarray(key)
+            if key.size == 0:
+                key = key.astype(np.intp)
+        part = object.__new__(MultiView)
+        part._data = {name: view[key] for name, view in self._data.items()}
+        part._columns = self._columns
+        return part
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(
+            f"{name}: {'strings' if v.ndim == 1 else v.shape[1]}"
+            for name, v in self._data.items()
+        )
+        return f"MultiView({len(self)} samples; {kinds})"
+
+    def is_text(self, name: str) -> bool:
+        """Tell whether a view holds strings."""
+        return bool(self._data[name].ndim == 1)
+
+    def column_names(self, view: str | None = None) -> tuple[str, ...] | None:
+        """Return the column names of a view, None where it has none."""
+        return self._columns[self.view_name(view)]
+
+    def view_name(self, view: str | None) -> str:
+        """Return the view that a kernel means by ``view``; None is the only view."""
+        if view is None:
+            if len(self._data) == 1:
+                return self.names[0]
+            raise ValueError(
+                f"The data have several views {list(self.names)} and the kernel does "
+                "not say which; pass view=... to the kernel, or use per_view(kernel)."
+            )
+        if view not in self._data:
+            raise ValueError(f"Unknown view {view!r}; the data have {list(self.names)}.")
+        return view
+
+    def column_index(self, view: str | None, columns: Columns) -> NDArray[np.intp]:
+        """Return the numbers of ``columns`` (numbers, names or a slice) in a view."""
+        name = self.view_name(view)
+        data, names = self._data[name], self._columns[name]
+        if data.ndim == 1:
+            raise ValueError(f"View {name!r} holds strings and has no columns.")
+        n = data.shape[1]
+        if columns is None:
+            return np.arange(n)
+        if isinstance(columns, slice):
+            return np.arange(n)[columns]
+        wanted = [columns] if isinstance(columns, (str, int, np.integer)) else columns
+        index = []
+        for column in wanted:
+            if isinstance(column, str):
+                if names is None or column not in names:
+                    known = "no column names" if names is None else f"{list(names)[:20]}"
+                    raise ValueError(
+                        f"Column {column!r} is not in view {name!r}, which has {known}."
+                    )
+                index.append(names.index(column))
+            elif -n <= int(column) < n:
+                index.append(int(column) % n)
+            else:
+                raise ValueError(
+                    f"Column {column} is out of range: view {name!r} has {n} columns."
+                )
+        return np.asarray(index, dtype=np.intp)
+
+
+class _Named:
+    """An array with column names, for building a MultiView."""
+
+    def __init__(self, values: Any, names: tuple[str, ...]) -> None:
+        self.values, self.names = values, names
+
+
+def _n_rows(view: Any) -> int:
+    return int(view.shape[0])
+
+
+def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
+    """Return a view as float64 array, CSR matrix or object array, and column names."""
+    if isinstance(view, _Named):
+        return view.values, view.names
+    columns = None
+    if hasattr(view, "columns") and hasattr(view, "to_numpy"):  # DataFrame
+        columns = tuple(str(c) for c in view.columns)
+        if len(columns) == 1 and _is_text(view.to_numpy().ravel()):
+            return np.asarray(view.to_numpy().ravel(), dtype=object), None
+        try:
+            view = view.to_numpy(dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"View {name!r} has columns that are not numbers ({error}); encode "
+                "them, or give a column of sequences as a view of its own."
+            ) from error
+    if sparse.issparse(view):
+        view = view.tocsr().astype(np.float64)
+        _require_finite(view.data, name)
+        return view, columns
+    array: NDArray[Any] = np.asarray(view)
+    if _is_text(array):
+        return array.astype(object), None
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported (view {name!r}).")
+    try:
+        array = array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"View {name!r} is neither numeric nor a sequence of strings ({error})."
+        ) from error
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(
+            f"View {name!r} has shape {array.shape}; a view is (n_samples, n_columns) "
+            "with at least one column, or a sequence of strings."
+        )
+    _require_finite(array, name)
+    return array, columns
+
+
+def _is_text(array: NDArray[Any]) -> bool:
+    if array.ndim != 1 or array.size == 0:
+        return False
+    return array.dtype.kind == "U" or (
+        array.dtype.kind in "OT" and all(isinstance(s, str) for s in array)
+    )
+
+
+def _require_finite(values: ArrayLike, name: str) -> None:
+    values = np.asarray(values)
+    bad = values.size - np.count_nonzero(np.isfinite(values))
+    if bad:
+        raise ValueError(
+            f"View {name!r} contains NaN or infinity in {bad} entries; impute them or "
+            "drop the samples first."
+        )
