@@ -1,0 +1,42 @@
+"""Wrapper with the analytic update: solve for A, then for theta in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mklearn.problems.mkl import MKLProblem
+from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.smo import FixedWeightsSolver, require_box
+
+
+@dataclass(frozen=True)
+class Alternating:
+    """Algorithm 1 of LPMKL with the update (17), ``|w_m|^2 = theta_m^2 q_m``.
+
+    Parameters
+    ----------
+    accuracy : float
+        How exactly the inner problem is solved, as a share of the current gap.
+    """
+
+    accuracy: float = 0.1
+
+    def check(self, problem: MKLProblem) -> None:
+        """Require a loss whose inner problem SMO solves."""
+        require_box(problem, "alternating")
+
+    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+        """Yield one iterate for each pair of steps."""
+        inner = FixedWeightsSolver(problem, start)
+        theta = inner.theta
+        allowed = np.inf
+        while True:
+            A, scores = yield from inner.solve(theta, allowed)
+            quads = problem.bank.quad(A)
+            judgement = yield Iterate(theta, A, scores, quads)
+            assert judgement is not None
+            allowed = self.accuracy * (judgement.upper - judgement.lower)
+            # erratum 1: (21) is not the update; the norms of w are
+            theta = problem.weights.step(theta**2 * quads)

@@ -1,0 +1,258 @@
+"""The one loop: it judges iterates, keeps the best, and decides when to stop."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from sklearn.exceptions import ConvergenceWarning
+
+from mklearn.problems.mkl import MKLProblem, relative_gap
+from mklearn.solvers.alternating import Alternating
+from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
+from mklearn.solvers.cutting_plane import CuttingPlane
+
+SOLVERS: dict[str, Callable[[], Solver]] = {
+    "alternating": Alternating,
+    "cutting_plane": CuttingPlane,
+}
+
+
+def choose_solver(solver: str | Solver, problem: MKLProblem) -> Solver:
+    """Return the solver that a name means for a problem."""
+    if solver == "auto":
+        sparse = getattr(problem.weights, "p", None) == 1 and problem.bank.shape[2] > 1
+        solver = "cutting_plane" if sparse else "alternating"
+    if isinstance(solver, str):
+        if solver not in SOLVERS:
+            raise ValueError(
+                f"Unknown solver {solver!r}; known are 'auto' and {sorted(SOLVERS)}."
+            )
+        solver = SOLVERS[solver]()
+    solver.check(problem)
+    return solver
+
+
+def solve(
+    problem: MKLProblem,
+    solver: str | Solver = "auto",
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 1000,
+    time_limit: float | None = None,
+    callback: Callable[[Any], Any] | None = None,
+    verbose: int = 0,
+    start: Iterate | None = None,
+) -> Solution:
+    """Solve a problem until its relative duality gap is below ``tol``.
+
+    Parameters
+    ----------
+    problem : MKLProblem
+    solver : str or Solver
+        "auto", a name, or an instance with settings.
+    tol : float
+        Relative duality gap, as the problem computes it.
+    max_iter : int
+        Limit on the solver's iterations.
+    time_limit : float, optional
+        Limit in seconds.
+    callback : callable, optional
+        Called after each iteration with the :class:`History`; a true answer stops.
+    verbose : int
+        1 shows a progress bar, 2 a line for each iteration (on standard error).
+    start : Iterate, optional
+        Where to start from, for instance the solution of a similar problem.
+
+    Returns
+    -------
+    Solution
+        The best iterate; a ConvergenceWarning tells if the gap is above ``tol``. After
+        Ctrl-C it is returned as well, with a warning.
+    """
+    solver = choose_solver(solver, problem)
+    run = _Run(problem, tol, verbose)
+    status = run.loop(solver, start, max_iter, time_limit, callback)
+    solution = run.solution(status, type(solver).__name__)
+    if solution.gap > tol:
+        warnings.warn(
+            f"Stopped at a relative duality gap of {solution.gap:.2g}, above tol="
+            f"{tol:.2g}: {status.value}.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    elif status is Status.INTERRUPTED:
+        warnings.warn(status.value, ConvergenceWarning, stacklevel=2)
+    return solution
+
+
+class _Run:
+    """State of one run: best primal and dual witnesses, history, clock."""
+
+    def __init__(self, problem: MKLProblem, tol: float, verbose: int) -> None:
+        self.problem, self.tol = problem, tol
+        self.upper, self.lower = math.inf, -math.inf
+        self.best: Iterate | None = None
+        self.bias: Any = None
+        self.dual: Any = None
+        self.history = History()
+        self.began = time.perf_counter()
+        self.certified = False
+        self.progress = _Progress(verbose, tol)
+
+    def loop(
+        self,
+        solver: Solver,
+        start: Iterate | None,
+        max_iter: int,
+        time_limit: float | None,
+        callback: Callable[[Any], Any] | None,
+    ) -> Status:
+        iterates = solver.iterates(self.problem, start)
+        latest: Iterate | None = None
+        answer = None
+        status = Status.STALLED
+        try:
+            while True:
+                try:
+                    iterate = iterates.send(answer)
+                except StopIteration:
+                    break
+                late = time_limit is not None and self.elapsed() > time_limit
+                if not iterate.complete:
+                    latest, answer = iterate, None
+                    if late:
+                        status = Status.TIME_LIMIT
+                        break
+                    continue
+                latest = None
+                answer = self.consider(iterate)
+                self.record()
+                if self.gap() <= self.tol and self.certify():
+                    status = Status.OPTIMAL
+                    break
+                if callback is not None and callback(self.history):
+                    status = Status.CALLBACK
+                    break
+                if late:
+                    status = Status.TIME_LIMIT
+                    break
+                if len(self.history) >= max_iter:
+                    status = Status.MAX_ITER
+                    break
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        finally:
+            iterates.close()
+            self.progress.close()
+        if latest is not None:
+            self.consider(latest)
+            self.record()
+        if self.best is None:  # stopped before anything was found: the zero function
+            n, T = self.problem.loss.shape
+            theta = self.problem.weights.center(self.problem.bank.shape[2])
+            self.consider(Iterate(theta, _zeros(n, T)))
+            self.record()
+        return status
+
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.began
+
+    def gap(self) -> float:
+        return relative_gap(self.upper, self.lower)
+
+    def consider(self, iterate: Iterate) -> Any:
+        """Judge an iterate and keep what it improves."""
+        judgement = self.problem.judge(
+            iterate.theta, iterate.A, iterate.scores, iterate.quads
+        )
+        if judgement.upper < self.upper:
+            self.upper, self.best, self.bias = judgement.upper, iterate, judgement.bias
+            self.certified = False
+        lower, dual = judgement.lower, iterate.A
+        if iterate.dual is not None:
+            other = self.problem.dual(iterate.dual)
+            lower, dual = max((lower, 0, dual), (other, 1, iterate.dual))[::2]
+        if lower > self.lower:
+            self.lower, self.dual = lower, dual
+            self.certified = False
+        return judgement
+
+    def certify(self) -> bool:
+        """Compute both bounds afresh, without anything a solver claimed."""
+        if not self.certified and self.best is not None:
+            judgement = self.problem.judge(self.best.theta, self.best.A)
+            self.upper, self.bias = judgement.upper, judgement.bias
+            same = self.dual is self.best.A
+            self.lower = judgement.lower if same else self.problem.dual(self.dual)
+            self.certified = True
+        return self.gap() <= self.tol
+
+    def record(self) -> None:
+        assert self.best is not None
+        history = self.history
+        history.upper.append(self.upper)
+        history.lower.append(self.lower)
+        history.gap.append(self.gap())
+        history.theta.append(self.best.theta)
+        history.time.append(self.elapsed())
+        self.progress.show(history)
+
+    def solution(self, status: Status, name: str) -> Solution:
+        self.certify()
+        assert self.best is not None
+        loss = self.problem.loss
+        return Solution(
+            theta=self.best.theta,
+            A=loss.repair(self.best.A),
+            bias=self.bias,
+            dual=loss.repair(self.dual),
+            upper=self.upper,
+            lower=self.lower,
+            status=status,
+            n_iter=len(self.history),
+            time=self.elapsed(),
+            solver=name,
+            history=self.history,
+        )
+
+
+class _Progress:
+    """A bar from the first gap down to the tolerance, on a logarithmic scale."""
+
+    def __init__(self, verbose: int, tol: float, width: int = 30) -> None:
+        self.verbose, self.tol, self.width = verbose, tol, width
+        self.stream: TextIO = sys.stderr
+        self.open = False
+
+    def show(self, history: History) -> None:
+        if not self.verbose:
+            return
+        n, gap = len(history), history.gap[-1]
+        text = (
+            f"iteration {n:4d}  objective {history.upper[-1]:.6g}  "
+            f"bound {history.lower[-1]:.6g}  gap {gap:.2e}"
+        )
+        if self.verbose > 1:
+            print(f"{text}  {history.time[-1]:.2f} s", file=self.stream)
+            return
+        first = max(history.gap[0], self.tol * 1.0001)
+        done = math.log(first / max(gap, self.tol, 1e-300)) / math.log(first / self.tol)
+        bar = "#" * round(self.width * min(1.0, max(0.0, done)))
+        print(f"\r[{bar:<{self.width}}] {text}", end="", file=self.stream, flush=True)
+        self.open = True
+
+    def close(self) -> None:
+        if self.open:
+            print(file=self.stream)
+            self.open = False
+
+
+def _zeros(n: int, T: int) -> Any:
+    import numpy as np
+
+    return np.zeros((n, T))
