@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | None
@@ -52,6 +52,9 @@ class MultiView:
         self._data: dict[str, Any] = {}
         self._columns: dict[str, tuple[str, ...] | None] = {}
         for name, view in views.items():
+            if not isinstance(name, str):
+                # a number in [] would mean a sample
+                raise ValueError(f"Views are named by strings, got {name!r}.")
             self._data[name], self._columns[name] = _as_view(view, name)
         sizes = {name: _n_rows(view) for name, view in self._data.items()}
         if len(set(sizes.values())) > 1:
@@ -71,14 +74,24 @@ class MultiView:
             Which columns belong to which view; a column may be in several.
         """
         table = cls({"X": X})
+        names = table.column_names()
         parts = {}
         for name, columns in views.items():
             index = table.column_index(None, columns)
-            part = table["X"][:, index]
-            if table._columns["X"] is not None:
-                part = _Named(part, tuple(table._columns["X"][i] for i in index))
-            parts[name] = part
+            known = None if names is None else tuple(names[i] for i in index)
+            parts[name] = _Named(table["X"][:, index], known)
         return cls(parts)
+
+    @classmethod
+    def from_table(cls, X: Any, columns: Iterable[str] | None = None) -> MultiView:
+        """Return one view ``"X"`` of a validated table, with column names if any."""
+        names = None if columns is None else tuple(str(c) for c in columns)
+        return cls({"X": X if names is None else _Named(X, names)})
+
+    @classmethod
+    def wrap(cls, X: Any) -> MultiView:
+        """Return ``X`` itself if it has views, else a single view ``"X"`` of it."""
+        return X if isinstance(X, MultiView) else cls({"X": X})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,17 +120,27 @@ class MultiView:
         if isinstance(key, str):
             return self._data[self.view_name(key)]
         if isinstance(key, tuple):  # scikit-learn asks for X[rows, ...]
+            rest = [k for k in key[1:] if k is not Ellipsis]
+            if not key or any(not isinstance(k, slice) or k != slice(None) for k in rest):
+                raise IndexError(
+                    "A MultiView is sliced by samples only, X[rows]; kernels choose "
+                    "columns and views."
+                )
             key = key[0]
-        if np.ndim(key) == 0 and not isinstance(key, slice):
-            key = [key]
         if not isinstance(key, slice):
-            key = np.asarray(key)
+            key = np.atleast_1d(np.asarray(key))
             if key.size == 0:
                 key = key.astype(np.intp)
         part = object.__new__(MultiView)
         part._data = {name: view[key] for name, view in self._data.items()}
         part._columns = self._columns
         return part
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        raise TypeError(
+            f"A MultiView is not an array: it has views {list(self.names)}; take one "
+            "by X['name'], or pass the MultiView to an estimator of mklearn."
+        )
 
     def __repr__(self) -> str:
         kinds = ", ".join(
@@ -150,7 +173,7 @@ class MultiView:
     def column_index(self, view: str | None, columns: Columns) -> NDArray[np.intp]:
         """Return the numbers of ``columns`` (numbers, names or a slice) in a view."""
         name = self.view_name(view)
-        data, names = self._data[name], self._columns[name]
+        data = self._data[name]
         if data.ndim == 1:
             raise ValueError(f"View {name!r} holds strings and has no columns.")
         n = data.shape[1]
@@ -158,29 +181,51 @@ class MultiView:
             return np.arange(n)
         if isinstance(columns, slice):
             return np.arange(n)[columns]
-        wanted = [columns] if isinstance(columns, (str, int, np.integer)) else columns
-        index = []
-        for column in wanted:
-            if isinstance(column, str):
-                if names is None or column not in names:
-                    known = "no column names" if names is None else f"{list(names)[:20]}"
-                    raise ValueError(
-                        f"Column {column!r} is not in view {name!r}, which has {known}."
-                    )
-                index.append(names.index(column))
-            elif -n <= int(column) < n:
-                index.append(int(column) % n)
-            else:
+        wanted: list[Any] = (
+            [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
+        )
+        if wanted and all(isinstance(column, (bool, np.bool_)) for column in wanted):
+            if len(wanted) != n:
                 raise ValueError(
-                    f"Column {column} is out of range: view {name!r} has {n} columns."
+                    f"A mask of columns needs one entry for each of the {n} columns of "
+                    f"view {name!r}, got {len(wanted)}."
                 )
-        return np.asarray(index, dtype=np.intp)
+            return np.flatnonzero(wanted)
+        return np.array([self._find(name, column, n) for column in wanted], np.intp)
+
+    def _find(self, name: str, column: Any, n: int) -> int:
+        """Return the number of one column of a view."""
+        names = self._columns[name]
+        if isinstance(column, str):
+            count = 0 if names is None else names.count(column)
+            if names is None or count == 0:
+                known = "no column names" if names is None else f"{list(names)[:20]}"
+                raise ValueError(
+                    f"Column {column!r} is not in view {name!r}, which has {known}."
+                )
+            if count > 1:
+                raise ValueError(
+                    f"View {name!r} has {count} columns called {column!r}; say which by "
+                    "number."
+                )
+            return names.index(column)
+        if isinstance(column, (bool, np.bool_)) or not isinstance(
+            column, (int, np.integer)
+        ):
+            raise ValueError(
+                f"A column is a number or a name, got {column!r} for view {name!r}."
+            )
+        if not -n <= column < n:
+            raise ValueError(
+                f"Column {column} is out of range: view {name!r} has {n} columns."
+            )
+        return int(column) % n
 
 
 class _Named:
     """An array with column names, for building a MultiView."""
 
-    def __init__(self, values: Any, names: tuple[str, ...]) -> None:
+    def __init__(self, values: Any, names: tuple[str, ...] | None) -> None:
         self.values, self.names = values, names
 
 
@@ -190,34 +235,43 @@ def _n_rows(view: Any) -> int:
 
 def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
     """Return a view as float64 array, CSR matrix or object array, and column names."""
-    if isinstance(view, _Named):
-        return view.values, view.names
     columns = None
-    if hasattr(view, "columns") and hasattr(view, "to_numpy"):  # DataFrame
+    if isinstance(view, _Named):
+        view, columns = view.values, view.names
+    elif hasattr(view, "columns") and hasattr(view, "to_numpy"):  # DataFrame
         columns = tuple(str(c) for c in view.columns)
-        if len(columns) == 1 and _is_text(view.to_numpy().ravel()):
-            return np.asarray(view.to_numpy().ravel(), dtype=object), None
-        try:
-            view = view.to_numpy(dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"View {name!r} has columns that are not numbers ({error}); encode "
-                "them, or give a column of sequences as a view of its own."
-            ) from error
+        values = view.to_numpy()
+        if len(columns) == 1 and _is_text(values.ravel()):
+            return values.ravel().astype(object), None
+        if values.dtype == object:  # nullable columns become NaN, and are told of
+            try:
+                values = view.to_numpy(dtype=np.float64, na_value=np.nan)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"View {name!r} has columns that are not numbers ({error}); encode "
+                    "them, or give a column of sequences as a view of its own."
+                ) from error
+        view = values
+    array: Any
     if sparse.issparse(view):
-        view = view.tocsr().astype(np.float64)
-        _require_finite(view.data, name)
-        return view, columns
-    array: NDArray[Any] = np.asarray(view)
-    if _is_text(array):
-        return array.astype(object), None
+        array = view.tocsr() if view.ndim == 2 else view.toarray()
+    else:
+        array = np.asarray(view)
+        if _is_text(array):
+            return array.astype(object), None
     if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported (view {name!r}).")
+        raise ValueError(
+            f"Complex data not supported (view {name!r}); give real and imaginary parts "
+            "as columns."
+        )
     try:
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"dtype {array.dtype}")
         array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"View {name!r} is neither numeric nor a sequence of strings ({error})."
+            f"View {name!r} is neither numeric nor a sequence of strings ({error}); "
+            "encode it as numbers."
         ) from error
     if array.ndim == 1:
         array = array[:, None]
@@ -226,7 +280,17 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
             f"View {name!r} has shape {array.shape}; a view is (n_samples, n_columns) "
             "with at least one column, or a sequence of strings."
         )
-    _require_finite(array, name)
+    if columns is not None and len(columns) != array.shape[1]:
+        raise ValueError(
+            f"View {name!r} got {len(columns)} names for {array.shape[1]} columns."
+        )
+    if sparse.issparse(array):
+        if not array.has_canonical_format:
+            array = array.copy()  # entries given twice are summed, not in the input
+            array.sum_duplicates()
+        _require_finite(array.data, name)
+    else:
+        _require_finite(array, name)
     return array, columns
 
 
@@ -238,8 +302,7 @@ def _is_text(array: NDArray[Any]) -> bool:
     )
 
 
-def _require_finite(values: ArrayLike, name: str) -> None:
-    values = np.asarray(values)
+def _require_finite(values: NDArray[np.float64], name: str) -> None:
     bad = values.size - np.count_nonzero(np.isfinite(values))
     if bad:
         raise ValueError(

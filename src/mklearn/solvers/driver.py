@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TextIO
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.problems.mkl import MKLProblem, relative_gap
@@ -155,7 +156,7 @@ class _Run:
         if self.best is None:  # stopped before anything was found: the zero function
             n, T = self.problem.loss.shape
             theta = self.problem.weights.center(self.problem.bank.shape[2])
-            self.consider(Iterate(theta, _zeros(n, T)))
+            self.consider(Iterate(theta, np.zeros((n, T))))
             self.record()
         return status
 
@@ -250,9 +251,3 @@ class _Progress:
         if self.open:
             print(file=self.stream)
             self.open = False
-
-
-def _zeros(n: int, T: int) -> Any:
-    import numpy as np
-
-    return np.zeros((n, T))

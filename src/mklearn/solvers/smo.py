@@ -54,7 +54,7 @@ class RowCache:
         self.used = 0
         self._diags = bank.diag()
         self.diag = np.zeros(n)
-        self.theta = np.zeros(bank.shape[2])
+        self.theta = np.full(bank.shape[2], np.nan)
 
     def set_theta(self, theta: FloatArray) -> None:
         """Change the weights; all rows are forgotten."""
@@ -174,10 +174,10 @@ class FixedWeightsSolver:
 
         Yields signs of life; returns ``A`` and the scores ``K_theta A``.
         """
-        self.theta = theta
-        self.rows.set_theta(theta)
-        for task in self.tasks:
-            task.refresh()
+        if not np.array_equal(theta, self.rows.theta):
+            self.rows.set_theta(theta)
+            for task in self.tasks:
+                task.refresh()
         eps = 0.1
         while True:
             for task in self.tasks:

@@ -1,0 +1,211 @@
+"""What multiple kernel learning has to beat."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.model_selection import check_cv
+
+from mklearn.estimators._base import Training
+from mklearn.estimators.svm import MKLClassifier, one_vs_rest
+from mklearn.kernels import KernelBank
+
+
+class UniformMKLClassifier(MKLClassifier):
+    """Support vector classifier on the unweighted sum of the kernels.
+
+    This is :class:`MKLClassifier` with ``norm=inf``, and a hard baseline.
+
+    Parameters
+    ----------
+    kernels, C, normalize, class_weight, psd, tol, max_iter, time_limit, memory_limit
+        As in :class:`MKLClassifier`.
+
+    Attributes
+    ----------
+    kernel_weights_ : array of ones of shape (n_kernels,)
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        C: float = 1.0,
+        normalize: str | None = "multiplicative",
+        class_weight: Any = None,
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        super().__init__(
+            kernels,
+            C=C,
+            norm=np.inf,
+            normalize=normalize,
+            class_weight=class_weight,
+            psd=psd,
+            tol=tol,
+            max_iter=max_iter,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+        )
+
+
+class BestKernelClassifier(MKLClassifier):
+    """Support vector classifier on the one kernel that does best in cross-validation.
+
+    Parameters
+    ----------
+    kernels, C, normalize, class_weight, psd, tol, max_iter, time_limit, memory_limit
+        As in :class:`MKLClassifier`.
+    cv : int, splitter or iterable
+        Folds, on which each kernel is tried alone.
+    n_jobs : int, optional
+        Kernels tried at the same time.
+
+    Attributes
+    ----------
+    best_index_ : int
+        The kernel chosen.
+    cv_scores_ : array of shape (n_kernels,)
+        Mean accuracy of each kernel alone.
+    kernel_weights_ : array of shape (n_kernels,)
+        One for the kernel chosen and zero for the others.
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        C: float = 1.0,
+        normalize: str | None = "multiplicative",
+        class_weight: Any = None,
+        cv: Any = 5,
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        super().__init__(
+            kernels,
+            C=C,
+            norm=1,
+            normalize=normalize,
+            class_weight=class_weight,
+            psd=psd,
+            tol=tol,
+            max_iter=max_iter,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+        )
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BestKernelClassifier:
+        """Choose the kernel by cross-validation, then fit it on all samples.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :class:`MKLClassifier`; weights count in the scores as well.
+        """
+        self._check_parameters()
+        training = self._training(X, y, sample_weight)
+        self.cv_scores_ = self._cross_validate(training, len(y))
+        # scores that differ by rounding are ties, and the first kernel wins
+        self.best_index_ = int(np.argmax(self.cv_scores_.round(12)))
+        alone = replace(training, bank=training.bank.select([self.best_index_]))
+        cost = self._costs(training, self.C)
+        Y = one_vs_rest(training.labels, len(self.classes_))
+        _, self.solution_ = self._solve(alone, Y, cost)
+        weights = np.zeros(training.raw.shape[2])
+        weights[self.best_index_] = 1.0
+        self._keep(training, weights, self.solution_.A, self.solution_.bias)
+        self.kernel_contributions_ = weights.copy()
+        self.duality_gap_, self.n_iter_ = self.solution_.gap, self.solution_.n_iter
+        return self
+
+    def _cross_validate(self, training: Training, n: int) -> NDArray[np.float64]:
+        """Return the weighted mean accuracy of each kernel alone."""
+        rows = np.flatnonzero(training.group >= 0)
+        labels = training.labels[training.group[rows]]
+        cv = self.cv
+        if isinstance(cv, int):
+            fewest = int(np.bincount(labels).min())
+            if fewest < 2:
+                raise ValueError(
+                    "Cross-validation needs at least 2 samples of each class; the "
+                    f"smallest class has {fewest}. Merge or drop it, or pass cv=."
+                )
+            splits = check_cv(min(cv, fewest), labels, classifier=True).split(rows, labels)
+            folds = [(rows[a], rows[b]) for a, b in splits]
+        else:
+            every = np.full(n, -1)
+            every[rows] = labels
+            folds = list(check_cv(cv, every, classifier=True).split(np.zeros(n), every))
+        weighted = [tuple(_fold(training, part) for part in fold) for fold in folds]
+        n_kernels = training.raw.shape[2]
+        scores = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._score)(training.raw.select([m]), training.labels, *fold)
+            for m in range(n_kernels)
+            for fold in weighted
+        )
+        return np.reshape(scores, (n_kernels, len(folds))).mean(axis=1)
+
+    def _score(
+        self, bank: KernelBank, labels: NDArray[Any], train: Fold, test: Fold
+    ) -> float:
+        model = MKLClassifier(
+            "precomputed",
+            C=self.C,
+            norm=1,
+            normalize=self.normalize,
+            class_weight=self._class_weight_codes(),
+            psd="ignore",
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+        )
+        (a, weight_a), (b, weight_b) = train, test
+        with warnings.catch_warnings():
+            # a kernel that is constant on a fold is simply a bad kernel
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                model.fit(bank[np.ix_(a, a)], labels[a], sample_weight=weight_a)
+            except ValueError as error:
+                if "nothing to learn from" not in str(error):
+                    raise
+                return 0.0
+        return float(model.score(bank[np.ix_(b, a)], labels[b], sample_weight=weight_b))
+
+    def _class_weight_codes(self) -> Any:
+        if self.class_weight is None or isinstance(self.class_weight, str):
+            return self.class_weight
+        known = self.classes_.tolist()
+        return {
+            known.index(label): factor
+            for label, factor in self.class_weight.items()
+            if label in known
+        }
+
+
+Fold = tuple[NDArray[np.intp], NDArray[np.float64]]
+
+
+def _fold(training: Training, rows: NDArray[np.intp]) -> Fold:
+    """Return the distinct samples among ``rows`` and their weights there."""
+    group = training.group[rows]
+    group = group[group >= 0]
+    share = training.weight / np.bincount(training.group[training.group >= 0])
+    count = np.bincount(group, minlength=len(training.weight))
+    members = np.flatnonzero(count)
+    return members, (count * share)[members]
