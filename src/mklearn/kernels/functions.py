@@ -37,22 +37,59 @@ class Prepared(NamedTuple):
         """Return the rows in ``index``."""
         return Prepared(self.rows[index], self.sqnorms[index])
 
-    def __len__(self) -> int:
+    @property
+    def n_rows(self) -> int:
+        """Number of rows (``len`` is that of the tuple)."""
         return int(self.rows.shape[0])
 
 
 def prepare(X: Features) -> Prepared:
     """Return ``X`` with the squared norms of its rows."""
-    if sparse.issparse(X):
-        sq = np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
-    else:
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        sq = np.einsum("ij,ij->i", X, X)
+    with np.errstate(over="ignore"):
+        if sparse.issparse(X):
+            sq = np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
+        else:
+            X = np.ascontiguousarray(X, dtype=np.float64)
+            sq = np.einsum("ij,ij->i", X, X)
+    # a distance is a difference of squares, so they must leave room for a sum of four
+    if sq.size and not sq.max() < np.finfo(np.float64).max / 4:
+        raise ValueError(
+            "The squared norm of a sample overflows: the largest value is "
+            f"{np.abs(X).max():.3g}. Scale the columns, for example by "
+            "standardize=True."
+        )
     return Prepared(X, sq)
 
 
+def moments(
+    X: Features, weight: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the weighted mean and variance of each column, in two passes.
+
+    A column that does not vary among the samples of positive weight has a variance of
+    exactly zero.
+    """
+    w = np.ones(X.shape[0]) if weight is None else weight
+    if (w == 0).any():
+        X, w = X[w > 0], w[w > 0]
+    w = w / w.sum()
+    mean = np.asarray(w @ X, dtype=np.float64).ravel()
+    if sparse.issparse(X):
+        deviation = X.copy()
+        deviation.data = (X.data - mean[X.indices]) ** 2
+        present = X.copy()
+        present.data = np.ones_like(X.data)
+        absent = np.maximum(1.0 - np.asarray(w @ present).ravel(), 0.0)
+        variance = np.asarray(w @ deviation).ravel() + absent * mean**2
+        low, high = (np.asarray(f(axis=0).todense()).ravel() for f in (X.min, X.max))
+    else:
+        variance = w @ (X - mean) ** 2
+        low, high = X.min(axis=0), X.max(axis=0)
+    return mean, np.where(low == high, 0.0, variance)
+
+
 def dot(a: Prepared, b: Prepared) -> FloatArray:
-    """Return the dot products of the rows, shape ``(len(a), len(b))``."""
+    """Return the dot products of the rows, shape ``(a.n_rows, b.n_rows)``."""
     product = a.rows @ b.rows.T
     if sparse.issparse(product):
         return np.asarray(product.toarray(), dtype=np.float64)
@@ -70,17 +107,23 @@ def sqdist(a: Prepared, b: Prepared) -> FloatArray:
 
 def l1dist(a: Prepared, b: Prepared) -> FloatArray:
     """Return the sums of absolute differences of the rows."""
-    return _by_dense_blocks(lambda x, z: cdist(x, z, "cityblock"), a, b)
+    if sparse.issparse(a.rows):
+        return _sparse_pairs(a.rows, b.rows, _L1)
+    return np.asarray(cdist(a.rows, b.rows, "cityblock"))
 
 
 def chi2dist(a: Prepared, b: Prepared) -> FloatArray:
     """Return ``sum_j (x_j - z_j)**2 / (x_j + z_j)`` (0/0 counts as 0)."""
-    return _by_dense_blocks(_chi2_block, a, b)
+    if sparse.issparse(a.rows):
+        return _sparse_pairs(a.rows, b.rows, _CHI2)
+    return np.asarray(_chi2_block(a.rows, b.rows))
 
 
 def intersection(a: Prepared, b: Prepared) -> FloatArray:
     """Return ``sum_j min(x_j, z_j)``."""
-    return _by_dense_blocks(_intersection_block, a, b)
+    if sparse.issparse(a.rows):
+        return _sparse_pairs(a.rows, b.rows, _INTERSECTION)
+    return np.asarray(_intersection_block(a.rows, b.rows))
 
 
 BASES: dict[str, Callable[[Prepared, Prepared], FloatArray]] = {
@@ -90,28 +133,6 @@ BASES: dict[str, Callable[[Prepared, Prepared], FloatArray]] = {
     "chi2dist": chi2dist,
     "intersection": intersection,
 }
-
-
-def _by_dense_blocks(
-    function: Callable[[FloatArray, FloatArray], FloatArray],
-    a: Prepared,
-    b: Prepared,
-    block: int = 256,
-) -> FloatArray:
-    """Apply a dense pairwise function, making sparse rows dense a block at a time."""
-    if not sparse.issparse(a.rows) and not sparse.issparse(b.rows):
-        return function(a.rows, b.rows)
-
-    def dense(rows: Features) -> FloatArray:
-        return rows.toarray() if sparse.issparse(rows) else rows
-
-    out = np.empty((len(a), len(b)))
-    for i in range(0, len(a), block):
-        x = dense(a.rows[i : i + block])
-        for j in range(0, len(b), block):
-            z = dense(b.rows[j : j + block])
-            out[i : i + block, j : j + block] = function(x, z)
-    return out
 
 
 @njit(cache=True, nogil=True)
@@ -138,6 +159,42 @@ def _intersection_block(X, Z):  # type: ignore[no-untyped-def]
             for k in range(X.shape[1]):
                 total += min(X[i, k], Z[j, k])
             out[i, j] = total
+    return out
+
+
+_L1, _CHI2, _INTERSECTION = 0, 1, 2
+
+
+def _sparse_pairs(X: Features, Z: Features, which: int) -> FloatArray:
+    parts = (X.indptr, X.indices, X.data, Z.indptr, Z.indices, Z.data)
+    return np.asarray(_sparse_block(*parts, X.shape[1], which))
+
+
+@njit(cache=True, nogil=True)
+def _sparse_block(xp, xi, xv, zp, zi, zv, n_columns, which):  # type: ignore[no-untyped-def]
+    # Where z is zero a distance counts |x_k|. So the sum over all k is that of |x|,
+    # corrected where z is not zero: the cost is that of the entries of z.
+    out = np.zeros((xp.size - 1, zp.size - 1))
+    x = np.zeros(n_columns)
+    for i in range(xp.size - 1):
+        total = 0.0
+        for p in range(xp[i], xp[i + 1]):
+            x[xi[p]] = xv[p]
+            total += abs(xv[p])
+        for j in range(zp.size - 1):
+            value = 0.0 if which == _INTERSECTION else total
+            for p in range(zp[j], zp[j + 1]):
+                a, b = x[zi[p]], zv[p]
+                if which == _L1:
+                    value += abs(a - b) - abs(a)
+                elif which == _CHI2:
+                    if a + b != 0.0:
+                        value += (a - b) * (a - b) / (a + b) - a
+                else:
+                    value += min(a, b)
+            out[i, j] = max(value, 0.0)
+        for p in range(xp[i], xp[i + 1]):
+            x[xi[p]] = 0.0
     return out
 
 
@@ -280,7 +337,7 @@ def exponential_combine(B, maps, theta, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def exponential_multiply(B, maps, At, out):  # type: ignore[no-untyped-def]
-    """Add ``map_m(B) @ At[m].T`` to ``out[m]``; ``At`` is (M, T, n_cols)."""
+    """Add ``map_m(B) @ At[m].T`` to ``out[m]``; ``At`` is (M or 1, T, n_cols)."""
     buffer = np.empty(TILE, dtype=B.dtype)
     for i in range(B.shape[0]):
         for start in range(0, B.shape[1], TILE):
@@ -288,5 +345,6 @@ def exponential_multiply(B, maps, At, out):  # type: ignore[no-untyped-def]
             v = buffer[: b.size]
             for m in range(maps.shape[0]):
                 _map(b, maps[m, 0], maps[m, 1] != 0.0, maps[m, 2], maps[m, 3], v)
-                for t in range(At.shape[1]):
-                    out[m, i, t] += _dot64(v, At[m, t, start : start + TILE])
+                a = At[m if At.shape[0] > 1 else 0]
+                for t in range(a.shape[0]):
+                    out[m, i, t] += _dot64(v, a[t, start : start + TILE])
