@@ -85,7 +85,7 @@ class RowCache:
             age[slots] = np.inf
             if keep >= 0 and self.slot[keep] >= 0:
                 age[self.slot[keep]] = np.inf
-            old = np.argpartition(age, count - fresh)[: count - fresh]
+            old = np.argpartition(age, count - fresh - 1)[: count - fresh]
             self.slot[self.owner[old]] = -1
             slots = np.r_[slots, old]
         return slots
@@ -107,10 +107,13 @@ class BoxQP:
         support = np.flatnonzero(self.c)
         gradient = self.box.linear.copy()
         if len(support) <= self.rows.capacity:
-            self.rows.load(support)
-            for i in range(0, len(support), _LOAD):
-                part = support[i : i + _LOAD]
-                gradient += self.c[part] @ self.rows.rows[self.rows.slot[part]]
+            # rows at hand first: loading the others may evict them
+            held = self.rows.slot[support] >= 0
+            for some in (support[held], support[~held]):
+                for i in range(0, len(some), _LOAD):
+                    part = some[i : i + _LOAD]
+                    self.rows.load(part)
+                    gradient += self.c[part] @ self.rows.rows[self.rows.slot[part]]
         else:
             gradient += self.rows.bank.apply(self.rows.theta, self.c[:, None])[:, 0]
         self.gradient = gradient
