@@ -79,6 +79,11 @@ def _master(
         b_eq=[1.0],
         bounds=[(0, None)] * M + [(None, None)],
         method="highs",
+        # the default of 1e-7 would be the smallest gap that can be reached
+        options={
+            "primal_feasibility_tolerance": 1e-10,
+            "dual_feasibility_tolerance": 1e-10,
+        },
     )
     if result.status != 0:
         raise RuntimeError(f"The master linear program failed: {result.message}")
