@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from mklearn.kernels import store
-from mklearn.kernels.functions import Prepared, prepare
+from mklearn.kernels.features import FeatureSet, check_weight, feature_key
 from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.specs import (
     ComputedKernel,
@@ -31,8 +31,7 @@ class Affine:
     """How normalised kernels follow from raw ones, entry by entry.
 
     ``K~[m] = scale[m] * u[m, i] * v[m, j] * K[m] - row[m, i] - col[m, j] + const[m]``;
-    None stands for ones (u, v) or zeros (row, col, const). ``curved`` marks the kernels
-    whose u or v are not all ones.
+    None stands for ones (u and v, together) or zeros (row, col and const, together).
     """
 
     scale: FloatArray
@@ -42,15 +41,17 @@ class Affine:
     col: FloatArray | None = None
     const: FloatArray | None = None
 
-    @property
+    @cached_property
     def curved(self) -> NDArray[np.bool_]:
         """Which kernels have a scale for each sample."""
         if self.u is None or self.v is None:
             return np.zeros(len(self.scale), dtype=bool)
         return np.asarray((self.u != 1).any(axis=1) | (self.v != 1).any(axis=1))
 
-    def take(self, kernels: Any = None, rows: Any = None, cols: Any = None) -> Affine:
-        """Return the part for some kernels, rows and columns."""
+    def take(
+        self, kernels: Any = None, rows: Index | None = None, cols: Index | None = None
+    ) -> Affine:
+        """Return the part for some kernels, rows and columns; None means all."""
 
         def part(array: FloatArray | None, samples: Any) -> FloatArray | None:
             if array is None:
@@ -70,19 +71,35 @@ class Affine:
 
 @dataclass(frozen=True)
 class _Part:
-    """A source, the samples of it that the bank uses, and where its kernels stand."""
+    """A source, the samples of it that the bank uses, and where its kernels stand.
+
+    ``rows`` and ``cols`` None are all samples; ``features`` None are given Grams.
+    """
 
     source: store.Source
     which: Index  # kernels of the source
     positions: Index  # their places in the bank
+    features: FeatureSet | None
     rows: Index | None = None
     cols: Index | None = None
 
     def row_index(self, rows: Index) -> Index:
         return rows if self.rows is None else self.rows[rows]
 
-    def col_index(self, cols: Index) -> Index:
-        return cols if self.cols is None else self.cols[cols]
+    def col_index(self, start: int, stop: int) -> store.Columns:
+        return slice(start, stop) if self.cols is None else self.cols[start:]
+
+    def compact(self) -> _Part:
+        """Return the part without indices, where its source can be cut to size."""
+        n_kernels = len(self.which)
+        source = self.source.restrict(self.which, self.rows, self.cols)
+        if source is None:
+            return self
+        return _Part(source, np.arange(n_kernels), self.positions, self.features)
+
+    def raw(self) -> _Part:
+        """Return the part without stored values, which may lie differently."""
+        return replace(self, source=self.source.raw())
 
 
 class KernelBank:
@@ -101,6 +118,15 @@ class KernelBank:
     sample_weight : array of shape (n_samples,), optional
         Weights of the samples in data-dependent parameters (widths, standardising).
 
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the kernels, all different.
+    kernels : tuple of Kernel or None
+        The kernels with their parameters as numbers; None for given Grams.
+    memory_limit : int or None
+        The byte budget, once :meth:`stored` has settled it.
+
     Examples
     --------
     >>> import numpy as np
@@ -113,6 +139,13 @@ class KernelBank:
     [[1.0, 3.0, 5.0], [3.0, 13.0, 23.0], [5.0, 23.0, 41.0]]
     """
 
+    names: tuple[str, ...]
+    kernels: tuple[Kernel | None, ...]
+    memory_limit: int | None = None
+    _parts: list[_Part]
+    _size: tuple[int, int]
+    _affine: Affine | None = None
+
     def __init__(
         self,
         X: Any,
@@ -120,21 +153,30 @@ class KernelBank:
         *,
         sample_weight: ArrayLike | None = None,
     ) -> None:
-        data = X if isinstance(X, MultiView) else MultiView({"X": X})
-        weight = None if sample_weight is None else np.asarray(sample_weight, float)
-        self._features = _FeatureSets(data, weight)
+        data = MultiView.wrap(X)
+        if len(data) == 0:
+            raise ValueError(
+                f"Found array with 0 sample(s) (shape={data.shape}) while a minimum of "
+                "1 is required."
+            )
+        weight = check_weight(sample_weight, len(data))
         specs = expand_kernels(kernels, data)
-        self.kernels: tuple[Kernel | None, ...] = tuple(
-            self._features.resolve(kernel) for kernel in specs
-        )
-        # names come from what the user wrote; resolved numbers are in `kernels`
-        self.names = _unique([kernel.label() for kernel in self.kernels if kernel])
-        rows = self._features.rows(data)
-        self._parts = _make_parts(self.kernels, rows, rows)
+        # names come from what was asked for, not from numbers found in the data
+        self.names = _unique([spec.label() for spec in specs])
+        self._parts, found = [], {}
+        for members in _groups(feature_key(spec, data) for spec in specs):
+            features = FeatureSet.fit(specs[members[0]], data, weight)
+            samples = features.take(data)
+            for m in members:
+                specs[m].check_domain(samples)
+                found[m] = specs[m].resolve(samples, weight)
+            for inner in _groups(specs[m].base for m in members):
+                positions = members[inner]
+                source = _source([found[m] for m in positions], samples)
+                which = np.arange(len(positions))
+                self._parts.append(_Part(source, which, positions, features))
+        self.kernels = tuple(found[m] for m in range(len(specs)))
         self._size = (len(data), len(data))
-        self._affine: Affine | None = None
-        self.memory_limit: int | None = None
-        self.storage = "recompute"
 
     @classmethod
     def from_grams(
@@ -143,6 +185,7 @@ class KernelBank:
         names: Iterable[str] | None = None,
         *,
         row_diag: ArrayLike | None = None,
+        cross: bool = False,
     ) -> KernelBank:
         """Return a bank of Gram matrices that are given.
 
@@ -153,53 +196,40 @@ class KernelBank:
         names : iterable of str, optional
         row_diag : array of shape (n_rows, n_kernels), optional
             ``k(x, x)`` of the rows, for cross Grams that are normalised spherically.
+        cross : bool
+            Rows and columns are different samples though there may be as many.
         """
+        given: NDArray[Any] | list[NDArray[Any]]
         if isinstance(grams, (list, tuple)):
-            matrices = [np.asarray(g) for g in grams]
-            if not matrices:
-                raise ValueError("The list of Gram matrices is empty.")
-            shapes = {g.shape for g in matrices}
-            if len(shapes) > 1 or matrices[0].ndim != 2:
+            given = [_as_gram(g, 2) for g in grams]
+            shapes = {g.shape for g in given}
+            if len(shapes) != 1:
                 raise ValueError(
-                    f"Gram matrices must be 2-D and of one shape, got {sorted(shapes)}."
+                    "Gram matrices must be at least one, and of one shape, got "
+                    f"{sorted(shapes)}."
                 )
-            matrices = [_as_float(g) for g in matrices]
-            shape = (*matrices[0].shape, len(matrices))
-            source = store.GramSource(matrices)
+            n_rows, n_cols = given[0].shape
+            n_kernels = len(given)
         else:
-            array = _as_float(np.asarray(grams))
-            if array.ndim == 2:
-                array = array[:, :, None]
-            if array.ndim != 3 or 0 in array.shape:
-                raise ValueError(
-                    "Precomputed kernels have shape (n_rows, n_cols, n_kernels), "
-                    f"kernels last, got {array.shape}."
-                )
-            shape = array.shape
-            source = store.GramSource(array)
-        for K in source.grams:
-            if not np.isfinite(K).all():
-                raise ValueError("A Gram matrix contains NaN or infinity.")
-        if row_diag is not None:
-            source.row_diag = np.asarray(row_diag, dtype=float)
-            if source.row_diag.shape != (shape[0], shape[2]):
-                raise ValueError(
-                    f"row_diag must have shape {(shape[0], shape[2])}, got "
-                    f"{source.row_diag.shape}."
-                )
+            grams = np.asarray(grams)
+            given = _as_gram(grams[:, :, None] if grams.ndim == 2 else grams, 3)
+            n_rows, n_cols, n_kernels = given.shape
+        diag = None if row_diag is None else np.asarray(row_diag, dtype=np.float64)
+        if diag is not None and diag.shape != (n_rows, n_kernels):
+            raise ValueError(
+                f"row_diag must have shape {(n_rows, n_kernels)}, got {diag.shape}."
+            )
+        wanted = [f"K{m}" for m in range(n_kernels)] if names is None else list(names)
+        if len(wanted) != n_kernels:
+            raise ValueError(f"Got {len(wanted)} names for {n_kernels} kernels.")
         bank = object.__new__(cls)
-        bank._features = None  # type: ignore[assignment]
-        bank.kernels = (None,) * shape[2]
-        given = [f"K{m}" for m in range(shape[2])] if names is None else list(names)
-        if len(given) != shape[2]:
-            raise ValueError(f"Got {len(given)} names for {shape[2]} kernels.")
-        bank.names = _unique(given)
-        all_kernels = np.arange(shape[2])
-        bank._parts = [_Part(source, all_kernels, all_kernels)]
-        bank._size = (shape[0], shape[1])
-        bank._affine = None
-        bank.memory_limit = None
-        bank.storage = "given"
+        bank.names = _unique(wanted)
+        bank.kernels = (None,) * n_kernels
+        square = n_rows == n_cols and not cross
+        source = store.GramSource(given, diag, square=square)
+        every = np.arange(n_kernels)
+        bank._parts = [_Part(source, every, every, None)]
+        bank._size = (n_rows, n_cols)
         return bank
 
     # --- shape, slices, storage -------------------------------------------------------
@@ -210,6 +240,17 @@ class KernelBank:
         return (*self._size, len(self.names))
 
     ndim = 3
+
+    @property
+    def storage(self) -> str:
+        """How values are kept: given, float64, float32, mmap, recompute, or mixed."""
+        kinds = {part.source.storage for part in self._parts}
+        return kinds.pop() if len(kinds) == 1 else "mixed"
+
+    @property
+    def eps(self) -> float:
+        """Relative rounding error of the least precise values."""
+        return max(part.source.eps for part in self._parts)
 
     def __len__(self) -> int:
         return self._size[0]
@@ -227,18 +268,24 @@ class KernelBank:
     def __getitem__(self, samples: Any) -> KernelBank:
         """Return the bank on some samples: ``bank[np.ix_(rows, cols)]``."""
         if not isinstance(samples, tuple):
-            samples = (samples, slice(None))
-        if len(samples) != 2 or samples[1] is Ellipsis:
-            samples = (samples[0], slice(None))
-        rows, cols = (
-            _as_index(s, n) for s, n in zip(samples, self._size, strict=True)
-        )
+            samples = (samples,)
+        samples = tuple(s for s in samples if s is not Ellipsis)
+        if len(samples) > 2:
+            raise IndexError(
+                "A KernelBank is indexed by samples, bank[np.ix_(rows, cols)]; choose "
+                "kernels by bank.select(kernels)."
+            )
+        samples += (slice(None),) * (2 - len(samples))
+        rows, cols = (_as_index(s, n) for s, n in zip(samples, self._size, strict=True))
         bank = copy.copy(self)
         bank._parts = [
-            replace(p, rows=p.row_index(rows), cols=p.col_index(cols))
+            replace(p, rows=_chain(p.rows, rows), cols=_chain(p.cols, cols))
             for p in self._parts
         ]
-        bank._size = (len(rows), len(cols))
+        bank._size = (
+            self._size[0] if rows is None else len(rows),
+            self._size[1] if cols is None else len(cols),
+        )
         if self._affine is not None:
             bank._affine = self._affine.take(None, rows, cols)
         return bank
@@ -247,101 +294,103 @@ class KernelBank:
         """Return the bank with some kernels (numbers, mask or names), in that order."""
         if isinstance(kernels, (str, int, np.integer)):
             kernels = [kernels]
-        index = np.asarray(
-            [self.names.index(k) if isinstance(k, str) else k for k in kernels]
-        )
-        index = np.flatnonzero(index) if index.dtype == bool else index.astype(int)
-        if len(index) == 0:
+        wanted = [self._number(k) if isinstance(k, str) else k for k in kernels]
+        if not wanted:
+            raise ValueError("No kernel selected; a bank needs at least one.")
+        index = _as_index(wanted, len(self.names))
+        if index is None or len(index) == 0:
             raise ValueError("No kernel selected; a bank needs at least one.")
         bank = copy.copy(self)
         bank.names = tuple(self.names[i] for i in index)
         bank.kernels = tuple(self.kernels[i] for i in index)
         bank._parts = []
         for part in self._parts:
-            where = {int(p): w for p, w in zip(part.positions, part.which, strict=True)}
-            new = [(j, where[int(i)]) for j, i in enumerate(index) if int(i) in where]
-            if new:
-                positions, which = (np.array(v, dtype=np.intp) for v in zip(*new))
+            place = np.full(len(self.names), -1)
+            place[part.positions] = part.which
+            positions = np.flatnonzero(place[index] >= 0)
+            if len(positions):
+                which = place[index[positions]]
                 bank._parts.append(replace(part, which=which, positions=positions))
         if self._affine is not None:
             bank._affine = self._affine.take(index)
         return bank
 
+    def _number(self, name: str) -> int:
+        if name not in self.names:
+            raise ValueError(
+                f"No kernel is called {name!r}; the bank has {list(self.names[:20])}."
+            )
+        return self.names.index(name)
+
     def cross(self, X: Any) -> KernelBank:
         """Return the raw kernels between new samples (rows) and this bank's columns."""
-        if self._features is None:
-            raise ValueError(
-                "This bank was made from Gram matrices and cannot compute new ones; "
-                "pass the (n_new, n, n_kernels) cross Grams instead."
-            )
-        data = X if isinstance(X, MultiView) else MultiView({"X": X})
-        wanted = [k for k in self.kernels if k is not None]
-        self._features.require(wanted, data)
-        bank = copy.copy(self)
-        rows = self._features.rows(data)
+        data = MultiView.wrap(X)
+        known = self._without_rows(None)
+        bank = copy.copy(known)
         bank._parts = []
-        for part in self._parts:
-            every = np.arange(self._size[1])
-            reduced = part.source.restrict(every[:0], part.col_index(every))
-            columns = reduced if reduced is not None else part.source
-            chosen = [self.kernels[p] for p in part.positions]
-            new = _make_source(chosen, rows, None, columns)
-            bank._parts.append(
-                _Part(
-                    new,
-                    np.arange(len(chosen)),
-                    part.positions,
-                    None,
-                    None if reduced is not None else part.col_index(every),
-                )
-            )
+        for part in known._parts:
+            assert part.features is not None
+            samples = part.features.take(data)
+            for m in part.positions:
+                kernel = self.kernels[m]
+                assert kernel is not None
+                kernel.check_domain(samples)
+            bank._parts.append(replace(part, source=part.source.cross(samples)))
         bank._size = (len(data), self._size[1])
-        bank._affine = None
-        bank.storage = "recompute"
         return bank
 
     def reference(self, cols: ArrayLike) -> KernelBank:
         """Return what :meth:`cross` needs for some columns, and nothing else."""
-        if self._features is None:
-            raise ValueError("A bank of given Grams keeps no samples.")
-        cols = np.asarray(cols, dtype=np.intp)
+        return self._without_rows(_as_index(cols, self._size[1]))
+
+    def _without_rows(self, cols: Index | None) -> KernelBank:
+        """Return the raw bank of no rows and some columns, cut down to these."""
+        bank = self.with_affine(None)[:, slice(None) if cols is None else cols]
         none = np.empty(0, dtype=np.intp)
-        bank = copy.copy(self.with_affine(None)[np.ix_(none, cols)])
-        bank._features = copy.copy(self._features)
-        bank._features._data = bank._features._weight = None  # type: ignore[assignment]
-        parts = []
-        for part in bank._parts:
-            inner = getattr(part.source, "source", part.source)
-            if isinstance(inner, store.BaseSource):
-                inner = replace(inner, matrix=None, owner=None)
-            source = inner.restrict(part.rows, part.cols)
-            parts.append(_Part(source, part.which, part.positions))
-        bank._parts = parts
-        bank.storage = "recompute"
+        bank._parts = [replace(p.raw(), rows=none).compact() for p in bank._parts]
+        bank._size = (0, bank._size[1])
         return bank
 
-    def replace_gram(self, m: int, K: FloatArray) -> KernelBank:
-        """Return the bank with one Gram matrix exchanged for a given one."""
+    def replace_gram(
+        self,
+        m: int,
+        K: FloatArray,
+        row_diag: FloatArray | None = None,
+        cross: bool = False,
+    ) -> KernelBank:
+        """Return the bank with one Gram matrix exchanged for a given one.
+
+        ``row_diag`` (n_rows,) are the ``k(x, x)`` that go with it, by default the
+        diagonal of K; a ``cross`` Gram has none. Samples and formula are kept, so that
+        :meth:`cross` and :meth:`reference` still answer for the raw kernel.
+        """
+        if K.shape != self._size:
+            raise ValueError(f"The Gram must have shape {self._size}, got {K.shape}.")
+        m = range(len(self.names))[m]
+        square = K.shape[0] == K.shape[1] and not cross
         bank = copy.copy(self)
         bank._parts = []
         for part in self._parts:
             keep = part.positions != m
             if keep.any():
-                bank._parts.append(
-                    replace(part, which=part.which[keep], positions=part.positions[keep])
+                which, positions = part.which[keep], part.positions[keep]
+                bank._parts.append(replace(part, which=which, positions=positions))
+            if not keep.all():
+                one = replace(part, which=part.which[~keep])
+                origin = None if one.features is None else one.raw().compact().source
+                source = store.GramSource(
+                    [K], None if row_diag is None else row_diag[:, None], origin, square
                 )
-        one = np.zeros(1, dtype=np.intp)
-        diag = self.diag()[:, [m]] if self._size[0] != self._size[1] else None
-        source = store.GramSource([K], row_diag=diag)
-        bank._parts.append(_Part(source, one, one + m))
+                zero = np.zeros(1, dtype=np.intp)
+                bank._parts.append(_Part(source, zero, zero + m, one.features))
         return bank
 
     def estimate_memory(
         self, memory_limit: int | None = None, storage: str = "auto"
     ) -> MemoryEstimate:
         """Tell what :meth:`stored` would do and take, allocating nothing."""
-        sources = [self._compact(part).source for part in self._parts]
-        return store.estimate(sources, self.shape, memory_limit, storage)
+        uses = [(part.source, len(part.which), *self._size) for part in self._parts]
+        return store.estimate(uses, self.shape, memory_limit, storage)
 
     def stored(
         self, memory_limit: int | None = None, storage: str = "auto"
@@ -352,41 +401,34 @@ class KernelBank:
         ----------
         memory_limit : int, optional
             Bytes that values, blocks in flight and a solver's rows may take together;
-            by default half of what is free.
+            by default half of what is free. The samples themselves are not counted.
         storage : {"auto", "float64", "float32", "mmap", "recompute"}
             "auto" takes the first that fits: float64, float32, then recomputing for
             kernels that are formulas of a dot product or distance and memory-mapped
             files for those that are costly functions. Kernels that share a base store
-            the base once. Grams that were given stay where they are.
+            the base once. Grams that were given, or stored before, stay as they are.
         """
         plan = self.estimate_memory(memory_limit, storage)
         bank = copy.copy(self)
-        parts = [self._compact(part) for part in self._parts]
-        bank._parts = [
-            replace(part, source=part.source.store(plan.storage)) for part in parts
-        ]
         bank.memory_limit = plan.limit
-        if self.storage != "given":
-            bank.storage = plan.storage
+        bank._parts = []
+        for part in self._parts:
+            kept = plan.storage
+            if storage == "auto" and kept == "mmap" and not part.source.slow():
+                kept = "recompute"
+            part = part.compact()
+            source = part.source.store(kept, plan.limit)
+            bank._parts.append(replace(part, source=source))
         return bank
 
     def row_budget(self) -> int:
-        """Return how many combined float64 rows a solver may keep within the budget."""
-        limit = self.memory_limit
-        if limit is None:
-            limit = store.available_memory() // 2
-        plan = self.estimate_memory(limit, self._stored_as())
-        left = limit - plan.stored - plan.working
+        """Return how many combined float64 rows a solver may keep within the budget.
+
+        At least 64, without which no solver makes progress.
+        """
+        plan = self.estimate_memory(self.memory_limit, "recompute")
+        left = plan.limit - plan.stored - plan.working
         return int(max(64, min(self._size[0], left // (8 * max(1, self._size[1])))))
-
-    def _stored_as(self) -> str:
-        return self.storage if self.storage in store.STORAGES else "recompute"
-
-    def _compact(self, part: _Part) -> _Part:
-        if part.rows is None and part.cols is None:
-            return part
-        source = part.source.restrict(part.rows, part.cols)
-        return part if source is None else _Part(source, part.which, part.positions)
 
     # --- questions --------------------------------------------------------------------
 
@@ -403,7 +445,12 @@ class KernelBank:
 
         Only for square banks, where column i is row i.
         """
-        return self._combine_rows(np.asarray(idx, np.intp), self._check_theta(theta))
+        self._require_square("columns")
+        rows = _as_index(idx, self._size[0])
+        every = np.arange(self._size[0])
+        return self._combine_rows(
+            every if rows is None else rows, self._check_theta(theta)
+        )
 
     def apply(self, theta: ArrayLike, A: ArrayLike) -> FloatArray:
         """Return ``(sum_m theta[m] K[m]) A``, shape (n_rows, n_targets), by blocks.
@@ -411,70 +458,82 @@ class KernelBank:
         Rows of A that are zero are never evaluated.
         """
         theta = self._check_theta(theta)
-        A = self._check_targets(A)
-        used = np.flatnonzero(A.any(axis=1))
-        bank = self[:, used] if len(used) < len(A) else self
-        if (theta == 0).any() and (theta != 0).any():
-            bank, theta = bank.select(np.flatnonzero(theta)), theta[theta != 0]
-        out = np.empty((self._size[0], A.shape[1]))
-        a = A[used]
+        bank, a = self._on_support(self._check_targets(A))
+        out = np.zeros((self._size[0], a.shape[1]))
+        if len(a) == 0 or not theta.any():
+            return out
 
         def work(block: Index) -> None:
-            out[block] = bank._combine_block(block, theta) @ a
+            K = np.zeros((len(block), len(a)))
+            bank._combine_block(block, theta, K)
+            out[block] = K @ a
 
-        store.run_blocks(work, store.row_blocks(self._size[0], max(1, len(used))))
+        blocks = bank._row_blocks(self._size[0], int(np.count_nonzero(theta)))
+        store.run_blocks(work, blocks)
         return out
 
     def multiply(self, A: ArrayLike) -> FloatArray:
         """Return ``K[m] A`` for every kernel, shape (n_rows, n_targets, n_kernels)."""
-        A = self._check_targets(A)
-        used = np.flatnonzero(A.any(axis=1))
-        bank = self[:, used] if len(used) < len(A) else self
-        a = A[used]
-        out = np.empty((self._size[0], A.shape[1], self.shape[2]))
+        bank, a = self._on_support(self._check_targets(A))
+        out = np.zeros((self._size[0], a.shape[1], self.shape[2]))
+        if len(a) == 0:
+            return out
 
         def work(block: Index) -> None:
             out[block] = bank._multiply_block(block, a)
 
-        store.run_blocks(work, store.row_blocks(self._size[0], max(1, len(used))))
+        blocks = bank._row_blocks(self._size[0], self.shape[2], a.shape[1])
+        store.run_blocks(work, blocks)
         return out
 
     def quad(self, A: ArrayLike) -> FloatArray:
         """Return ``sum_t A[:, t]' K[m] A[:, t]`` for every kernel, shape (n_kernels,).
 
-        Only the rows of A that are not zero are touched, and half of the pairs.
+        Only the rows of A that are not zero are touched, and half of the pairs: the
+        Grams are taken to be symmetric.
         """
+        self._require_square("quad")
         A = self._check_targets(A)
         used = np.flatnonzero(A.any(axis=1))
         if len(used) == 0:
             return np.zeros(self.shape[2])
-        bank, a = self[np.ix_(used, used)], A[used]
+        bank, a = self, A
+        if len(used) < len(A):
+            bank, a = self[np.ix_(used, used)], A[used]
+        bank = bank._compact()
 
         def work(block: Index) -> FloatArray:
-            # K is symmetric: pairs right of the diagonal block count twice
-            start = block[0]
+            # pairs right of the diagonal block count twice
+            start = int(block[0])
             right = 2.0 * a[start:]
             right[: len(block)] *= 0.5
-            S = bank[start:, start:]._multiply_block(block - start, right)
-            return np.einsum("it,itm->m", a[block], S)
+            S = bank._multiply_block(block, right, start)
+            return np.asarray(np.einsum("it,itm->m", a[block], S))
 
-        return np.sum(
-            store.run_blocks(work, store.row_blocks(len(used), len(used))), axis=0
-        )
+        blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
+        return np.asarray(np.sum(store.run_blocks(work, blocks), axis=0))
 
     def diag(self) -> FloatArray:
         """Return ``K[m][i, i]`` of the row samples, shape (n_rows, n_kernels).
 
-        For a cross bank these are the raw kernels of the new samples with themselves.
+        For a cross bank these are the kernels of the new samples with themselves.
         """
-        return self._diag(True)
-
-    def col_diag(self) -> FloatArray:
-        """Return the raw ``k(x, x)`` of the column samples, shape (n_cols, M)."""
-        return self._diag(False)
+        out = np.empty((self._size[0], self.shape[2]))
+        for part in self._parts:
+            rows = slice(None) if part.rows is None else part.rows
+            for k, m in zip(part.which, part.positions, strict=True):
+                out[:, m] = part.source.diag(int(k), rows)
+        affine = self._affine
+        if affine is not None:
+            out *= affine.scale
+            if affine.u is not None:
+                out *= (affine.u**2).T
+            if affine.row is not None and affine.const is not None:
+                out -= 2.0 * affine.row.T - affine.const
+        return out
 
     def totals(self, weight: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the weighted row means and grand means of every square Gram.
+        """Return the weighted row means of every Gram, and the means of these.
 
         Parameters
         ----------
@@ -484,18 +543,45 @@ class KernelBank:
         -------
         row_means : array of shape (n_kernels, n_rows)
         mean : array of shape (n_kernels,)
+            Weighted over the rows too, for square banks; NaN for others.
         """
-        w = np.asarray(weight, dtype=float)
+        w = np.asarray(weight, dtype=np.float64)
         row_means = np.ascontiguousarray(self.multiply(w[:, None])[:, 0, :].T)
+        if self._size[0] != self._size[1]:
+            return row_means, np.full(len(row_means), np.nan)
         return row_means, row_means @ w
 
     def with_affine(self, affine: Affine | None) -> KernelBank:
         """Return the bank whose answers are for normalised kernels."""
+        if affine is not None:
+            n_rows, n_cols, M = self.shape
+            terms: list[tuple[FloatArray | None, tuple[int, ...]]] = [
+                (affine.scale, (M,)),
+                (affine.u, (M, n_rows)),
+                (affine.v, (M, n_cols)),
+                (affine.row, (M, n_rows)),
+                (affine.col, (M, n_cols)),
+                (affine.const, (M,)),
+            ]
+            for array, shape in terms:
+                if array is not None and array.shape != shape:
+                    raise ValueError(
+                        f"The normalisation was fitted for other kernels or samples: "
+                        f"the bank has shape {self.shape} and needs terms of shape "
+                        f"{shape}, got {array.shape}."
+                    )
         bank = copy.copy(self)
         bank._affine = affine
         return bank
 
     # --- blocks -----------------------------------------------------------------------
+
+    def _require_square(self, method: str) -> None:
+        if self._size[0] != self._size[1]:
+            raise ValueError(
+                f"{method} needs a square bank, got shape {self.shape}; use apply or "
+                "combine for cross kernels."
+            )
 
     def _check_theta(self, theta: ArrayLike) -> FloatArray:
         theta = np.asarray(theta, dtype=np.float64)
@@ -515,275 +601,163 @@ class KernelBank:
             )
         return A
 
+    def _compact(self) -> KernelBank:
+        """Return the bank with its sources cut to the samples and kernels it uses."""
+        bank = copy.copy(self)
+        bank._parts = [part.compact() for part in self._parts]
+        return bank
+
+    def _on_support(self, A: FloatArray) -> tuple[KernelBank, FloatArray]:
+        """Return the bank on the columns where A is not zero, and these rows of A."""
+        used = np.flatnonzero(A.any(axis=1))
+        if len(used) == len(A):
+            return self._compact(), A
+        return self[:, used]._compact(), A[used]
+
+    def _row_blocks(
+        self, n_rows: int, n_kernels: int, n_targets: int = 0
+    ) -> list[Index]:
+        # products with all kernels are held three times: by source, in place, result
+        n_cols = self._size[1]
+        row_bytes = 8 * (n_cols + 3 * n_targets * n_kernels)
+        return store.row_blocks(
+            n_rows, row_bytes, self.memory_limit, n_cols * max(1, n_kernels)
+        )
+
     def _combine_rows(self, rows: Index, theta: FloatArray) -> FloatArray:
-        out = np.empty((len(rows), self._size[1]))
+        out = np.zeros((len(rows), self._size[1]))
+        bank = self._compact()
 
         def work(block: Index) -> None:
-            out[block] = self._combine_block(rows[block], theta)
+            here = slice(int(block[0]), int(block[-1]) + 1)
+            bank._combine_block(rows[here], theta, out[here])
 
-        store.run_blocks(work, store.row_blocks(len(rows), self._size[1]))
+        blocks = bank._row_blocks(len(rows), int(np.count_nonzero(theta)))
+        store.run_blocks(work, blocks)
         return out
 
-    def _combine_block(self, rows: Index, theta: FloatArray) -> FloatArray:
-        cols = np.arange(self._size[1])
-        out = np.zeros((len(rows), len(cols)))
+    def _combine_block(self, rows: Index, theta: FloatArray, out: FloatArray) -> None:
+        """Add the combined rows to ``out``, shape (len(rows), n_cols)."""
         affine = self._affine
         raw = theta if affine is None else theta * affine.scale
-        curved = np.zeros(len(theta), bool) if affine is None else affine.curved
         for part in self._parts:
-            r, c = part.row_index(rows), part.col_index(cols)
-            weights = np.zeros(part.source.n_kernels)
-            weights[part.which] = np.where(curved, 0.0, raw)[part.positions]
-            if weights.any():
-                part.source.combine(weights, r, c, out)
-            for k, m in zip(part.which, part.positions, strict=True):
-                if curved[m] and raw[m] != 0 and affine is not None:
-                    K = part.source.gram(int(k), r, c)
-                    K *= affine.u[m][rows, None] * affine.v[m]  # type: ignore[index]
-                    out += raw[m] * K
-        if affine is not None and affine.row is not None:
-            out -= (theta @ affine.row[:, rows])[:, None]
-            out -= theta @ affine.col - theta @ affine.const  # type: ignore[operator]
-        return out
+            weights = raw[part.positions]
+            if not weights.any():
+                continue
+            u = v = None
+            if affine is not None and affine.u is not None and affine.v is not None:
+                if affine.curved[part.positions].any():
+                    u = affine.u[part.positions[:, None], rows]
+                    v = affine.v[part.positions]
+            cols = part.col_index(0, self._size[1])
+            part.source.combine(
+                part.which, weights, part.row_index(rows), cols, u, v, out
+            )
+        if affine is None or affine.row is None:
+            return
+        assert affine.col is not None and affine.const is not None
+        out -= (theta @ affine.row[:, rows])[:, None]
+        out -= theta @ affine.col - theta @ affine.const
 
-    def _multiply_block(self, rows: Index, A: FloatArray) -> FloatArray:
-        """Return ``K[m][rows] A``, shape (len(rows), n_targets, n_kernels)."""
-        cols = np.arange(self._size[1])
+    def _multiply_block(self, rows: Index, A: FloatArray, start: int = 0) -> FloatArray:
+        """Return ``K[m][rows, start:] A``, shape (len(rows), n_targets, n_kernels)."""
         out = np.empty((len(rows), A.shape[1], self.shape[2]))
         affine = self._affine
-        At = np.ascontiguousarray(A.T)[None]
+        At = np.ascontiguousarray(A.T)
         for part in self._parts:
-            r, c = part.row_index(rows), part.col_index(cols)
-            a = At
+            v = None
             if affine is not None and affine.v is not None:
-                a = At * affine.v[part.positions][:, None, :]
-            S = part.source.multiply(part.which, r, c, a)
+                if affine.curved[part.positions].any():
+                    v = affine.v[part.positions, start:]
+            cols = part.col_index(start, self._size[1])
+            S = part.source.multiply(part.which, part.row_index(rows), cols, At, v)
             out[:, :, part.positions] = np.moveaxis(S, 0, 2)
-        if affine is not None:
-            if affine.u is not None:
-                out *= affine.u[:, rows].T[:, None, :]
-            out *= affine.scale
-            if affine.row is not None and affine.const is not None:
-                total = A.sum(axis=0)
-                out -= affine.row[:, rows].T[:, None, :] * total[None, :, None]
-                out -= (affine.col @ A).T[None] - total[None, :, None] * affine.const
-        return out
-
-    def _diag(self, rows: bool) -> FloatArray:
-        n = self._size[0] if rows else self._size[1]
-        every = np.arange(n)
-        out = np.empty((n, self.shape[2]))
-        for part in self._parts:
-            index = part.row_index(every) if rows else part.col_index(every)
-            for k, m in zip(part.which, part.positions, strict=True):
-                out[:, m] = part.source.diag(int(k), rows, index)
-        affine = self._affine
-        if affine is not None and rows:
-            out *= affine.scale
-            if affine.u is not None and affine.v is not None:
-                out *= (affine.u * affine.v).T
-            if affine.row is not None and affine.const is not None:
-                out -= (affine.row + affine.col).T - affine.const
+        if affine is None:
+            return out
+        if affine.u is not None:
+            out *= affine.u[:, rows].T[:, None, :]
+        out *= affine.scale
+        if affine.row is not None:
+            assert affine.col is not None and affine.const is not None
+            total = A.sum(axis=0)
+            out -= affine.row[:, rows].T[:, None, :] * total[:, None]
+            out -= (affine.col[:, start:] @ A).T - total[:, None] * affine.const
         return out
 
 
-# --- from samples to sources ----------------------------------------------------------
+def _groups(keys: Iterable[Hashable]) -> list[Index]:
+    """Return the positions of equal keys, in the order in which keys come first."""
+    found: dict[Hashable, list[int]] = {}
+    for position, key in enumerate(keys):
+        found.setdefault(key, []).append(position)
+    return [np.array(positions, dtype=np.intp) for positions in found.values()]
 
 
-class _FeatureSets:
-    """Which columns each kernel sees, and their standardising, fitted once."""
-
-    def __init__(self, data: MultiView, weight: FloatArray | None) -> None:
-        self.names = data.names
-        self.widths = {
-            name: None if data.is_text(name) else data[name].shape[1] for name in data
-        }
-        self._data, self._weight = data, weight
-        self._scaling: dict[Any, tuple[FloatArray, FloatArray]] = {}
-        self._index: dict[Any, Index] = {}
-        self._origin: dict[Any, FloatArray] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_data": None, "_weight": None}
-
-    def key(self, kernel: Kernel) -> Any:
-        """Return what identifies the features of a kernel."""
-        view = self.names[0] if kernel.view is None else kernel.view
-        columns = kernel.columns
-        if isinstance(columns, slice):
-            columns = (columns.start, columns.stop, columns.step, "slice")
-        return view, columns, getattr(kernel, "standardize", False)
-
-    def resolve(self, kernel: Kernel) -> Kernel:
-        data = self._data
-        view = data.view_name(kernel.view)
-        text = data.is_text(view)
-        if text != getattr(kernel, "text", False):
-            needs = "strings" if getattr(kernel, "text", False) else "numbers"
-            has = "strings" if text else "numbers"
-            raise ValueError(
-                f"Kernel {kernel.label()!r} needs {needs} but view {view!r} holds {has}."
-            )
-        key = self.key(kernel)
-        if not text and key not in self._index:
-            index = data.column_index(view, kernel.columns)
-            if len(index) == 0:
-                raise ValueError(f"Kernel {kernel.label()!r} sees no column.")
-            self._index[key] = index
-            if getattr(kernel, "standardize", False):
-                self._scaling[key] = _standardizer(
-                    _take_columns(data[view], index), self._weight
-                )
-        features = self.features(data, kernel)
-        if isinstance(kernel, VectorKernel):
-            kernel.check_domain(features)
-        resolved = kernel.resolve(features, self._weight)
-        return resolved
-
-    def features(self, data: MultiView, kernel: Kernel) -> Any:
-        view = data.view_name(kernel.view)
-        if data.is_text(view):
-            return data[view]
-        key = self.key(kernel)
-        X = _take_columns(data[view], self._index[key])
-        if key in self._scaling:
-            shift, scale = self._scaling[key]
-            if sparse.issparse(X):
-                return sparse.csr_array(X.multiply(scale[None, :]))
-            return (X - shift) * scale
-        return X
-
-    def origin(self, kernel: Kernel, X: FloatArray) -> FloatArray:
-        """Return the point that distances are measured from: the first mean seen."""
-        return self._origin.setdefault(self.key(kernel), X.mean(axis=0))
-
-    def rows(self, data: MultiView) -> _Rows:
-        return _Rows(self, data)
-
-    def require(self, kernels: Sequence[Kernel], data: MultiView) -> None:
-        """Raise ValueError where new samples lack what the kernels look at."""
-        for kernel in kernels:
-            view = self.names[0] if kernel.view is None else kernel.view
-            if len(self.names) == 1 and len(data.names) == 1:
-                view_here = data.names[0]
-            elif view in data:
-                view_here = view
-            else:
-                raise ValueError(
-                    f"The new samples lack view {view!r}; they have {list(data.names)}."
-                )
-            width = None if data.is_text(view_here) else data[view_here].shape[1]
-            if width != self.widths[view]:
-                raise ValueError(
-                    f"View {view!r} had {self.widths[view]} columns in training and has "
-                    f"{width} now."
-                )
-            if isinstance(kernel, VectorKernel):
-                kernel.check_domain(_take_columns(
-                    data[view_here], self._index[self.key(kernel)]
-                ))  # fmt: skip
+def _source(kernels: Sequence[Kernel], samples: Any) -> store.Source:
+    """Return the source of kernels with one base, or of kernels without any."""
+    vector = tuple(k for k in kernels if isinstance(k, VectorKernel))
+    if vector:
+        return store.BaseSource.of(vector, samples)
+    computed = tuple(k for k in kernels if isinstance(k, ComputedKernel))
+    return store.ComputedSource(computed, samples, samples)
 
 
-class _Rows:
-    """The feature rows of one set of samples, prepared once for each feature set."""
-
-    def __init__(self, sets: _FeatureSets, data: MultiView) -> None:
-        self._sets, self._data = sets, data
-        self._cache: dict[Any, Any] = {}
-
-    def get(self, kernel: Kernel, ready: bool) -> Any:
-        # distances do not change with the origin, and lose fewer digits near it
-        origin = kernel.base == "sqdist"
-        key = (self._sets.key(kernel), ready, origin)
-        if key not in self._cache:
-            X = self._sets.features(self._data, kernel)
-            if origin and not sparse.issparse(X):
-                X = X - self._sets.origin(kernel, X)
-            self._cache[key] = prepare(X) if ready else X
-        return self._cache[key]
-
-    def group_key(self, kernel: Kernel) -> Any:
-        return (self._sets.key(kernel), kernel.base)
-
-
-def _make_parts(
-    kernels: Sequence[Kernel | None], rows: _Rows, cols: _Rows
-) -> list[_Part]:
-    groups: dict[Any, list[int]] = {}
-    for m, kernel in enumerate(kernels):
-        assert kernel is not None
-        groups.setdefault(rows.group_key(kernel), []).append(m)
-    parts = []
-    for members in groups.values():
-        source = _make_source([kernels[m] for m in members], rows, cols, None)
-        positions = np.array(members, dtype=np.intp)
-        parts.append(_Part(source, np.arange(len(members)), positions))
-    return parts
-
-
-def _make_source(
-    kernels: Sequence[Kernel | None],
-    rows: _Rows,
-    cols: _Rows | None,
-    column_source: Any,
-) -> store.Source:
-    first = kernels[0]
-    assert first is not None
-    if isinstance(first, VectorKernel):
-        a: Prepared = rows.get(first, True)
-        b = column_source.cols if cols is None else cols.get(first, True)
-        return store.BaseSource(str(first.base), tuple(kernels), a, b)  # type: ignore[arg-type]
-    assert isinstance(first, ComputedKernel)
-    x = rows.get(first, False)
-    if cols is not None:
-        return store.ComputedSource(tuple(kernels), x, x, True)  # type: ignore[arg-type]
-    inner = getattr(column_source, "source", column_source)
-    return store.ComputedSource(tuple(kernels), x, inner.cols, False)  # type: ignore[arg-type]
-
-
-def _take_columns(X: Any, index: Index) -> Any:
-    if len(index) == X.shape[1] and (index == np.arange(len(index))).all():
-        return X
-    return X[:, index]
-
-
-def _standardizer(
-    X: Any, weight: FloatArray | None
-) -> tuple[FloatArray, FloatArray]:
-    w = np.ones(X.shape[0]) if weight is None else weight
-    w = w / w.sum()
-    mean = np.asarray(w @ X).ravel()
-    if sparse.issparse(X):
-        variance = np.asarray(w @ X.multiply(X)).ravel() - mean**2
-    else:
-        variance = w @ (X - mean) ** 2
-    # a constant column stays constant: zero after centring, whatever the scale
-    tiny = (10 * np.finfo(float).eps * np.maximum(1.0, np.abs(mean))) ** 2
-    return mean, np.where(variance > tiny, np.maximum(variance, 1e-300), 1.0) ** -0.5
-
-
-def _as_float(array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype in (np.dtype(np.float64), np.dtype(np.float32)):
-        return array
+def _as_gram(gram: Any, ndim: int) -> NDArray[Any]:
+    """Return a Gram, or a stack of them, as a float array; not copied if it is one."""
+    array = np.asarray(gram)
+    if array.ndim != ndim or 0 in array.shape:
+        needed = "(n_rows, n_cols, n_kernels), kernels last" if ndim == 3 else "2-D"
+        raise ValueError(
+            f"Precomputed kernels have shape {needed}, and are not empty; got shape "
+            f"{array.shape}."
+        )
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"Gram matrices must be numbers, got dtype {array.dtype}.")
-    return array.astype(np.float64)
+        raise ValueError(
+            f"Gram matrices must be real numbers, got dtype {array.dtype}."
+        )
+    if array.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
+        array = array.astype(np.float64)
+    for row in array:
+        if not np.isfinite(row).all():
+            raise ValueError(
+                "A Gram matrix contains NaN or infinity; check the kernel, or drop the "
+                "samples it fails on."
+            )
+    return array
 
 
-def _as_index(samples: Any, n: int) -> Index:
+def _as_index(samples: Any, n: int) -> Index | None:
+    """Return sample numbers from 0 to n - 1, None for all samples."""
     if isinstance(samples, slice):
+        if samples == slice(None):
+            return None
         return np.arange(n, dtype=np.intp)[samples]
     index = np.asarray(samples).ravel()
-    if index.dtype == bool:
-        return np.flatnonzero(index)
-    return np.arange(n, dtype=np.intp)[index.astype(np.intp)]
+    if index.dtype != bool and index.dtype.kind not in "iu":
+        if index.size:
+            raise IndexError(
+                f"Samples and kernels are chosen by whole numbers, a mask or a slice, "
+                f"got dtype {index.dtype}."
+            )
+        index = index.astype(np.intp)
+    return np.arange(n, dtype=np.intp)[index]  # checks the range and mask length
+
+
+def _chain(first: Index | None, then: Index | None) -> Index | None:
+    if first is None or then is None:
+        return first if then is None else then
+    return first[then]
 
 
 def _unique(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names, repeated ones numbered."""
-    seen: dict[str, int] = {}
-    out = []
+    out: list[str] = []
+    taken = set(names)
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        out.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+        new, count = name, 2
+        if name in out:
+            while (new := f"{name}#{count}") in taken:
+                count += 1
+            taken.add(new)
+        out.append(new)
     return tuple(out)

@@ -17,8 +17,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import float32, njit
-from numba.extending import overload
+from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial.distance import cdist
@@ -211,9 +210,8 @@ _ROUND64 = 6755399441055744.0  # 1.5 * 2**52: adding it leaves round(x) in the l
 def _exp_coefficients(degree: int) -> tuple[float, ...]:
     """Return the polynomial that interpolates exp on [-ln2/2, ln2/2] (Chebyshev)."""
     half = 0.34658
-    cheb = np.polynomial.chebyshev
-    c = cheb.cheb2poly(cheb.chebinterpolate(lambda t: np.exp(half * t), degree))
-    return tuple(float(v) for v in c / half ** np.arange(degree + 1))
+    series = np.polynomial.Chebyshev.interpolate(np.exp, degree, [-half, half])
+    return tuple(series.convert(kind=np.polynomial.Polynomial).coef.tolist())
 
 
 _C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11 = _exp_coefficients(11)
@@ -289,15 +287,12 @@ def _map32(b, gamma, root, c1, c2, out):  # type: ignore[no-untyped-def]
             out[j] = _exp32(-g * b[j])
 
 
+@njit(cache=True, nogil=True)
 def _map(b, gamma, root, c1, c2, out):  # type: ignore[no-untyped-def]
-    raise TypeError("only compiled code may call this; it picks the precision of b")
-
-
-@overload(_map, jit_options={"cache": True, "nogil": True})
-def _map_by_dtype(b, gamma, root, c1, c2, out):  # type: ignore[no-untyped-def]
-    if b.dtype == float32:
-        return lambda b, gamma, root, c1, c2, out: _map32(b, gamma, root, c1, c2, out)
-    return lambda b, gamma, root, c1, c2, out: _map64(b, gamma, root, c1, c2, out)
+    if b.itemsize == 4:
+        _map32(b, gamma, root, c1, c2, out)
+    else:
+        _map64(b, gamma, root, c1, c2, out)
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -315,10 +310,11 @@ def _dot64(values, weights):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def exponential_map(B, gamma, root, c1, c2, out):  # type: ignore[no-untyped-def]
+def exponential_map(B, numbers, out):  # type: ignore[no-untyped-def]
     """Write the map of ``B`` to ``out``, both (n_rows, n_cols) of one dtype."""
+    gamma, root, c1, c2 = numbers[0], numbers[1] != 0.0, numbers[2], numbers[3]
     for i in range(B.shape[0]):
-        _map(B[i], gamma, root != 0.0, c1, c2, out[i])
+        _map(B[i], gamma, root, c1, c2, out[i])
 
 
 @njit(cache=True, nogil=True)
@@ -337,7 +333,7 @@ def exponential_combine(B, maps, theta, out):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def exponential_multiply(B, maps, At, out):  # type: ignore[no-untyped-def]
-    """Add ``map_m(B) @ At[m].T`` to ``out[m]``; ``At`` is (M or 1, T, n_cols)."""
+    """Add ``map_m(B) @ At.T`` to ``out[m]``; ``At`` is (T, n_cols)."""
     buffer = np.empty(TILE, dtype=B.dtype)
     for i in range(B.shape[0]):
         for start in range(0, B.shape[1], TILE):
@@ -345,6 +341,5 @@ def exponential_multiply(B, maps, At, out):  # type: ignore[no-untyped-def]
             v = buffer[: b.size]
             for m in range(maps.shape[0]):
                 _map(b, maps[m, 0], maps[m, 1] != 0.0, maps[m, 2], maps[m, 3], v)
-                a = At[m if At.shape[0] > 1 else 0]
-                for t in range(a.shape[0]):
-                    out[m, i, t] += _dot64(v, a[t, start : start + TILE])
+                for t in range(At.shape[0]):
+                    out[m, i, t] += _dot64(v, At[t, start : start + TILE])

@@ -4,58 +4,58 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.linalg import eigvalsh_tridiagonal
 
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.store import row_blocks
 
 FloatArray = NDArray[np.float64]
 
 
 def symmetry_error(bank: KernelBank) -> float:
-    """Return the largest ``|K - K'|`` of a one-kernel bank, relative to ``max |K|``.
-
-    Up to 2000 samples are compared in full, more by a product with random vectors.
-    """
+    """Return the largest ``|K - K'|`` of a one-kernel bank, relative to ``max |K|``."""
     n = bank.shape[0]
-    if n <= 2000:
-        K = bank.gram(0)
-        return float(np.abs(K - K.T).max() / max(np.abs(K).max(), 1e-300))
-    rng = np.random.default_rng(0)
-    x, y = rng.standard_normal((2, n, 8))
-    left = np.einsum("it,it->t", x, bank.apply([1.0], y))
-    right = np.einsum("it,it->t", y, bank.apply([1.0], x))
-    size = max(np.abs(left).max(), np.abs(right).max(), 1e-300)
-    return float(np.abs(left - right).max() / size)
+    largest = difference = 0.0
+    for rows in row_blocks(n, 8 * n, bank.memory_limit):
+        K = bank[rows].gram(0)
+        largest = max(largest, np.abs(K).max())
+        K -= bank[:, rows].gram(0).T
+        difference = max(difference, np.abs(K).max())
+    return float(difference / largest) if largest > 0 else 0.0
 
 
-def smallest_eigenvalue(bank: KernelBank) -> tuple[float, float]:
-    """Return (an estimate of) the smallest and the largest eigenvalue of one kernel.
+def extreme_eigenvalues(bank: KernelBank, steps: int = 100) -> tuple[float, float]:
+    """Return (estimates of) the smallest and the largest eigenvalue of one kernel.
 
-    Exact up to 500 samples, by Lanczos iteration above; a negative entry on the
-    diagonal is a bound that costs nothing.
+    Exact up to 500 samples. Above, the extreme Ritz values of ``steps`` Lanczos steps:
+    they lie between the two eigenvalues, so that a negative one proves the kernel
+    indefinite. A negative entry on the diagonal is a bound that costs nothing.
     """
     n = bank.shape[0]
     if n <= 500:
         values = np.linalg.eigvalsh(bank.gram(0))
         return float(values[0]), float(values[-1])
-
-    def product(x: FloatArray) -> FloatArray:
-        return bank.apply([1.0], x.reshape(n, -1)).reshape(x.shape)
-
-    operator = LinearOperator((n, n), matvec=product, dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(n)
-    try:
-        values = eigsh(
-            operator, k=2, which="BE", v0=start, ncv=20, maxiter=20, tol=1e-3,
-            return_eigenvectors=False,
-        )  # fmt: skip
-    except ArpackNoConvergence as error:
-        values = np.asarray(error.eigenvalues)
-    # the trace bounds the largest eigenvalue from below if Lanczos gave nothing
     diag = bank.diag()[:, 0]
-    low = min(float(diag.min()), *values.tolist(), 0.0)
-    high = max(float(diag.max()), *values.tolist(), 0.0)
-    return low, high
+    if diag.min() < 0:
+        return float(diag.min()), float(diag.max())
+    Q = np.zeros((n, steps))
+    alpha, beta = np.zeros(steps), np.zeros(steps)
+    q = np.random.default_rng(0).standard_normal(n)
+    q /= np.linalg.norm(q)
+    k = 0
+    while k < steps:
+        Q[:, k] = q
+        r = bank.apply([1.0], q)[:, 0]
+        alpha[k] = q @ r
+        for _ in range(2):  # without this, rounding brings found directions back
+            r -= Q[:, : k + 1] @ (Q[:, : k + 1].T @ r)
+        beta[k] = np.linalg.norm(r)
+        k += 1
+        if beta[k - 1] <= 1e-12 * np.abs(alpha[:k]).max():
+            break  # the directions found hold all that the kernel does to q
+        q = r / beta[k - 1]
+    values = eigvalsh_tridiagonal(alpha[:k], beta[: k - 1])
+    return float(values[0]), float(max(values[-1], diag.max()))
 
 
 def hsic(K: ArrayLike, L: ArrayLike) -> float:
@@ -69,6 +69,11 @@ def hsic(K: ArrayLike, L: ArrayLike) -> float:
     """
     K, L = np.asarray(K, float), np.asarray(L, float)
     n = len(K)
+    if K.shape != (n, n) or L.shape != (n, n) or n < 2:
+        raise ValueError(
+            "hsic needs two square Grams of the same two or more samples, got shapes "
+            f"{K.shape} and {L.shape}."
+        )
     centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
     return float(np.sum(centred * L) / (n - 1) ** 2)
 
@@ -79,11 +84,15 @@ def alignment(bank: KernelBank) -> FloatArray:
     ``<G_a, G_b> / (|G_a| |G_b|)`` with centred Grams; one means equal up to scale.
     """
     n, _, M = bank.shape
-    grams = np.empty((M, n * n))
-    for m in range(M):
-        K = bank.gram(m)
-        grams[m] = (K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()).ravel()
-    inner = grams @ grams.T
+    means, mean = bank.totals(np.full(n, 1.0 / n))
+    inner = np.zeros((M, M))
+    # a block holds the values of all kernels, side by side
+    for rows in row_blocks(n, 8 * n * M, bank.memory_limit):
+        block = bank[rows]
+        grams = np.stack([block.gram(m) for m in range(M)])
+        grams -= means[:, rows, None] + means[:, None, :]
+        grams += mean[:, None, None]
+        inner += np.einsum("aij,bij->ab", grams, grams, optimize=True)
     size = np.sqrt(np.diagonal(inner))
     size = np.where(size > 0, size, 1.0)
     return np.asarray(inner / np.outer(size, size))

@@ -121,7 +121,9 @@ class MultiView:
             return self._data[self.view_name(key)]
         if isinstance(key, tuple):  # scikit-learn asks for X[rows, ...]
             rest = [k for k in key[1:] if k is not Ellipsis]
-            if not key or any(not isinstance(k, slice) or k != slice(None) for k in rest):
+            if not key or any(
+                not isinstance(k, slice) or k != slice(None) for k in rest
+            ):
                 raise IndexError(
                     "A MultiView is sliced by samples only, X[rows]; kernels choose "
                     "columns and views."
@@ -167,7 +169,9 @@ class MultiView:
                 "not say which; pass view=... to the kernel, or use per_view(kernel)."
             )
         if view not in self._data:
-            raise ValueError(f"Unknown view {view!r}; the data have {list(self.names)}.")
+            raise ValueError(
+                f"Unknown view {view!r}; the data have {list(self.names)}."
+            )
         return view
 
     def column_index(self, view: str | None, columns: Columns) -> NDArray[np.intp]:
@@ -205,8 +209,8 @@ class MultiView:
                 )
             if count > 1:
                 raise ValueError(
-                    f"View {name!r} has {count} columns called {column!r}; say which by "
-                    "number."
+                    f"View {name!r} has {count} columns called {column!r}; say which "
+                    "by number."
                 )
             return names.index(column)
         if isinstance(column, (bool, np.bool_)) or not isinstance(
@@ -261,8 +265,8 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
             return array.astype(object), None
     if array.dtype.kind == "c":
         raise ValueError(
-            f"Complex data not supported (view {name!r}); give real and imaginary parts "
-            "as columns."
+            f"Complex data not supported (view {name!r}); give real and imaginary "
+            "parts as columns."
         )
     try:
         if array.dtype.kind not in "biufO":

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.kernels.bank import Affine, KernelBank
-from mklearn.kernels.measures import smallest_eigenvalue, symmetry_error
+from mklearn.kernels.features import check_weight
+from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
 
 FloatArray = NDArray[np.float64]
 
@@ -64,6 +65,12 @@ class Normaliser:
         if self.means is not None:
             row = np.zeros((bank.shape[2], bank.shape[0]))
             if not balanced:
+                if bank.shape[1] != len(self.weight):
+                    raise ValueError(
+                        f"Centring needs the kernels with all {len(self.weight)} "
+                        f"training samples, got {bank.shape[1]}; pass them all, or "
+                        "balanced=True if what they are applied to sums to zero."
+                    )
                 row = bank.totals(self.weight)[0]
         if self.root is not None:
             u = _inverse_root(bank.diag().T)
@@ -114,11 +121,16 @@ def fit_normaliser(
     sample_weight : array of shape (n,), optional
         A sample of weight 2 counts as two equal samples.
     """
-    n, _, M = bank.shape
-    total = np.ones(n) if sample_weight is None else np.asarray(sample_weight, float)
-    w = total / total.sum()
+    n, n_cols, M = bank.shape
     if kind not in NORMALIZATIONS:
         raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {kind!r}.")
+    if n != n_cols:
+        raise ValueError(
+            f"A normalisation is fitted on square training kernels, got {bank.shape}."
+        )
+    weight = check_weight(sample_weight, n)
+    total = np.ones(n) if weight is None else weight
+    w = total / total.sum()
     diag = bank.diag()
     ones = np.ones(M)
     if kind is None:
@@ -128,31 +140,30 @@ def fit_normaliser(
     if kind == "spherical":
         size = diag.max(axis=0)
         _warn_zero(bank, size <= 0)
-        return Normaliser(kind, (size > 0) * 1.0, w, root=_inverse_root(diag.T))
+        scale = np.where(size > 0, 1.0, 0.0)
+        return Normaliser(kind, scale, w, root=_inverse_root(diag.T))
     if kind == "trace":
-        size = total @ diag
-        return Normaliser(kind, _reciprocal(bank, size, total.sum()), w)
+        size = np.asarray(total @ diag)
+        return Normaliser(kind, _reciprocal(bank, size, 0.0 * size), w)
     means, mean = bank.totals(w)
-    variance = w @ diag - mean
-    spread = _reciprocal(bank, variance, 1.0, reference=np.abs(w @ diag))
+    # a difference is zero where it is no more than the rounding of its terms
+    rounding = max(1e-12, 16 * bank.eps) * np.abs(w @ diag)
+    spread = _reciprocal(bank, w @ diag - mean, rounding)
     if kind == "multiplicative":
         return Normaliser(kind, spread, w)
-    return Normaliser(kind, (spread > 0) * 1.0, w, means=means, mean=mean)
+    scale = np.where(spread > 0, 1.0, 0.0)
+    return Normaliser(kind, scale, w, means=means, mean=mean)
 
 
 def _inverse_root(diag: FloatArray) -> FloatArray:
-    """Return ``diag ** -0.5``, exactly one where the diagonal is, zero where it is 0."""
-    with np.errstate(divide="ignore"):
-        root = np.where(diag > 0, np.maximum(diag, 0.0) ** -0.5, 0.0)
+    """Return ``diag ** -0.5``, exactly 1 where the diagonal is 1, 0 where it is 0."""
+    root = np.where(diag > 0, diag, np.inf) ** -0.5
     return np.where(diag == 1.0, 1.0, root)
 
 
-def _reciprocal(
-    bank: KernelBank, size: FloatArray, unit: float, reference: Any = None
-) -> FloatArray:
+def _reciprocal(bank: KernelBank, size: FloatArray, rounding: FloatArray) -> FloatArray:
     """Return one over ``size``, and 0 with a warning for kernels without any."""
-    reference = np.abs(size) if reference is None else reference
-    zero = size <= 1e-12 * np.maximum(reference, np.finfo(float).tiny)
+    zero = size <= np.maximum(rounding, np.finfo(float).tiny)
     _warn_zero(bank, zero)
     return np.where(zero, 0.0, 1.0 / np.where(zero, 1.0, size))
 
@@ -176,25 +187,53 @@ def _warn_zero(bank: KernelBank, zero: NDArray[np.bool_]) -> None:
 # --- definiteness -------------------------------------------------------------------
 
 
+class NegativePart(NamedTuple):
+    """Negative eigenvalues (k,) of a training Gram and their eigenvectors (n, k)."""
+
+    values: FloatArray
+    vectors: FloatArray
+
+
 @dataclass(frozen=True)
 class Clip:
-    """Negative eigenspaces of the training Grams that were clipped, by kernel."""
+    """Negative eigenspaces of the training Grams that were clipped, by kernel.
 
-    negative: dict[int, FloatArray]
+    With eigenvalues l and vectors V of the negative part, and ``f(x) = V' k(x) / l``
+    for the column ``k(x)`` of kernels with the training samples, the clipped kernel is
+    ``k(x, z) + f(x)' |l| f(z)``: on the training samples it is the Gram without its
+    negative part, and it is defined for any other sample.
+    """
+
+    negative: dict[int, NegativePart]
 
     def train(self, bank: KernelBank) -> KernelBank:
         """Return the training bank with clipped Grams."""
-        return self._repair(bank, symmetrise=True)
+        return self._repair(bank, symmetric=True)
 
     def cross(self, bank: KernelBank) -> KernelBank:
         """Return a cross bank (to all training samples) clipped consistently."""
-        return self._repair(bank, symmetrise=False)
+        return self._repair(bank, symmetric=False)
 
-    def _repair(self, bank: KernelBank, symmetrise: bool) -> KernelBank:
-        for m, V in self.negative.items():
+    def _repair(self, bank: KernelBank, symmetric: bool) -> KernelBank:
+        for m, (values, V) in self.negative.items():
+            if bank.shape[1] != len(V):
+                raise ValueError(
+                    f"Clipping needs the kernels with all {len(V)} training samples, "
+                    f"got {bank.shape[1]}."
+                )
             K = bank.gram(m)
-            K = K - (K @ V) @ V.T
-            bank = bank.replace_gram(m, (K + K.T) / 2 if symmetrise else K)
+            if symmetric:
+                K = (K + K.T) / 2  # rounding of the kernel, checked before
+            f = K @ V
+            K -= f @ V.T
+            if symmetric:
+                bank = bank.replace_gram(m, (K + K.T) / 2)
+                continue
+            try:
+                diag = bank.select([m]).diag()[:, 0] - f**2 @ (1.0 / values)
+            except ValueError:  # a given cross Gram has none; only spherical asks
+                diag = None
+            bank = bank.replace_gram(m, K, diag, cross=True)
         return bank
 
 
@@ -213,9 +252,11 @@ def check_definite(bank: KernelBank, psd: str, tol: float = 1e-6) -> Clip | None
     """
     if psd not in ("check", "clip", "ignore"):
         raise ValueError(f"psd must be 'check', 'clip' or 'ignore', got {psd!r}.")
+    if bank.shape[0] != bank.shape[1]:
+        raise ValueError(f"Definiteness is for square kernels, got {bank.shape}.")
     if psd == "ignore":
         return None
-    negative: dict[int, FloatArray] = {}
+    negative: dict[int, NegativePart] = {}
     for m, kernel in enumerate(bank.kernels):
         if kernel is not None and kernel.definite:
             continue
@@ -226,15 +267,17 @@ def check_definite(bank: KernelBank, psd: str, tol: float = 1e-6) -> Clip | None
                 f"Kernel {name!r} is not symmetric: entries differ from their mirror "
                 f"images by up to {error:.2g} of the largest; pass (K + K.T) / 2."
             )
-        low, high = smallest_eigenvalue(one)
+        low, high = extreme_eigenvalues(one)
         if low >= -tol * max(high, np.finfo(float).tiny):
             continue
         if psd == "check":
             raise ValueError(
-                f"Kernel {name!r} is not positive semidefinite: its smallest eigenvalue "
-                f"is about {low:.3g} and its largest {high:.3g}. Try psd='clip' to "
-                "remove the negative part, or psd='ignore' to go on without guarantee."
+                f"Kernel {name!r} is not positive semidefinite: it has an eigenvalue "
+                f"of {low:.3g} or less, and its largest is about {high:.3g}. Try "
+                "psd='clip' to remove the negative part, or psd='ignore' to go on "
+                "without guarantee."
             )
         values, vectors = np.linalg.eigh(one.gram(0))
-        negative[m] = vectors[:, values < 0]
+        below = values < -tol * values[-1]
+        negative[m] = NegativePart(values[below], vectors[:, below])
     return Clip(negative) if negative else None

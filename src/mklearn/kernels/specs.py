@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,10 +19,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.kernels import sequences
-from mklearn.kernels.functions import BASES, Prepared, prepare
+from mklearn.kernels.functions import BASES, Prepared, moments, prepare
 from mklearn.kernels.multiview import Columns, MultiView
 
-Weights = NDArray[np.float64] | None
+Matrix = NDArray[Any]
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,9 @@ class Kernel:
 
     Parameters
     ----------
-    columns : int, str, slice, sequence of these, or None
-        The columns of the view that the kernel sees; all of them by default.
+    columns : int, str, slice, sequence of these, mask, or None
+        The columns of the view that the kernel sees, by position or by name; all of
+        them by default.
     view : str or None
         The view of a :class:`MultiView`; None where there is only one.
     name : str or None
@@ -44,10 +47,12 @@ class Kernel:
 
     base: ClassVar[str | None] = None
     definite: ClassVar[bool] = True
+    text: ClassVar[bool | None] = False  # takes strings; None: takes anything
 
     def __post_init__(self) -> None:
-        if isinstance(self.columns, (list, range, np.ndarray)):
-            object.__setattr__(self, "columns", tuple(self.columns))
+        if not isinstance(self.columns, (int, str, slice, type(None))):
+            columns = np.asarray(self.columns, dtype=object).ravel().tolist()
+            object.__setattr__(self, "columns", tuple(columns))
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the formula (not place or name)."""
@@ -56,30 +61,43 @@ class Kernel:
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in place
         }
 
+    def describe(self) -> str:
+        """Return the formula's name and parameters, as shown in tables."""
+        shown = [
+            f"{key}={_short(value)}"
+            for key, value in self.parameters().items()
+            if key not in ("standardize", "alphabet")
+        ]
+        name = type(self).__name__.lower()
+        return f"{name}({', '.join(shown)})" if shown else name
+
     def label(self) -> str:
         """Return ``name``, or a name made from place and parameters."""
         if self.name is not None:
             return self.name
-        shown = [
-            f"{key}={_short(value)}"
-            for key, value in self.parameters().items()
-            if key not in ("standardize", "factor", "alphabet")
-        ]
-        text = f"{type(self).__name__.lower()}({', '.join(shown)})"
-        if self.view is not None:
-            text = f"{self.view}:{text}"
-        if self.columns is not None:
-            text += f"[{_short(self.columns)}]"
-        return text
+        return self.at_place(self.describe())
 
-    def resolve(self, data: Any, sample_weight: Weights = None) -> Kernel:
+    def at_place(self, text: str) -> str:
+        """Return ``text`` marked with the view and the columns."""
+        view = "" if self.view is None else f"{self.view}:"
+        columns = "" if self.columns is None else f"[{_short(self.columns)}]"
+        return f"{view}{text}{columns}"
+
+    def check_domain(self, X: Any) -> None:
+        """Raise ValueError where the formula does not hold for the samples ``X``."""
+
+    def resolve(self, data: Any, sample_weight: Vector | None = None) -> Kernel:
         """Return the kernel with data-dependent parameters made numbers."""
         return self
 
 
 @dataclass(frozen=True, kw_only=True)
 class VectorKernel(Kernel):
-    """A kernel on numeric columns; ``standardize`` scales them on the training data."""
+    """A kernel on numeric columns.
+
+    ``standardize`` brings each column to mean 0 and variance 1 on the training samples.
+    Sparse columns keep their zeros: they are scaled but not shifted.
+    """
 
     standardize: bool = False
 
@@ -87,18 +105,13 @@ class VectorKernel(Kernel):
         """Return ``(gamma, root, c1, c2)`` for the exponential family, else None."""
         return None
 
-    def from_base(
-        self, B: NDArray[Any], row_sq: NDArray[Any], col_sq: NDArray[Any]
-    ) -> NDArray[Any]:
-        """Return the kernel's values from the base matrix (a new array)."""
+    def from_base(self, B: Matrix, row_sq: Vector, col_sq: Vector) -> Matrix:
+        """Return the kernel's values from the base matrix (a new float64 array)."""
         raise TypeError(f"{type(self).__name__} is evaluated by its exponential map")
 
-    def diag(self, rows: Prepared) -> NDArray[np.float64]:
+    def diag(self, rows: Prepared) -> Vector:
         """Return ``k(x, x)`` for each row."""
-        return np.ones(len(rows))
-
-    def check_domain(self, X: Any) -> None:
-        """Raise ValueError where the formula does not hold for ``X``."""
+        return np.ones(rows.n_rows)
 
 
 @dataclass(frozen=True)
@@ -107,10 +120,12 @@ class Linear(VectorKernel):
 
     base: ClassVar[str | None] = "dot"
 
-    def from_base(self, B, row_sq, col_sq):  # type: ignore[no-untyped-def]  # noqa: D102
+    def from_base(self, B: Matrix, row_sq: Vector, col_sq: Vector) -> Matrix:
+        """Return the dot products."""
         return np.array(B, dtype=np.float64)
 
-    def diag(self, rows: Prepared) -> NDArray[np.float64]:  # noqa: D102
+    def diag(self, rows: Prepared) -> Vector:
+        """Return the squared norms."""
         return rows.sqnorms.copy()
 
 
@@ -126,17 +141,20 @@ class Polynomial(VectorKernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require(self.degree == int(self.degree) and self.degree >= 1, self, "degree")
-        _require(self.gamma > 0, self, "gamma")
-        _require(self.coef0 >= 0, self, "coef0")
+        _require_count(self, "degree", 1)
+        _require_positive(self, "gamma")
+        if self.coef0 != 0:
+            _require_positive(self, "coef0")
 
-    def from_base(self, B, row_sq, col_sq):  # type: ignore[no-untyped-def]  # noqa: D102
+    def from_base(self, B: Matrix, row_sq: Vector, col_sq: Vector) -> Matrix:
+        """Return the power of the shifted dot products."""
         K = self.gamma * np.asarray(B, dtype=np.float64)
         K += self.coef0
-        return K**self.degree
+        return _power(K, self.degree)
 
-    def diag(self, rows: Prepared) -> NDArray[np.float64]:  # noqa: D102
-        return np.asarray((self.gamma * rows.sqnorms + self.coef0) ** self.degree)
+    def diag(self, rows: Prepared) -> Vector:
+        """Return the power of the shifted squared norms."""
+        return _power(self.gamma * rows.sqnorms + self.coef0, self.degree)
 
 
 @dataclass(frozen=True)
@@ -145,11 +163,15 @@ class Cosine(VectorKernel):
 
     base: ClassVar[str | None] = "dot"
 
-    def from_base(self, B, row_sq, col_sq):  # type: ignore[no-untyped-def]  # noqa: D102
-        inverse = [np.where(sq > 0, sq, np.inf) ** -0.5 for sq in (row_sq, col_sq)]
-        return B * inverse[0][:, None] * inverse[1][None, :]
+    def from_base(self, B: Matrix, row_sq: Vector, col_sq: Vector) -> Matrix:
+        """Return the dot products divided by the norms."""
+        row, col = (np.where(sq > 0, sq, np.inf) ** -0.5 for sq in (row_sq, col_sq))
+        K = B * row[:, None]
+        K *= col
+        return K
 
-    def diag(self, rows: Prepared) -> NDArray[np.float64]:  # noqa: D102
+    def diag(self, rows: Prepared) -> Vector:
+        """Return 1, or 0 for a row of zeros."""
         return (rows.sqnorms > 0).astype(np.float64)
 
 
@@ -159,13 +181,19 @@ class Tanimoto(VectorKernel):
 
     base: ClassVar[str | None] = "dot"
 
-    def from_base(self, B, row_sq, col_sq):  # type: ignore[no-untyped-def]  # noqa: D102
-        B = np.asarray(B, dtype=np.float64)
-        below = row_sq[:, None] + col_sq[None, :] - B
+    def from_base(self, B: Matrix, row_sq: Vector, col_sq: Vector) -> Matrix:
+        """Return the dot products divided by the size of the union."""
+        union = row_sq[:, None] + col_sq[None, :]
+        union -= B
         # two empty fingerprints are the same: 0/0 counts as 1
-        return np.where(below > 0, B / np.where(below > 0, below, 1.0), 1.0)
+        empty = (row_sq == 0)[:, None] & (col_sq == 0)
+        union[empty] = 1.0
+        np.divide(B, union, out=union)
+        union[empty] = 1.0
+        return union
 
-    def check_domain(self, X: Any) -> None:  # noqa: D102
+    def check_domain(self, X: Any) -> None:
+        """Raise ValueError for negative entries."""
         _require_nonnegative(X, self)
 
 
@@ -174,7 +202,8 @@ class _Exponential(VectorKernel):
     """A kernel ``(1 + c1 s + c2 s^2) exp(-s)`` with a width.
 
     ``gamma`` is a number, ``"median"`` (one over the median of the base distance
-    between samples) or ``"scale"`` (one over its mean); ``factor`` multiplies it.
+    between samples that differ; from 1000 of them if there are more) or ``"scale"``
+    (one over the mean over all pairs); ``factor`` multiplies it.
     """
 
     gamma: float | str = "median"
@@ -188,20 +217,33 @@ class _Exponential(VectorKernel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.gamma, str):
-            _require(self.gamma in ("median", "scale"), self, "gamma")
+            if self.gamma not in ("median", "scale"):
+                raise ValueError(
+                    f"{type(self).__name__} got gamma={self.gamma!r}; it is a positive "
+                    "number, 'median' or 'scale'."
+                )
         else:
-            _require(np.isfinite(self.gamma) and self.gamma > 0, self, "gamma")
-        _require(np.isfinite(self.factor) and self.factor > 0, self, "factor")
+            _require_positive(self, "gamma")
+        _require_positive(self, "factor")
 
-    def exponential(self) -> tuple[float, float, float, float] | None:  # noqa: D102
+    def describe(self) -> str:
+        """Return the name with the width as it was asked for."""
+        name = type(self).__name__.lower()
+        if isinstance(self.gamma, str):
+            return f"{name}({self.factor:.3g}/{self.gamma})"
+        return f"{name}(gamma={_short(self.gamma * self.factor)})"
+
+    def exponential(self) -> tuple[float, float, float, float] | None:
+        """Return ``(gamma, root, c1, c2)``."""
         if isinstance(self.gamma, str):
             raise ValueError(f"{self.label()} must be resolved on data first")
-        return float(self.gamma), float(self.root), self.c1, self.c2
+        return float(self.gamma * self.factor), float(self.root), self.c1, self.c2
 
-    def resolve(self, data: Any, sample_weight: Weights = None) -> Kernel:  # noqa: D102
+    def resolve(self, data: Any, sample_weight: Vector | None = None) -> Kernel:
+        """Return the kernel with ``gamma`` a number."""
         if not isinstance(self.gamma, str):
             return self
-        distance = _typical_distance(data, self.base, self.gamma, sample_weight)
+        distance = _typical_distance(data, str(self.base), self.gamma, sample_weight)
         if self.root:
             distance = math.sqrt(distance)
         # samples that are all equal have no scale: any width gives the same kernel
@@ -225,17 +267,18 @@ class Laplacian(_Exponential):
 
 @dataclass(frozen=True)
 class Chi2(_Exponential):
-    """``exp(-gamma * sum_j (x_j - z_j)^2 / (x_j + z_j))`` for histograms (0 or more)."""
+    """``exp(-gamma * sum_j (x_j - z_j)^2 / (x_j + z_j))``, for histograms."""
 
     base: ClassVar[str | None] = "chi2dist"
 
-    def check_domain(self, X: Any) -> None:  # noqa: D102
+    def check_domain(self, X: Any) -> None:
+        """Raise ValueError for negative entries."""
         _require_nonnegative(X, self)
 
 
 @dataclass(frozen=True)
 class Matern32(_Exponential):
-    """``(1 + s) exp(-s)``, ``s = gamma * |x - z|`` (gamma is sqrt(3) / length)."""
+    """``(1 + s) exp(-s)``, ``s = gamma |x - z|`` (gamma is sqrt(3)/length)."""
 
     base: ClassVar[str | None] = "sqdist"
     root: ClassVar[bool] = True
@@ -245,7 +288,7 @@ class Matern32(_Exponential):
 
 @dataclass(frozen=True)
 class Matern52(_Exponential):
-    """``(1 + s + s^2/3) exp(-s)``, ``s = gamma * |x - z|`` (gamma: sqrt(5) / length)."""
+    """``(1 + s + s^2/3) exp(-s)``, ``s = gamma |x - z|`` (gamma is sqrt(5)/length)."""
 
     base: ClassVar[str | None] = "sqdist"
     root: ClassVar[bool] = True
@@ -260,13 +303,16 @@ class HistogramIntersection(VectorKernel):
 
     base: ClassVar[str | None] = "intersection"
 
-    def from_base(self, B, row_sq, col_sq):  # type: ignore[no-untyped-def]  # noqa: D102
+    def from_base(self, B: Matrix, row_sq: Vector, col_sq: Vector) -> Matrix:
+        """Return the intersections."""
         return np.array(B, dtype=np.float64)
 
-    def diag(self, rows: Prepared) -> NDArray[np.float64]:  # noqa: D102
+    def diag(self, rows: Prepared) -> Vector:
+        """Return the sizes of the histograms."""
         return np.asarray(rows.rows.sum(axis=1), dtype=np.float64).ravel()
 
-    def check_domain(self, X: Any) -> None:  # noqa: D102
+    def check_domain(self, X: Any) -> None:
+        """Raise ValueError for negative entries."""
         _require_nonnegative(X, self)
 
 
@@ -274,13 +320,11 @@ class HistogramIntersection(VectorKernel):
 class ComputedKernel(Kernel):
     """A kernel that is a function of two sets of samples."""
 
-    text: ClassVar[bool] = False
-
-    def compute(self, a: Any, b: Any) -> NDArray[np.float64]:
+    def compute(self, a: Any, b: Any) -> Vector:
         """Return the values, shape ``(len(a), len(b))``."""
         raise TypeError(f"{type(self).__name__} does not say how it is computed")
 
-    def diag(self, a: Any) -> NDArray[np.float64]:
+    def diag(self, a: Any) -> Vector:
         """Return ``k(x, x)`` for each sample, by small blocks."""
         n = a.shape[0]
         parts = [
@@ -294,22 +338,37 @@ class ComputedKernel(Kernel):
 class Spectrum(ComputedKernel):
     """Inner product of the counts of all substrings of length ``min_k`` to ``k``.
 
-    ``alphabet`` None takes the letters of the training sequences.
+    ``min_k`` None counts those of length ``k`` only; ``alphabet`` None takes the
+    letters of the training sequences.
     """
 
     k: int = 3
     min_k: int | None = None
     alphabet: str | None = None
 
-    text: ClassVar[bool] = True
+    text: ClassVar[bool | None] = True
 
-    def resolve(self, data: Any, sample_weight: Weights = None) -> Kernel:  # noqa: D102
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_count(self, "k", 1)
+        if self.min_k is not None:
+            _require_count(self, "min_k", 1, self.k)
+
+    def describe(self) -> str:
+        """Return the name with the lengths of the substrings."""
+        shortest = "" if self.min_k is None else f", min_k={self.min_k}"
+        return f"spectrum(k={self.k}{shortest})"
+
+    def resolve(self, data: Any, sample_weight: Vector | None = None) -> Kernel:
+        """Return the kernel with the alphabet of ``data``."""
         return self if self.alphabet else replace(self, alphabet=_letters(data))
 
-    def compute(self, a: Any, b: Any) -> NDArray[np.float64]:  # noqa: D102
+    def compute(self, a: Any, b: Any) -> Vector:
+        """Return the values, shape ``(len(a), len(b))``."""
         return sequences.spectrum_gram(a, b, self.k, self.alphabet, self.min_k)
 
-    def diag(self, a: Any) -> NDArray[np.float64]:  # noqa: D102
+    def diag(self, a: Any) -> Vector:
+        """Return ``k(x, x)`` for each string."""
         return sequences.spectrum_diag(a, self.k, self.alphabet, self.min_k)
 
 
@@ -321,20 +380,36 @@ class WeightedDegree(ComputedKernel):
     shift: int = 0
     alphabet: str | None = None
 
-    text: ClassVar[bool] = True
+    text: ClassVar[bool | None] = True
 
-    def resolve(self, data: Any, sample_weight: Weights = None) -> Kernel:  # noqa: D102
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_count(self, "degree", 1)
+        _require_count(self, "shift", 0)
+
+    def check_domain(self, X: Any) -> None:
+        """Raise ValueError for sequences of different lengths."""
+        lengths = {len(s) for s in X}
+        if len(lengths) > 1:
+            raise ValueError(
+                f"Kernel {self.label()!r} compares sequences of one length, got "
+                f"lengths from {min(lengths)} to {max(lengths)}; cut or align them, "
+                "or use Spectrum."
+            )
+
+    def resolve(self, data: Any, sample_weight: Vector | None = None) -> Kernel:
+        """Return the kernel with the alphabet of ``data``."""
         return self if self.alphabet else replace(self, alphabet=_letters(data))
 
-    def compute(self, a: Any, b: Any) -> NDArray[np.float64]:  # noqa: D102
+    def compute(self, a: Any, b: Any) -> Vector:
+        """Return the values, shape ``(len(a), len(b))``."""
         return sequences.weighted_degree_gram(
             a, b, self.degree, self.shift, self.alphabet
         )
 
-    def diag(self, a: Any) -> NDArray[np.float64]:  # noqa: D102
-        return sequences.weighted_degree_diag(
-            a, self.degree, self.shift, self.alphabet
-        )
+    def diag(self, a: Any) -> Vector:
+        """Return ``k(x, x)`` for each string."""
+        return sequences.weighted_degree_diag(a, self.degree, self.shift, self.alphabet)
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,60 +424,100 @@ class Precomputed(ComputedKernel):
 
     definite: ClassVar[bool] = False
 
-    def parameters(self) -> dict[str, Any]:  # noqa: D102
-        return {"n": np.shape(self.gram)[0]}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        gram = np.asarray(self.gram)
+        if (
+            gram.ndim != 2
+            or gram.shape[0] != gram.shape[1]
+            or gram.dtype.kind not in "biuf"
+        ):
+            raise ValueError(
+                "Precomputed needs one square matrix of real numbers, got shape "
+                f"{gram.shape} and dtype {gram.dtype}."
+            )
+        if not np.isfinite(gram).all():
+            raise ValueError(
+                "The matrix given to Precomputed contains NaN or infinity."
+            )
+        object.__setattr__(self, "gram", gram)
 
-    def compute(self, a: Any, b: Any) -> NDArray[np.float64]:  # noqa: D102
-        return np.asarray(self.gram, dtype=np.float64)[np.ix_(self._ids(a), self._ids(b))]
+    def __deepcopy__(self, memo: dict[int, Any]) -> Precomputed:
+        return self  # scikit-learn's clone would copy the matrix for each fit
 
-    def diag(self, a: Any) -> NDArray[np.float64]:  # noqa: D102
+    def parameters(self) -> dict[str, Any]:
+        """Return the size of the matrix."""
+        return {"n": len(self.gram)}
+
+    def check_domain(self, X: Any) -> None:
+        """Raise ValueError unless ``X`` is one column of row numbers."""
+        self._ids(X)
+
+    def compute(self, a: Any, b: Any) -> Vector:
+        """Return the values, shape ``(len(a), len(b))``."""
+        return self.gram[np.ix_(self._ids(a), self._ids(b))].astype(np.float64)
+
+    def diag(self, a: Any) -> Vector:
+        """Return ``k(x, x)`` for each row number."""
         ids = self._ids(a)
-        return np.asarray(self.gram, dtype=np.float64)[ids, ids]
+        return self.gram[ids, ids].astype(np.float64)
 
     def _ids(self, a: Any) -> NDArray[np.intp]:
-        n = np.shape(self.gram)[0]
-        ids = np.asarray(a)[:, 0].astype(np.intp)
-        valid = a.shape[1] == 1 and (ids == np.asarray(a)[:, 0]).all()
-        if not valid or (ids < 0).any() or (ids >= n).any():
+        n = len(self.gram)
+        column = (a.toarray() if sparse.issparse(a) else a)[:, 0]
+        ids = column.astype(np.intp)
+        fits = (ids == column) & (ids >= 0) & (ids < n)
+        if a.shape[1] != 1 or not fits.all():
+            got = f"{a.shape[1]} columns" if a.shape[1] != 1 else f"{column[~fits][0]}"
             raise ValueError(
-                f"Precomputed looks up row numbers from 0 to {n - 1} in one column; "
-                "the column given holds something else."
+                f"Kernel {self.label()!r} looks up row numbers from 0 to {n - 1} in "
+                f"one column, got {got}; name the column by columns= or give the "
+                "numbers a view of their own."
             )
         return ids
 
 
 @dataclass(frozen=True)
 class Function(ComputedKernel):
-    """Any callable ``(X, Z) -> array``, or a Gaussian-process kernel of scikit-learn."""
+    """Any callable ``(X, Z) -> array``, or a Gaussian-process kernel of scikit-learn.
 
-    function: Callable[[Any, Any], Any] | Any = None
+    It is called for blocks of samples, from several threads. Noise that a
+    Gaussian-process kernel adds to the diagonal of ``kernel(X)`` only is left out.
+    """
+
+    function: Callable[[Any, Any], Any] | None = None
 
     definite: ClassVar[bool] = False
+    text: ClassVar[bool | None] = None
 
-    def parameters(self) -> dict[str, Any]:  # noqa: D102
-        return {"": getattr(self.function, "__name__", str(self.function))}
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.function):
+            raise TypeError(
+                f"Function needs a callable (X, Z) -> array, got {self.function!r}."
+            )
 
-    def label(self) -> str:  # noqa: D102
-        if self.name is not None:
-            return self.name
-        text = str(self.parameters()[""])
-        if self.view is not None:
-            text = f"{self.view}:{text}"
-        return text if self.columns is None else f"{text}[{_short(self.columns)}]"
+    def describe(self) -> str:
+        """Return the name of the function."""
+        return str(getattr(self.function, "__name__", self.function))
 
-    def compute(self, a: Any, b: Any) -> NDArray[np.float64]:  # noqa: D102
-        K = np.asarray(self.function(a, b), dtype=np.float64)
+    def compute(self, a: Any, b: Any) -> Vector:
+        """Return the values, shape ``(len(a), len(b))``."""
+        assert self.function is not None
+        K = self.function(a, b)
+        K = np.asarray(K.toarray() if sparse.issparse(K) else K)
         if K.shape != (a.shape[0], b.shape[0]):
             raise ValueError(
                 f"Kernel {self.label()!r} returned shape {K.shape} for "
                 f"{a.shape[0]} x {b.shape[0]} samples; it must return (n_x, n_z)."
             )
-        return K
-
-    def diag(self, a: Any) -> NDArray[np.float64]:  # noqa: D102
-        if hasattr(self.function, "diag"):
-            return np.asarray(self.function.diag(a), dtype=np.float64)
-        return super().diag(a)
+        if K.dtype.kind not in "biuf" or not np.isfinite(K).all():
+            what = "NaN or infinity" if K.dtype.kind == "f" else f"dtype {K.dtype}"
+            raise ValueError(
+                f"Kernel {self.label()!r} returned {what}; it must return finite real "
+                "numbers."
+            )
+        return K.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -418,21 +533,29 @@ class Family:
         if self.over == "views":
             wanted = self.names if self.names is not None else data.names
             return [
-                replace(kernel, view=view)
+                _moved(kernel, view=view)
                 for view in wanted
                 for kernel in self.kernels
-                if self.names is not None
-                or data.is_text(view) == getattr(kernel, "text", False)
+                if self.names is not None or data.is_text(view) == bool(kernel.text)
             ]
         out = []
         for kernel in self.kernels:
             view = data.view_name(kernel.view)
             index = data.column_index(view, kernel.columns)
-            names = data.column_names(view)
+            names = data.column_names(view) or ()
+            by_name = len(set(names)) == data[view].shape[1]
             out += [
-                replace(kernel, columns=names[i] if names else int(i)) for i in index
+                _moved(kernel, columns=names[i] if by_name else int(i)) for i in index
             ]
         return out
+
+
+def _moved(kernel: Kernel, **place: Any) -> Kernel:
+    """Return the kernel at another place, which its name, if any, then tells."""
+    moved = replace(kernel, **place)
+    if kernel.name is None:
+        return moved
+    return replace(moved, name=replace(Kernel(), **place).at_place(kernel.name))
 
 
 KernelLike = Kernel | Family | str | Callable[..., Any] | Sequence[Any]
@@ -500,18 +623,17 @@ def rbf_ladder(
                 f"sigmas need convention= one of {list(divisors)} (what divides the "
                 f"squared distance), got {convention!r}."
             )
-        gammas = [1.0 / divisors[convention](float(s)) for s in sigmas]
+        sigmas = [float(s) for s in sigmas]
+        if not all(0 < s < math.inf for s in sigmas):
+            raise ValueError(f"sigmas must be positive numbers, got {sigmas}.")
+        gammas = [1.0 / divisors[convention](s) for s in sigmas]
     if gammas is not None:
         return [RBF(float(g), **place) for g in gammas]
     if n < 1 or spread < 1:
         raise ValueError(f"rbf_ladder needs n >= 1 and spread >= 1, got {n}, {spread}.")
     half = math.log(spread) / 2
     steps = [0.0] if n == 1 else np.linspace(-half, half, n)
-    return [
-        RBF("median", factor=math.exp(t), name=f"{view + ':' if view else ''}"
-            f"rbf({math.exp(t):.3g}/median)", **place)
-        for t in steps
-    ]  # fmt: skip
+    return [RBF("median", factor=math.exp(t), **place) for t in steps]
 
 
 def per_feature(*kernels: KernelLike) -> Family:
@@ -539,21 +661,18 @@ def auto_kernels(data: MultiView) -> list[Kernel]:
     strings have the same length.
     """
     out: list[Kernel] = []
-    several = len(data.names) > 1
     for name in data.names:
-        view = name if several else None
-        prefix = f"{name}:" if several else ""
+        view = name if len(data.names) > 1 else None
         if data.is_text(name):
             out += [Spectrum(k, view=view) for k in (1, 2, 3)]
             if len({len(s) for s in data[name]}) == 1:
                 out += [WeightedDegree(3, shift, view=view) for shift in (0, 2)]
             continue
-        out.append(Linear(view=view, standardize=True, name=f"{prefix}linear"))
-        for factor in (1 / 16, 1 / 4, 1.0, 4.0, 16.0):
-            label = f"{prefix}rbf({factor:g}/scale)"
-            out.append(
-                RBF("scale", factor, view=view, standardize=True, name=label)
-            )
+        out.append(Linear(view=view, standardize=True))
+        out += [
+            RBF("scale", factor, view=view, standardize=True)
+            for factor in (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
+        ]
     return out
 
 
@@ -578,8 +697,8 @@ def _flatten(kernels: Iterable[Any], keep_families: bool = False) -> list[Any]:
             key = item.lower().replace("_", "")
             if key not in BY_NAME:
                 raise ValueError(
-                    f"Unknown kernel {item!r}; known are {sorted(BY_NAME)}, 'auto' "
-                    "and 'precomputed'."
+                    f"Unknown kernel {item!r}; known are {sorted(BY_NAME)}. 'auto' and "
+                    "'precomputed' stand alone, not in a list."
                 )
             out.append(BY_NAME[key]())
         elif isinstance(item, type) and issubclass(item, Kernel):
@@ -605,20 +724,46 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _require(condition: bool, kernel: Kernel, parameter: str) -> None:
-    if not condition:
-        got = getattr(kernel, parameter)
+def _power(K: Matrix, degree: int) -> Matrix:
+    """Return ``K ** degree`` by repeated squaring, several times faster than pow."""
+    out = K.copy()
+    for bit in bin(degree)[3:]:
+        out *= out
+        if bit == "1":
+            out *= K
+    return out
+
+
+def _require_positive(kernel: Kernel, parameter: str) -> None:
+    got = getattr(kernel, parameter)
+    if not isinstance(got, Real) or not 0 < float(got) < math.inf:
         raise ValueError(
-            f"{type(kernel).__name__} got {parameter}={got!r}, which is out of range."
+            f"{type(kernel).__name__} needs a positive number as {parameter}, got "
+            f"{got!r}."
+        )
+
+
+def _require_count(
+    kernel: Kernel, parameter: str, smallest: int, largest: float = math.inf
+) -> None:
+    got = getattr(kernel, parameter)
+    if not isinstance(got, Integral) or not smallest <= int(got) <= largest:
+        upto = "" if largest == math.inf else f" and at most {largest}"
+        raise ValueError(
+            f"{type(kernel).__name__} needs a whole number of at least "
+            f"{smallest}{upto} as {parameter}, got {got!r}."
         )
 
 
 def _require_nonnegative(X: Any, kernel: Kernel) -> None:
     values = X.data if sparse.issparse(X) else X
-    if np.size(values) and np.min(values) < 0:
+    if values.size and values.min() < 0:
+        hint = "" if not getattr(kernel, "standardize", False) else (
+            " after standardising; try standardize=False"
+        )  # fmt: skip
         raise ValueError(
             f"Kernel {kernel.label()!r} needs non-negative columns (histograms, counts,"
-            f" fingerprints), got a smallest value of {np.min(values):.4g}."
+            f" fingerprints), got a smallest value of {values.min():.4g}{hint}."
         )
 
 
@@ -627,29 +772,33 @@ def _letters(strings: Any) -> str:
 
 
 def _typical_distance(
-    X: Any, base: str | None, kind: str, sample_weight: Weights
+    X: Any, base: str, kind: str, sample_weight: Vector | None
 ) -> float:
-    """Return the weighted median or mean base distance between different samples."""
-    n = X.shape[0]
-    w = np.ones(n) if sample_weight is None else np.asarray(sample_weight, float)
+    """Return the weighted median or mean base distance between samples."""
     if kind == "scale" and base == "sqdist":
         # mean |x - z|^2 over all pairs is twice the sum of the variances
-        mean = np.asarray((w / w.sum()) @ X).ravel()
-        square = X.multiply(X) if sparse.issparse(X) else X * X
-        return float(2.0 * np.sum(np.asarray((w / w.sum()) @ square) - mean**2))
-    if n > 1000:  # a regular subsample is enough for a heuristic, and deterministic
-        keep = np.linspace(0, n - 1, 1000).astype(int)
-        X, w = X[keep], w[keep]
+        return float(2.0 * moments(X, sample_weight)[1].sum())
+    n = X.shape[0]
+    w = np.ones(n) if sample_weight is None else sample_weight
+    if n > 1000:
+        # equal steps of cumulated weight: deterministic, and true to the weights
+        steps = (np.arange(1000) + 0.5) / 1000 * w.sum()
+        keep = np.searchsorted(np.cumsum(w), steps)
+        X, w = X[np.minimum(keep, n - 1)], np.ones(1000)
+    if base == "sqdist" and not sparse.issparse(X):
+        X = X - X.mean(axis=0)  # loses fewer digits
     rows = prepare(X)
-    D = BASES[str(base)](rows, rows)
+    D = BASES[base](rows, rows)
     if kind == "scale":
         return float(w @ D @ w / w.sum() ** 2)
-    upper = np.triu_indices(len(rows), 1)
-    d, pair = D[upper], (w[:, None] * w[None, :])[upper]
-    positive = d > 0  # duplicates say nothing about the scale
-    if not positive.any():
+    i, j = np.triu_indices(rows.n_rows, 1)
+    d, pair = D[i, j], w[i] * w[j]
+    # duplicates say nothing about the scale, and their distance may be rounding
+    size = rows.sqnorms[i] + rows.sqnorms[j] if base == "sqdist" else d.max(initial=0.0)
+    different = (d > 1e-14 * X.shape[1] * size) & (pair > 0)
+    if not different.any():
         return 0.0
-    order = np.argsort(d[positive], kind="stable")
-    cumulative = np.cumsum(pair[positive][order])
-    middle = np.searchsorted(cumulative, cumulative[-1] / 2)
-    return float(d[positive][order][middle])
+    d, pair = d[different], pair[different]
+    order = np.argsort(d, kind="stable")
+    cumulative = np.cumsum(pair[order])
+    return float(d[order][np.searchsorted(cumulative, cumulative[-1] / 2)])

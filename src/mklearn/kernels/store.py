@@ -5,64 +5,101 @@ and columns and answers for a block of them; the bank cuts the work into blocks,
 them on threads and adds up. Sources never hand out more than a block.
 """
 
+# ruff: noqa: D102 - the methods of the sources are documented by the protocol Source
+
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, get_args
 
+import numba
 import numpy as np
-from numba import config as numba_config
 from numba import njit
 from numpy.typing import NDArray
+from scipy import sparse
 
 from mklearn.kernels import functions
-from mklearn.kernels.functions import BASES, Prepared
+from mklearn.kernels.functions import BASES, Prepared, prepare
 from mklearn.kernels.specs import ComputedKernel, VectorKernel
 
+FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
-STORAGES = ("float64", "float32", "mmap", "recompute")
+# columns of a block: any of them, or a range given as slice(start, stop)
+Columns = Index | slice
+Storage = Literal["float64", "float32", "mmap", "recompute"]
+STORAGES: tuple[Storage, ...] = get_args(Storage)
 
 
 class Source(Protocol):
-    """Some kernels on the same rows and columns."""
+    """Some kernels on the same rows and columns.
 
-    n_kernels: int
+    In all methods ``which`` numbers kernels of the source, ``rows`` and ``cols`` its
+    samples. ``u`` (len(which), n_rows) and ``v`` (len(which), n_cols) scale the Grams
+    from both sides, None means ones.
+    """
 
-    def gram(self, k: int, rows: Index, cols: Index) -> NDArray[np.float64]:
-        """Return kernel ``k`` on a block."""
+    @property
+    def storage(self) -> str:
+        """How the values are kept."""
+
+    @property
+    def eps(self) -> float:
+        """Relative rounding error of the values."""
 
     def combine(
-        self, weights: NDArray[Any], rows: Index, cols: Index, out: NDArray[Any]
+        self,
+        which: Index,
+        weights: FloatArray,
+        rows: Index,
+        cols: Columns,
+        u: FloatArray | None,
+        v: FloatArray | None,
+        out: FloatArray,
     ) -> None:
-        """Add ``sum_k weights[k] K_k`` on a block to ``out``."""
+        """Add ``sum_k weights[k] u[k] K_k v[k]`` on a block to ``out``."""
 
     def multiply(
-        self, which: Index, rows: Index, cols: Index, At: NDArray[Any]
-    ) -> NDArray[np.float64]:
-        """Return ``K_k A`` for the kernels in ``which``: (len(which), n_rows, T).
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        At: FloatArray,
+        v: FloatArray | None,
+    ) -> FloatArray:
+        """Return ``K_k v[k] A`` as (len(which), n_rows, T); ``At`` is (T, n_cols)."""
 
-        ``At`` is (len(which) or 1, T, n_cols).
-        """
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        """Return ``k(x, x)`` of row samples."""
 
-    def diag(self, k: int, rows: bool, index: Index) -> NDArray[np.float64]:
-        """Return ``k(x, x)`` of row samples (or column samples)."""
+    def raw(self) -> Source:
+        """Return the source without stored values, or raise where they are given."""
 
-    def restrict(self, rows: Index | None, cols: Index | None) -> Source | None:
-        """Return the source on these samples only, None if it is better indexed."""
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
+        """Return the source on these only, None if it is better indexed."""
 
-    def stored_bytes(self, itemsize: int) -> int:
-        """Return what storing would take."""
+    def cross(self, X: Any) -> Source:
+        """Return the source between new samples and the columns."""
 
-    def cost(self) -> float:
-        """Return the rough price of recomputing an entry, in nanoseconds."""
+    def stored_bytes(
+        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
+    ) -> int:
+        """Return what storing that many would take, nothing if stored already."""
 
-    def store(self, storage: str) -> Source:
+    def held_bytes(self) -> int:
+        """Return the memory that stored values take."""
+
+    def slow(self) -> bool:
+        """Tell whether reading values from disk beats computing them again."""
+
+    def store(self, storage: Storage, limit: int | None) -> Source:
         """Return the source with its values kept as ``storage`` says."""
 
 
@@ -70,128 +107,217 @@ class Source(Protocol):
 
 
 class GramSource:
-    """Grams given or stored: one array for each kernel, or one with kernels last."""
+    """Grams given or stored: one array for each kernel, or one with kernels last.
+
+    Parameters
+    ----------
+    grams : sequence of (n_rows, n_cols) arrays, or array (n_rows, n_cols, n_kernels)
+        Used where they lie.
+    row_diag : array of shape (n_rows, n_kernels), optional
+        ``k(x, x)``; the diagonals of the Grams by default.
+    origin : Source, optional
+        What the Grams were computed from.
+    square : bool
+        Whether rows and columns are the same samples.
+    """
 
     def __init__(
         self,
         grams: Sequence[NDArray[Any]] | NDArray[Any],
-        row_diag: NDArray[np.float64] | None = None,
-        col_diag: NDArray[np.float64] | None = None,
-        owner: Any = None,
+        row_diag: FloatArray | None = None,
+        origin: Source | None = None,
+        square: bool = True,
     ) -> None:
-        self.stack: NDArray[Any] | None = None
-        if isinstance(grams, np.ndarray):
-            # keep the user's memory: kernels-last rows are used as they lie
-            if grams.shape[2] > 1 and grams.strides[2] == grams.itemsize:
-                self.stack = grams
-            grams = [grams[:, :, m] for m in range(grams.shape[2])]
-        self.grams = list(grams)
-        self.n_kernels = len(self.grams)
-        self.row_diag, self.col_diag = row_diag, col_diag
-        self.owner = owner  # keeps a temporary folder alive
+        self._given = grams
+        self.row_diag, self.origin, self.square = row_diag, origin, square
+        self._find_layout()
 
-    def gram(self, k: int, rows: Index, cols: Index) -> NDArray[np.float64]:
-        out = np.zeros((len(rows), len(cols)))
-        _add_gram(self.grams[k], 1.0, rows, cols, _is_range(cols, self.grams[k].shape[1]), out)
-        return out
+    @property
+    def storage(self) -> str:
+        return "given"
+
+    @property
+    def eps(self) -> float:
+        return max(float(np.finfo(K.dtype).eps) for K in self.grams)
+
+    def _find_layout(self) -> None:
+        given = self._given
+        self.stack: NDArray[Any] | None = None
+        if isinstance(given, np.ndarray):
+            # kernels that lie side by side are read together, others one by one
+            if given.shape[2] > 1 and given.strides[2] == given.itemsize:
+                self.stack = given
+            self.grams = [given[:, :, m] for m in range(given.shape[2])]
+        else:
+            self.grams = list(given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # views would be pickled as arrays of their own
+        derived = ("stack", "grams")
+        return {k: v for k, v in self.__dict__.items() if k not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._find_layout()
 
     def combine(
-        self, weights: NDArray[Any], rows: Index, cols: Index, out: NDArray[Any]
+        self,
+        which: Index,
+        weights: FloatArray,
+        rows: Index,
+        cols: Columns,
+        u: FloatArray | None,
+        v: FloatArray | None,
+        out: FloatArray,
     ) -> None:
-        if self.stack is not None:
-            used = np.flatnonzero(weights)
-            if 4 * len(used) > self.n_kernels:
-                _combine_stack(self.stack, weights, rows, cols, out)
-                return
-        for k in np.flatnonzero(weights):
-            K = self.grams[k]
-            _add_gram(K, float(weights[k]), rows, cols, _is_range(cols, K.shape[1]), out)
+        start, index = _split(cols)
+        n_kernels = len(self.grams)
+        # a pass over the stack reads all its kernels, whatever their weight
+        if self.stack is not None and 4 * np.count_nonzero(weights) > n_kernels:
+            by_row = np.zeros((len(rows), n_kernels))
+            by_col = np.zeros((0 if v is None else v.shape[1], n_kernels))
+            for position, k in enumerate(which):
+                scale = 1.0 if u is None else u[position]
+                by_row[:, k] += weights[position] * scale
+            if v is not None:
+                by_col[:, which] = v.T
+            _combine_stack(self.stack, by_row, by_col, rows, start, index, out)
+            return
+        for k in np.flatnonzero(weights).tolist():
+            K = self.grams[which[k]]
+            if u is None or v is None:
+                _add_gram(K, weights[k], rows, start, index, out)
+            else:
+                scaled = np.zeros(out.shape)
+                _add_gram(K, weights[k], rows, start, index, scaled)
+                out += _scale(scaled, u[k], v[k])
 
     def multiply(
-        self, which: Index, rows: Index, cols: Index, At: NDArray[Any]
-    ) -> NDArray[np.float64]:
-        out = np.zeros((len(which), len(rows), At.shape[1]))
-        if self.stack is not None and len(which) == self.n_kernels:
-            _multiply_stack(self.stack, rows, cols, At, out)
-            return out
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        At: FloatArray,
+        v: FloatArray | None,
+    ) -> FloatArray:
+        start, index = _split(cols)
+        n_kernels = len(self.grams)
+        if self.stack is not None and 4 * len(which) > n_kernels:
+            by_col = np.zeros((0 if v is None else v.shape[1], n_kernels))
+            if v is not None:
+                by_col[:, which] = v.T
+            every = np.empty((n_kernels, len(rows), len(At)))
+            _multiply_stack(self.stack, rows, start, index, At, by_col, every)
+            return every[which]
+        out = np.empty((len(which), len(rows), len(At)))
         for position, k in enumerate(which):
-            a = At[position if len(At) > 1 else 0]
-            K = self.grams[k]
-            _multiply_gram(K, rows, cols, _is_range(cols, K.shape[1]), a, out[position])
+            a = At if v is None else At * v[position]
+            _multiply_gram(self.grams[k], rows, start, index, a, out[position])
         return out
 
-    def diag(self, k: int, rows: bool, index: Index) -> NDArray[np.float64]:
-        known = self.row_diag if rows else self.col_diag
-        if known is not None:
-            return known[index, k]
-        K = self.grams[k]
-        if K.shape[0] != K.shape[1]:
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        if self.row_diag is not None:
+            return self.row_diag[rows, k]
+        if not self.square:
             raise ValueError(
                 "The diagonal k(x, x) of the new samples is needed but a cross Gram "
                 "does not hold it; pass row_diag= to KernelBank.from_grams, or use a "
                 "normalisation other than 'spherical'."
             )
-        return np.asarray(K[index, index], dtype=np.float64)
+        return np.diagonal(self.grams[k])[rows].astype(np.float64)
 
-    def restrict(self, rows: Index | None, cols: Index | None) -> Source | None:
+    def raw(self) -> Source:
+        if self.origin is None:
+            raise ValueError(
+                "This bank was made from Gram matrices and keeps no samples, so it "
+                "cannot compute new kernels; pass the (n_new, n, n_kernels) cross "
+                "Grams instead."
+            )
+        return self.origin
+
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
         return None
 
-    def stored_bytes(self, itemsize: int) -> int:
-        return 0  # they are there already
+    def cross(self, X: Any) -> Source:
+        return self.raw().cross(X)
 
-    def cost(self) -> float:
-        return 0.0
+    def stored_bytes(
+        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
+    ) -> int:
+        return 0
 
-    def store(self, storage: str) -> Source:
+    def held_bytes(self) -> int:
+        return 0  # they are the user's
+
+    def slow(self) -> bool:
+        return False
+
+    def store(self, storage: Storage, limit: int | None) -> Source:
         return self
 
 
-def _is_range(index: Index, n: int) -> bool:
-    """Tell whether ``index`` is 0, 1, ..., n - 1 (then rows are read in one go)."""
-    if len(index) != n or (n and (index[0] != 0 or index[-1] != n - 1)):
-        return False
-    return bool((np.diff(index) == 1).all())
+def _split(cols: Columns) -> tuple[int, Index]:
+    """Return where a range of columns starts, or else the columns one by one."""
+    if isinstance(cols, slice):
+        return int(cols.start), np.empty(0, dtype=np.intp)
+    return 0, cols
 
 
-def _same(a: Index | None, b: Index | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    return bool(np.array_equal(a, b))
+def _scale(K: FloatArray, u: FloatArray | None, v: FloatArray | None) -> FloatArray:
+    """Multiply ``K`` in place by ``u`` from the left and ``v`` from the right."""
+    if u is not None:
+        K *= u[:, None]
+    if v is not None:
+        K *= v
+    return K
+
+
+# In the loops below an empty `cols` stands for the range from `start` as wide as `out`.
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _add_gram(K, weight, rows, cols, whole, out):  # type: ignore[no-untyped-def]
+def _add_gram(K, weight, rows, start, cols, out):  # type: ignore[no-untyped-def]
     for i in range(rows.size):
         row, o = K[rows[i]], out[i]
-        if whole:
+        if cols.size == 0:
+            part = row[start : start + o.size]
             for j in range(o.size):
-                o[j] += weight * np.float64(row[j])
+                o[j] += weight * np.float64(part[j])
         else:
             for j in range(o.size):
                 o[j] += weight * np.float64(row[cols[j]])
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _combine_stack(stack, weights, rows, cols, out):  # type: ignore[no-untyped-def]
+def _combine_stack(stack, by_row, by_col, rows, start, cols, out):  # type: ignore[no-untyped-def]
+    n_kernels = stack.shape[2]
     for i in range(rows.size):
-        for j in range(cols.size):
-            entry = stack[rows[i], cols[j]]
+        weights = by_row[i]
+        for j in range(out.shape[1]):
+            entry = stack[rows[i], cols[j] if cols.size else start + j]
             total = 0.0
-            for m in range(weights.size):
-                total += weights[m] * np.float64(entry[m])
+            if by_col.shape[0] == 0:
+                for m in range(n_kernels):
+                    total += weights[m] * np.float64(entry[m])
+            else:
+                for m in range(n_kernels):
+                    total += weights[m] * by_col[j, m] * np.float64(entry[m])
             out[i, j] += total
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _multiply_gram(K, rows, cols, whole, At, out):  # type: ignore[no-untyped-def]
+def _multiply_gram(K, rows, start, cols, At, out):  # type: ignore[no-untyped-def]
     for i in range(rows.size):
         row = K[rows[i]]
         for t in range(At.shape[0]):
             a = At[t]
             total = 0.0
-            if whole:
+            if cols.size == 0:
+                part = row[start : start + a.size]
                 for j in range(a.size):
-                    total += a[j] * np.float64(row[j])
+                    total += a[j] * np.float64(part[j])
             else:
                 for j in range(a.size):
                     total += a[j] * np.float64(row[cols[j]])
@@ -199,21 +325,21 @@ def _multiply_gram(K, rows, cols, whole, At, out):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _multiply_stack(stack, rows, cols, At, out):  # type: ignore[no-untyped-def]
+def _multiply_stack(stack, rows, start, cols, At, by_col, out):  # type: ignore[no-untyped-def]
     n_kernels = stack.shape[2]
     total = np.empty(n_kernels)
     for i in range(rows.size):
-        for t in range(At.shape[1]):
+        for t in range(At.shape[0]):
             total[:] = 0.0
-            for j in range(cols.size):
-                entry = stack[rows[i], cols[j]]
-                if At.shape[0] == 1:
-                    a = At[0, t, j]
+            for j in range(At.shape[1]):
+                entry = stack[rows[i], cols[j] if cols.size else start + j]
+                a = At[t, j]
+                if by_col.shape[0] == 0:
                     for m in range(n_kernels):
                         total[m] += a * np.float64(entry[m])
                 else:
                     for m in range(n_kernels):
-                        total[m] += At[m, t, j] * np.float64(entry[m])
+                        total[m] += a * by_col[j, m] * np.float64(entry[m])
             for m in range(n_kernels):
                 out[m, i, t] = total[m]
 
@@ -223,104 +349,183 @@ def _multiply_stack(stack, rows, cols, At, out):  # type: ignore[no-untyped-def]
 
 @dataclass
 class BaseSource:
-    """Kernels that share a base (dot product, distance ...) on the same columns."""
+    """Kernels that share a base (dot product, distance ...) on the same columns.
 
-    base: str
+    ``shift`` is subtracted from all samples: distances do not change with it, and lose
+    fewer digits near the mean.
+    """
+
     kernels: tuple[VectorKernel, ...]
     rows: Prepared
     cols: Prepared
+    shift: FloatArray | None = None
     matrix: NDArray[Any] | None = None
-    owner: Any = field(default=None, repr=False)
+    folder: Folder | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, kernels: tuple[VectorKernel, ...], X: Any) -> BaseSource:
+        """Return the source of all pairs of samples."""
+        centred = kernels[0].base == "sqdist" and not sparse.issparse(X)
+        shift = X.mean(axis=0) if centred else None
+        rows = prepare(X if shift is None else X - shift)
+        return cls(kernels, rows, rows, shift)
 
     def __post_init__(self) -> None:
-        self.n_kernels = len(self.kernels)
         maps = [kernel.exponential() for kernel in self.kernels]
         self._fused = np.array([m is not None for m in maps], dtype=bool)
         self._maps = np.array([m or (0.0, 0.0, 0.0, 0.0) for m in maps])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "matrix": None, "owner": None}
+        return {**self.__dict__, "matrix": None, "folder": None}
 
-    def block(self, rows: Index, cols: Index) -> NDArray[Any]:
+    @property
+    def storage(self) -> str:
+        if self.matrix is None:
+            return "recompute"
+        return str(self.matrix.dtype) if self.folder is None else "mmap"
+
+    @property
+    def eps(self) -> float:
+        dtype = np.float64 if self.matrix is None else self.matrix.dtype
+        return float(np.finfo(dtype).eps)
+
+    def block(self, rows: Index, cols: Columns) -> NDArray[Any]:
         """Return the base matrix on a block, contiguous."""
         if self.matrix is not None:
-            if _is_range(cols, self.matrix.shape[1]):
-                return self.matrix[rows]
-            return np.asarray(self.matrix[rows[:, None], cols])
-        b = self.cols if _is_range(cols, len(self.cols)) else self.cols.take(cols)
-        return np.ascontiguousarray(BASES[self.base](self.rows.take(rows), b))
+            if isinstance(cols, slice):
+                return np.ascontiguousarray(self.matrix[_as_slice(rows), cols])
+            out = np.empty((len(rows), len(cols)), dtype=self.matrix.dtype)
+            _gather(self.matrix, rows, cols, out)
+            return out
+        whole = isinstance(cols, slice) and cols == slice(0, self.cols.n_rows)
+        b = self.cols if whole else self.cols.take(cols)
+        base = BASES[str(self.kernels[0].base)]
+        return np.ascontiguousarray(base(self.rows.take(_as_slice(rows)), b))
 
-    def _from_base(self, k: int, B: NDArray[Any], rows: Index, cols: Index) -> Any:
+    def _kernel(
+        self, k: int, B: NDArray[Any], rows: Index, cols: Columns
+    ) -> FloatArray:
         if self._fused[k]:
             out = np.empty_like(B)
-            functions.exponential_map(B, *self._maps[k], out)
-            return out
+            functions.exponential_map(B, self._maps[k], out)
+            return np.asarray(out, dtype=np.float64)
         sq = self.rows.sqnorms[rows], self.cols.sqnorms[cols]
-        return self.kernels[k].from_base(B, *sq)
-
-    def gram(self, k: int, rows: Index, cols: Index) -> NDArray[np.float64]:
-        K = self._from_base(k, self.block(rows, cols), rows, cols)
-        return np.asarray(K, dtype=np.float64)
+        return np.asarray(self.kernels[k].from_base(B, *sq), dtype=np.float64)
 
     def combine(
-        self, weights: NDArray[Any], rows: Index, cols: Index, out: NDArray[Any]
+        self,
+        which: Index,
+        weights: FloatArray,
+        rows: Index,
+        cols: Columns,
+        u: FloatArray | None,
+        v: FloatArray | None,
+        out: FloatArray,
     ) -> None:
+        used = weights != 0
+        if not used.any():
+            return
         B = self.block(rows, cols)
-        fused = np.flatnonzero(self._fused & (weights != 0))
-        if len(fused):
-            functions.exponential_combine(B, self._maps[fused], weights[fused], out)
-        for k in np.flatnonzero(~self._fused & (weights != 0)):
-            out += weights[k] * self._from_base(int(k), B, rows, cols)
+        fused = used & self._fused[which] & (u is None)
+        if fused.any():
+            maps = self._maps[which[fused]]
+            functions.exponential_combine(B, maps, weights[fused], out)
+        for k in np.flatnonzero(used & ~fused):
+            K = self._kernel(which[k], B, rows, cols)
+            K *= weights[k]
+            out += K if u is None or v is None else _scale(K, u[k], v[k])
 
     def multiply(
-        self, which: Index, rows: Index, cols: Index, At: NDArray[Any]
-    ) -> NDArray[np.float64]:
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        At: FloatArray,
+        v: FloatArray | None,
+    ) -> FloatArray:
         B = self.block(rows, cols)
-        out = np.zeros((len(which), len(rows), At.shape[1]))
-        fused = self._fused[which]
-        if fused.any():
-            part = np.zeros((int(fused.sum()), *out.shape[1:]))
-            At_part = np.ascontiguousarray(At[fused] if len(At) > 1 else At)
-            functions.exponential_multiply(B, self._maps[which[fused]], At_part, part)
-            out[fused] = part
-        for position in np.flatnonzero(~fused):
-            a = At[position if len(At) > 1 else 0]
-            out[position] = self._from_base(int(which[position]), B, rows, cols) @ a.T
+        if v is None and self._fused[which].all():
+            out = np.zeros((len(which), len(rows), len(At)))
+            functions.exponential_multiply(B, self._maps[which], At, out)
+            return out
+        out = np.empty((len(which), len(rows), len(At)))
+        for position, k in enumerate(which):
+            K = self._kernel(k, B, rows, cols)
+            out[position] = _scale(K, None, None if v is None else v[position]) @ At.T
         return out
 
-    def diag(self, k: int, rows: bool, index: Index) -> NDArray[np.float64]:
-        return self.kernels[k].diag((self.rows if rows else self.cols).take(index))
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        return self.kernels[k].diag(self.rows.take(rows))
 
-    def restrict(self, rows: Index | None, cols: Index | None) -> Source | None:
+    def raw(self) -> Source:
+        return replace(self, matrix=None, folder=None)
+
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
         if self.matrix is not None:
             return None
-        a = self.rows if rows is None else self.rows.take(rows)
-        b = a if _same(rows, cols) and self.rows is self.cols else self.cols
-        if b is self.cols and cols is not None:
-            b = self.cols.take(cols)
-        return BaseSource(self.base, self.kernels, a, b)
+        a, b = self.rows, self.cols
+        same = a is b and _same(rows, cols)
+        if rows is not None:
+            a = a.take(rows)
+        if same or cols is not None:
+            b = a if same else b.take(cols)
+        return replace(self, kernels=_pick(self.kernels, which), rows=a, cols=b)
 
-    def stored_bytes(self, itemsize: int) -> int:
-        return len(self.rows) * len(self.cols) * itemsize
+    def cross(self, X: Any) -> Source:
+        rows = prepare(X if self.shift is None else X - self.shift)
+        return BaseSource(self.kernels, rows, self.cols, self.shift)
 
-    def cost(self) -> float:
-        width = self.rows.rows.shape[1]
-        return 0.3 * width if self.base in ("dot", "sqdist") else 2.0 * width
+    def stored_bytes(
+        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
+    ) -> int:
+        return n_rows * n_cols * itemsize if self.matrix is None else self.held_bytes()
 
-    def store(self, storage: str) -> Source:
+    def held_bytes(self) -> int:
+        return self.matrix.nbytes if self.matrix is not None and not self.folder else 0
+
+    def slow(self) -> bool:
+        # a disk gives an entry in the time of some thousand multiplications
+        per_column = 1 if self.kernels[0].base in ("dot", "sqdist") else 8
+        return bool(per_column * self.rows.rows.shape[1] > 4000)
+
+    def store(self, storage: Storage, limit: int | None) -> Source:
         if self.matrix is not None or storage == "recompute":
             return self
-        shape = (len(self.rows), len(self.cols))
-        matrix, owner = _allocate(storage, 1, shape)
-        cols = np.arange(shape[1])
+        n_rows, n_cols = self.rows.n_rows, self.cols.n_rows
+        [matrix], folder = _allocate(storage, 1, (n_rows, n_cols))
 
         def fill(block: Index) -> None:
-            matrix[0][block] = self.block(block, cols)
+            matrix[block[0] : block[-1] + 1] = self.block(block, slice(0, n_cols))
 
-        run_blocks(fill, row_blocks(shape[0], shape[1]))
-        return BaseSource(
-            self.base, self.kernels, self.rows, self.cols, matrix[0], owner
-        )
+        run_blocks(fill, row_blocks(n_rows, 8 * n_cols, limit))
+        return replace(self, matrix=matrix, folder=folder)
+
+
+@njit(cache=True, nogil=True)
+def _gather(matrix, rows, cols, out):  # type: ignore[no-untyped-def]
+    for i in range(rows.size):
+        row, o = matrix[rows[i]], out[i]
+        for j in range(cols.size):
+            o[j] = row[cols[j]]
+
+
+def _as_slice(rows: Index) -> Index | slice:
+    """Return consecutive rows as a slice, which numpy need not copy."""
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def _same(a: Index | None, b: Index | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return bool(np.array_equal(a, b))
+
+
+def _pick(kernels: tuple[Any, ...], which: Index) -> tuple[Any, ...]:
+    return tuple(kernels[k] for k in which)
 
 
 # --- kernels that are functions of two sets of samples ------------------------------
@@ -333,98 +538,137 @@ class ComputedSource:
     kernels: tuple[ComputedKernel, ...]
     rows: Any
     cols: Any
-    symmetric: bool
 
-    def __post_init__(self) -> None:
-        self.n_kernels = len(self.kernels)
+    @property
+    def storage(self) -> str:
+        return "recompute"
 
-    def gram(self, k: int, rows: Index, cols: Index) -> NDArray[np.float64]:
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(np.float64).eps)
+
+    def _gram(self, k: int, rows: Index, cols: Columns) -> FloatArray:
         return self.kernels[k].compute(self.rows[rows], self.cols[cols])
 
     def combine(
-        self, weights: NDArray[Any], rows: Index, cols: Index, out: NDArray[Any]
+        self,
+        which: Index,
+        weights: FloatArray,
+        rows: Index,
+        cols: Columns,
+        u: FloatArray | None,
+        v: FloatArray | None,
+        out: FloatArray,
     ) -> None:
         for k in np.flatnonzero(weights):
-            out += weights[k] * self.gram(int(k), rows, cols)
+            K = self._gram(which[k], rows, cols)
+            K *= weights[k]
+            out += K if u is None or v is None else _scale(K, u[k], v[k])
 
     def multiply(
-        self, which: Index, rows: Index, cols: Index, At: NDArray[Any]
-    ) -> NDArray[np.float64]:
-        return np.stack(
-            [
-                self.gram(int(k), rows, cols) @ At[position if len(At) > 1 else 0].T
-                for position, k in enumerate(which)
-            ]
-        )
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        At: FloatArray,
+        v: FloatArray | None,
+    ) -> FloatArray:
+        out = np.empty((len(which), len(rows), len(At)))
+        for position, k in enumerate(which):
+            K = self._gram(k, rows, cols)
+            out[position] = _scale(K, None, None if v is None else v[position]) @ At.T
+        return out
 
-    def diag(self, k: int, rows: bool, index: Index) -> NDArray[np.float64]:
-        return self.kernels[k].diag((self.rows if rows else self.cols)[index])
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        return self.kernels[k].diag(self.rows[rows])
 
-    def restrict(self, rows: Index | None, cols: Index | None) -> Source | None:
-        symmetric = self.symmetric and _same(rows, cols)
+    def raw(self) -> Source:
+        return self
+
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
         a = self.rows if rows is None else self.rows[rows]
         b = self.cols if cols is None else self.cols[cols]
-        return ComputedSource(self.kernels, a, a if symmetric else b, symmetric)
+        if self.rows is self.cols and _same(rows, cols):
+            b = a
+        return ComputedSource(_pick(self.kernels, which), a, b)
 
-    def stored_bytes(self, itemsize: int) -> int:
-        return self.n_kernels * self.rows.shape[0] * self.cols.shape[0] * itemsize
+    def cross(self, X: Any) -> Source:
+        return ComputedSource(self.kernels, X, self.cols)
 
-    def cost(self) -> float:
-        return 1000.0
+    def stored_bytes(
+        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
+    ) -> int:
+        return n_kernels * n_rows * n_cols * itemsize
 
-    def store(self, storage: str) -> Source:
+    def held_bytes(self) -> int:
+        return 0
+
+    def slow(self) -> bool:
+        return True
+
+    def store(self, storage: Storage, limit: int | None) -> Source:
         if storage == "recompute":
             return self
         n_rows, n_cols = self.rows.shape[0], self.cols.shape[0]
-        grams, owner = _allocate(storage, self.n_kernels, (n_rows, n_cols))
+        grams, folder = _allocate(storage, len(self.kernels), (n_rows, n_cols))
         for k, kernel in enumerate(self.kernels):
-            K = grams[k]
             # a formula of ours is symmetric; a user's function is not taken at its word
-            half = self.symmetric and kernel.definite
+            half = self.rows is self.cols and kernel.definite
+            self._fill(k, grams[k], half, limit)
+        return StoredSource(self, grams, folder)
 
-            def fill(block: Index, k: int = k, K: Any = K, half: bool = half) -> None:
-                start = block[0] if half else 0
-                cols = np.arange(start, n_cols)
-                values = self.gram(k, block, cols)
-                K[block[0] : block[-1] + 1, start:] = values
-                if half:
-                    K[start:, block[0] : block[-1] + 1] = values.T
+    def _fill(self, k: int, K: NDArray[Any], half: bool, limit: int | None) -> None:
+        n_rows, n_cols = K.shape
 
-            run_blocks(fill, row_blocks(n_rows, n_cols))
-        diag = [
-            np.stack([self.diag(k, side, np.arange(n)) for k in range(len(grams))], 1)
-            for side, n in ((True, n_rows), (False, n_cols))
-        ]
-        return StoredComputed(self, grams, diag[0], diag[1], owner)
+        def fill(block: Index) -> None:
+            here = slice(int(block[0]), int(block[-1]) + 1)
+            right = slice(here.start if half else 0, n_cols)
+            K[here, right] = self._gram(k, block, right)
+            if half:
+                K[right, here] = K[here, right].T
+
+        run_blocks(fill, row_blocks(n_rows, 8 * n_cols, limit))
 
 
-class StoredComputed(GramSource):
+class StoredSource(GramSource):
     """Stored values of a ComputedSource; pickled without them."""
 
     def __init__(
         self,
         source: ComputedSource,
         grams: Sequence[NDArray[Any]],
-        row_diag: NDArray[np.float64],
-        col_diag: NDArray[np.float64],
-        owner: Any,
+        folder: Folder | None,
     ) -> None:
-        super().__init__(grams, row_diag, col_diag, owner)
-        self.source = source
+        diag = np.stack([kernel.diag(source.rows) for kernel in source.kernels], axis=1)
+        super().__init__(grams, diag, source)
+        self.folder = folder
+
+    @property
+    def storage(self) -> str:
+        return str(self.grams[0].dtype) if self.folder is None else "mmap"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ComputedSource, (
-            self.source.kernels,
-            self.source.rows,
-            self.source.cols,
-            self.source.symmetric,
-        )
+        return _identity, (self.origin,)
+
+    def held_bytes(self) -> int:
+        return 0 if self.folder else sum(K.nbytes for K in self.grams)
+
+    def stored_bytes(
+        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
+    ) -> int:
+        return self.held_bytes()
+
+
+def _identity(source: Source) -> Source:
+    return source
 
 
 # --- memory and threads ---------------------------------------------------------------
 
 
-class _Folder:
+class Folder:
     """A temporary folder that goes when nobody maps files in it any more."""
 
     def __init__(self) -> None:
@@ -433,23 +677,22 @@ class _Folder:
 
 
 def _allocate(
-    storage: str, count: int, shape: tuple[int, int]
-) -> tuple[list[NDArray[Any]], Any]:
-    if storage == "mmap":
-        folder = _Folder()
-        needed = 8 * count * shape[0] * shape[1]
-        free = shutil.disk_usage(folder.path).free
-        if needed > free:
-            raise OSError(
-                f"Memory-mapped Grams need {needed:,} bytes in {folder.path} and "
-                f"{free:,} are free; set TMPDIR to a larger disk or use "
-                "storage='recompute'."
-            )
-        return [
-            np.memmap(os.path.join(folder.path, f"{k}.f64"), np.float64, "w+", 0, shape)
-            for k in range(count)
-        ], folder
-    return [np.empty(shape, dtype=np.dtype(storage)) for _ in range(count)], None
+    storage: Storage, count: int, shape: tuple[int, int]
+) -> tuple[list[NDArray[Any]], Folder | None]:
+    if storage != "mmap":
+        return [np.empty(shape, dtype=np.dtype(storage)) for _ in range(count)], None
+    folder = Folder()
+    needed = 8 * count * shape[0] * shape[1]
+    free = shutil.disk_usage(folder.path).free
+    if needed > free:
+        raise OSError(
+            f"Memory-mapped Grams need {needed:,} bytes in {folder.path} and {free:,} "
+            "are free; set TMPDIR to a larger disk or use storage='recompute'."
+        )
+    files = (os.path.join(folder.path, f"{k}.f64") for k in range(count))
+    return [
+        np.asarray(np.memmap(file, np.float64, "w+", 0, shape)) for file in files
+    ], folder
 
 
 def available_memory() -> int:
@@ -463,9 +706,11 @@ def available_memory() -> int:
         if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
             free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     try:  # a container may have less than the machine
-        with open("/sys/fs/cgroup/memory.max") as limit:
-            with open("/sys/fs/cgroup/memory.current") as used:
-                free = min(free, int(limit.read()) - int(used.read()))
+        with (
+            open("/sys/fs/cgroup/memory.max") as limit,
+            open("/sys/fs/cgroup/memory.current") as used,
+        ):
+            free = min(free, int(limit.read()) - int(used.read()))
     except (OSError, ValueError):
         pass
     return max(free, 2**24)
@@ -480,7 +725,7 @@ class MemoryEstimate:
     ``all_grams`` what one float64 Gram for each kernel would take.
     """
 
-    storage: str
+    storage: Storage
     limit: int
     stored: int
     working: int
@@ -496,30 +741,45 @@ class MemoryEstimate:
         )
 
 
+# sources, and how many kernels, rows and columns of them a bank uses
+Uses = Sequence[tuple[Source, int, int, int]]
+
+
 def estimate(
-    sources: Iterable[Source],
-    shape: tuple[int, int, int],
-    memory_limit: int | None,
-    storage: str,
+    uses: Uses, shape: tuple[int, int, int], memory_limit: int | None, storage: str
 ) -> MemoryEstimate:
-    """Decide how to keep the values of ``sources`` within a budget."""
-    sources = list(sources)
-    limit = available_memory() // 2 if memory_limit is None else int(memory_limit)
+    """Decide how to keep values within a budget."""
+    if storage != "auto" and storage not in STORAGES:
+        raise ValueError(
+            f"storage must be 'auto' or one of {STORAGES}, got {storage!r}."
+        )
     n_rows, n_cols, n_kernels = shape
-    full = {size: sum(s.stored_bytes(size) for s in sources) for size in (8, 4)}
-    working = 4 * n_threads() * block_bytes(n_cols)
+    limit = available_memory() // 2 if memory_limit is None else int(memory_limit)
+    working = BLOCKS * n_threads() * max(block_bytes(limit), 8 * n_cols)
+    if working > limit:
+        raise ValueError(
+            f"memory_limit={limit} is too small: blocks of one row on {n_threads()} "
+            f"threads take {working} bytes; give a multiple of that."
+        )
+    full = {
+        size: sum(s.stored_bytes(k, rows, cols, size) for s, k, rows, cols in uses)
+        for size in (8, 4)
+    }
     room = limit - working - min(8 * n_rows * n_cols, limit // 3)  # rows for a solver
-    if storage == "auto":
-        # what costs a formula per entry is recomputed rather than read from disk
-        slow = any(s.cost() >= 1000.0 for s in sources)
-        fits = [name for name, size in (("float64", 8), ("float32", 4))
-                if full[size] <= room]  # fmt: skip
-        storage = fits[0] if fits else ("mmap" if slow else "recompute")
-    if storage not in STORAGES:
-        raise ValueError(f"storage must be 'auto' or one of {STORAGES}, got {storage!r}.")
-    kept = {"float64": full[8], "float32": full[4]}.get(storage, 0)
+    chosen: Storage
+    if storage != "auto":
+        chosen = next(s for s in STORAGES if s == storage)
+    elif full[8] <= room:
+        chosen = "float64"
+    elif full[4] <= room:
+        chosen = "float32"
+    else:
+        chosen = "mmap" if any(use[0].slow() for use in uses) else "recompute"
+    kept = {"float64": full[8], "float32": full[4]}.get(chosen)
+    if kept is None:
+        kept = sum(use[0].held_bytes() for use in uses)
     return MemoryEstimate(
-        storage, limit, kept, working, full[8], full[4], 8 * n_rows * n_cols * n_kernels
+        chosen, limit, kept, working, full[8], full[4], 8 * n_rows * n_cols * n_kernels
     )
 
 
@@ -531,20 +791,33 @@ def _human(size: float) -> str:
     return f"{size:.3g} TB"
 
 
+BLOCKS = 4  # a block of values, and what its computation needs beside it
+_MIN_WORK = 2**18  # kernel values that are computed before a second thread has started
+
+
 def n_threads() -> int:
     """Return how many threads to use (NUMBA_NUM_THREADS, which joblib lowers)."""
-    return int(numba_config.NUMBA_NUM_THREADS)
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
-def block_bytes(n_cols: int) -> int:
-    """Return the size of one block of rows."""
-    return max(2**21, 8 * n_cols)
+def block_bytes(limit: int | None = None) -> int:
+    """Return the size of one block of rows, smaller if the budget is small."""
+    if limit is None:
+        return 2**21
+    return min(2**21, max(1, limit // (4 * BLOCKS * n_threads())))
 
 
-def row_blocks(n_rows: int, n_cols: int) -> list[Index]:
-    """Cut rows into blocks of about two megabytes, enough for all threads."""
-    size = max(1, block_bytes(n_cols) // (8 * max(n_cols, 1)))
-    size = max(1, min(size, -(-n_rows // n_threads())))
+def row_blocks(
+    n_rows: int, row_bytes: int, limit: int | None = None, row_work: float = np.inf
+) -> list[Index]:
+    """Cut rows into blocks of about two megabytes, enough for all threads.
+
+    ``row_work`` is the number of kernel values in a row: a block has at least as many
+    as it takes to be worth a thread.
+    """
+    size = max(1, block_bytes(limit) // max(1, row_bytes))
+    share = max(-(-n_rows // n_threads()), int(_MIN_WORK // max(row_work, 1)), 1)
+    size = min(size, share)
     return [
         np.arange(i, min(i + size, n_rows), dtype=np.intp)
         for i in range(0, n_rows, size)
