@@ -9,7 +9,7 @@ NORMS = [1, 4 / 3, 2, 4, np.inf]
 
 
 def samples(n=40, n_classes=2, n_features=5, seed=0):
-    """Return overlapping Gaussian classes; only the first two columns tell them apart."""
+    """Return overlapping classes that the first two columns tell apart."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % n_classes
     X = rng.normal(size=(n, n_features))

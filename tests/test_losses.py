@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from cases import hinge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import hinge
 from mklearn.problems import Hinge
 
 

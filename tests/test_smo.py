@@ -1,10 +1,10 @@
-"""The inner solver: optimality conditions, reductions, and a cache that is too small."""
+"""The inner solver: optimality, reductions, and a cache that is too small."""
 
 import numpy as np
 import pytest
-from cases import factor, hinge, problem, signs, small, stack
 from sklearn.svm import SVC
 
+from cases import factor, hinge, problem, signs, small, stack
 from mklearn import KernelBank
 from mklearn.problems.losses import Box
 from mklearn.solvers.smo import BoxQP, FixedWeightsSolver, RowCache
@@ -232,7 +232,7 @@ def test_each_cached_row_is_the_row_of_its_owner(monkeypatch):
 
 @pytest.mark.parametrize("limit", [10_000, 200_000])
 def test_memory_limit_does_not_change_the_inner_solution(limit):
-    X, y = signs(150)
+    X, _ = signs(150)
     whole = small(150, C=2.0, p=np.inf)
     bank = KernelBank.from_grams(stack(X)).stored(limit)
     bounded = type(whole)(bank, whole.loss, whole.weights)
@@ -265,3 +265,15 @@ def test_inner_solution_follows_the_scale_of_the_kernel(scale):
         found.append(s * task.judge(np.ones(1), A).upper)
         assert sum(t.steps for t in inner.tasks) < 100_000
     assert found[1] == pytest.approx(found[0], rel=1e-6)
+
+
+def test_rows_that_are_asked_for_together_are_there_together(monkeypatch):
+    monkeypatch.setattr(KernelBank, "row_budget", lambda self: 12)
+    rng = np.random.default_rng(0)
+    K = random_gram(40, 40, rng)
+    rows = RowCache(KernelBank.from_grams(K))
+    rows.set_theta(np.ones(1))
+    for _ in range(50):
+        wanted = rng.choice(40, size=rng.integers(1, 12, endpoint=True), replace=False)
+        rows.load(wanted)
+        np.testing.assert_allclose(rows.rows[rows.slot[wanted]], K[wanted], atol=1e-12)

@@ -4,8 +4,8 @@
 
 in signed variables (``c = y * alpha`` for the hinge loss), so that one loop serves
 hinge, squared hinge, ε-insensitive and one-class problems. Working pairs are chosen by
-second-order information (Fan, Chen, Lin 2005); variables that rest at a bound are shrunk
-away and brought back before the end; rows of K come from a bounded cache that asks the
+second-order information (Fan, Chen, Lin 2005); variables that rest at a bound are set
+aside and brought back before the end; rows of K come from a bounded cache that asks the
 bank for what is missing. The compiled loop returns to Python for missing rows and after
 a bounded number of steps, which keeps Ctrl-C and time limits alive.
 """
@@ -67,7 +67,10 @@ class RowCache:
 
     def load(self, samples: NDArray[Any], keep: int = -1) -> None:
         """Fetch the rows of ``samples`` that are missing, except for ``keep`` evict."""
-        wanted = samples[self.slot[samples] < 0]
+        held = self.slot[samples]
+        # rows that are asked for count as used, so that the others do not evict them
+        self.stamp[held[held >= 0]] = self.stamp.max(initial=0) + 1
+        wanted = samples[held < 0]
         for i in range(0, len(wanted), _LOAD):
             part = wanted[i : i + _LOAD]
             slots = self._free_slots(len(part), keep)
@@ -107,13 +110,10 @@ class BoxQP:
         support = np.flatnonzero(self.c)
         gradient = self.box.linear.copy()
         if len(support) <= self.rows.capacity:
-            # rows at hand first: loading the others may evict them
-            held = self.rows.slot[support] >= 0
-            for some in (support[held], support[~held]):
-                for i in range(0, len(some), _LOAD):
-                    part = some[i : i + _LOAD]
-                    self.rows.load(part)
-                    gradient += self.c[part] @ self.rows.rows[self.rows.slot[part]]
+            self.rows.load(support)
+            for i in range(0, len(support), _LOAD):
+                part = support[i : i + _LOAD]
+                gradient += self.c[part] @ self.rows.rows[self.rows.slot[part]]
         else:
             gradient += self.rows.bank.apply(self.rows.theta, self.c[:, None])[:, 0]
         self.gradient = gradient
