@@ -48,6 +48,11 @@ class CuttingPlane:
         values: list[float] = []
         slopes: list[FloatArray] = []
         mixture: FloatArray | None = None
+        if start is not None and start.dual is not None:  # its cut is a good first one
+            mixture = problem.loss.repair(start.dual)
+            points.append(mixture)
+            values.append(problem.loss.dual(mixture))
+            slopes.append(problem.bank.quad(mixture))
         upper, lower = np.inf, -np.inf
         allowed = np.inf
         while True:
