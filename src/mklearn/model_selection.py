@@ -1,0 +1,180 @@
+"""Comparing models: the same folds for all of them, and honest differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.model_selection import check_cv, cross_validate
+
+from mklearn.solvers import Status
+
+Split = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What several models reached on the same folds.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The models, in the order they were given.
+    scores : array of shape (n_models, n_folds)
+    fit_seconds : array of shape (n_models, n_folds)
+    kernels_used : array of shape (n_models, n_folds)
+        Kernels with weight; NaN for models that have no kernel weights.
+    n_kernels : array of shape (n_models,)
+        Kernels to choose from, 0 for models that have no kernel weights.
+    splits : tuple of (train, test)
+        The rows of each fold.
+    """
+
+    names: tuple[str, ...]
+    scores: NDArray[np.float64]
+    fit_seconds: NDArray[np.float64]
+    kernels_used: NDArray[np.float64]
+    n_kernels: NDArray[np.intp]
+    splits: tuple[Split, ...] = field(repr=False)
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean score of each model."""
+        return self.scores.mean(axis=1)
+
+    @property
+    def standard_error(self) -> NDArray[np.float64]:
+        """Standard error of each mean, as if the folds were independent.
+
+        Training sets of different folds overlap, so the true one is larger.
+        """
+        k = self.scores.shape[1]
+        return self.scores.std(axis=1, ddof=1) / np.sqrt(k)
+
+    @property
+    def median_fit_seconds(self) -> NDArray[np.float64]:
+        """Typical time of one fit: the median, so that a slow start does not count."""
+        return np.median(self.fit_seconds, axis=1)
+
+    def difference(self, a: str, b: str) -> tuple[float, float]:
+        """Return the mean of ``score(a) - score(b)`` over folds and its standard error.
+
+        The folds are the same, so their difficulty cancels. The error is corrected for
+        the overlap of training sets (Nadeau and Bengio 2003, section 3).
+        """
+        d = self.scores[self.names.index(a)] - self.scores[self.names.index(b)]
+        ratio = np.mean([len(test) / len(train) for train, test in self.splits])
+        error = np.sqrt((1.0 / len(d) + ratio) * d.var(ddof=1))
+        return float(d.mean()), float(error)
+
+    def table(self, reference: str | None = None) -> list[dict[str, Any]]:
+        """Return one dictionary for each model.
+
+        Parameters
+        ----------
+        reference : str, optional
+            The model whose fit counts as one unit of time; the first by default.
+        """
+        names = self.names
+        unit = self.median_fit_seconds[names.index(reference) if reference else 0]
+        return [
+            {
+                "model": name,
+                "score": float(self.mean[i]),
+                "standard_error": float(self.standard_error[i]),
+                "fit_seconds": float(self.median_fit_seconds[i]),
+                "relative_time": float(self.median_fit_seconds[i] / unit),
+                "kernels_used": (
+                    float(self.kernels_used[i].mean()) if self.n_kernels[i] else None
+                ),
+                "n_kernels": int(self.n_kernels[i]) or None,
+            }
+            for i, name in enumerate(names)
+        ]
+
+
+def compare(
+    models: Mapping[str, Any],
+    X: Any,
+    y: Any,
+    cv: Any = 5,
+    *,
+    scoring: Any = None,
+    callback: Callable[[str, int], Any] | None = None,
+) -> Comparison:
+    """Fit and score several models on the same folds.
+
+    Parameters
+    ----------
+    models : mapping of str to estimator
+        They are cloned, never changed.
+    X, y
+        As the models take them; a MultiView or a bank is sliced like an array.
+    cv : int, splitter or iterable of (train, test)
+        Split once, and used for all models.
+    scoring : str or callable, optional
+        As in ``cross_validate``; the estimators' own score by default.
+    callback : callable, optional
+        Called with the model's name and the fold's number after each fit.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> from mklearn import MKLClassifier
+    >>> from mklearn.model_selection import compare
+    >>> X, y = load_iris(return_X_y=True)
+    >>> result = compare({"SVC": SVC(), "MKL": MKLClassifier()}, X, y, cv=3)
+    >>> [row["model"] for row in result.table()], bool(result.mean.min() > 0.9)
+    (['SVC', 'MKL'], True)
+    """
+    if not models:
+        raise ValueError("compare needs at least one model, got none.")
+    first = next(iter(models.values()))
+    splits = tuple(check_cv(cv, y, classifier=is_classifier(first)).split(X, y))
+    if len(splits) < 2:
+        raise ValueError(
+            f"compare needs at least 2 folds to tell how sure it is, got {len(splits)}."
+        )
+    shape = (len(models), len(splits))
+    scores, seconds = np.empty(shape), np.empty(shape)
+    used, available = np.full(shape, np.nan), np.zeros(len(models), dtype=np.intp)
+    # folds outside, models inside: a change in the machine's load meets all models
+    for k, split in enumerate(splits):
+        for i, (name, model) in enumerate(models.items()):
+            result = cross_validate(
+                model,
+                X,
+                y,
+                cv=[split],
+                scoring=scoring,
+                return_estimator=True,
+                error_score="raise",
+            )
+            fitted = result["estimator"][0]
+            _stop_if_interrupted(fitted)
+            scores[i, k] = result["test_score"][0]
+            seconds[i, k] = result["fit_time"][0]
+            weights = getattr(fitted, "kernel_weights_", None)
+            if weights is not None:
+                used[i, k] = np.count_nonzero(np.atleast_2d(weights).any(axis=0))
+                available[i] = np.shape(weights)[-1]
+            if callback is not None:
+                callback(name, k)
+    return Comparison(tuple(models), scores, seconds, used, available, splits)
+
+
+def _stop_if_interrupted(model: Any) -> None:
+    """Pass Ctrl-C on: a solver answers it with its best iterate so far."""
+    solutions = getattr(model, "solution_", [])
+    for solution in solutions if isinstance(solutions, list) else [solutions]:
+        if solution.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
