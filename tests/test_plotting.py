@@ -1,0 +1,90 @@
+"""Figures show the numbers of the model, and can be read."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+
+from mklearn import MKLClassifier, MultiView
+from mklearn.kernels import RBF, Linear
+from mklearn.plotting import plot_convergence, plot_weights
+from mklearn.report import kernel_rows, rows_by_view
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 30)
+    X = MultiView(
+        {"signal": rng.normal(size=(60, 3)) + y[:, None], "noise": rng.random((60, 2))}
+    )
+    kernels = [
+        Linear(view="signal", standardize=True, name="signal:linear"),
+        RBF("median", view="signal", name="signal:rbf"),
+        RBF("median", view="noise", name="noise:rbf"),
+    ]
+    return MKLClassifier(kernels, norm=2).fit(X, y)
+
+
+def axes():
+    return Figure().subplots()
+
+
+def test_bars_are_the_weights(model):
+    ax = plot_weights(model, axes())
+    widths = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(widths, model.kernel_weights_)
+
+
+def test_kernels_and_views_are_named_and_axes_labelled(model):
+    ax = plot_weights(model, axes(), label="A title")
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["linear", "rbf", "rbf"]
+    texts = {t.get_text() for t in ax.texts}
+    assert {"signal", "noise"} <= texts
+    assert f"{100 * model.kernel_contributions_[0]:.0f} %" in texts
+    assert "weight" in ax.get_xlabel() and ax.get_title() == "A title"
+
+
+def test_views_have_different_colours(model):
+    bars = plot_weights(model, axes()).patches
+    colours = [bar.get_facecolor() for bar in bars]
+    assert colours[0] == colours[1] != colours[2]
+
+
+def test_precomputed_kernels_have_no_view_and_still_a_figure():
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(30, 4))
+    grams = np.stack([Z @ Z.T, (Z @ Z.T) ** 2], axis=-1)
+    model = MKLClassifier("precomputed").fit(grams, np.arange(30) % 2)
+    assert list(rows_by_view(kernel_rows(model))) == [None]
+    assert len(plot_weights(model, axes()).patches) == 2
+
+
+def test_bounds_are_those_of_the_history(model):
+    ax = plot_convergence(model.solution_, axes())
+    upper, lower = (line.get_ydata() for line in ax.lines)
+    np.testing.assert_array_equal(upper, model.solution_.history.upper)
+    np.testing.assert_array_equal(lower, model.solution_.history.lower)
+    assert ax.get_xlabel() and ax.get_ylabel() and ax.get_legend() is not None
+    low, high = ax.get_ylim()
+    assert low < model.solution_.lower <= model.solution_.upper < high
+
+
+def test_new_axes_are_made_on_demand(model):
+    for ax in (plot_weights(model), plot_convergence(model.solution_)):
+        ax.figure.canvas.draw()  # warnings, as of missing letters, are errors
+        pyplot.close(ax.figure)
+    assert not pyplot.get_fignums()
+
+
+def test_weights_per_class_are_averaged():
+    rng = np.random.default_rng(2)
+    y = np.repeat([0, 1, 2], 15)
+    X = rng.normal(size=(45, 2)) + y[:, None]
+    model = MKLClassifier(["linear", "rbf"], weights="per-class").fit(X, y)
+    weights = [row.weight for row in kernel_rows(model)]
+    np.testing.assert_allclose(weights, model.kernel_weights_.mean(axis=0))
+    assert sum(row.contribution for row in kernel_rows(model)) == pytest.approx(1.0)
