@@ -1,0 +1,259 @@
+"""The command line: what it writes, what it says, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("typer")
+from typer.testing import CliRunner
+
+from mklearn import __version__, demo
+from mklearn import kernels as kernel_module
+from mklearn.cli import make_app
+from mklearn.report import whole_file, write_json
+
+
+def run(*args):
+    return CliRunner().invoke(make_app(), [str(arg) for arg in args])
+
+
+def without(*modules):
+    """Return code that makes modules missing."""
+    return "import sys; " + "; ".join(f"sys.modules[{m!r}] = None" for m in modules)
+
+
+def python(code, *args, **kwargs):
+    command = [sys.executable, "-c", code, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, **kwargs)
+
+
+# --- demo -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    return run("demo", "--out", out, "--folds", 2), out
+
+
+def test_demo_shows_table_weights_and_certificate(shown):
+    result, _ = shown
+    assert result.exit_code == 0, result.output
+    for name in demo.make_models():
+        assert name in result.stdout
+    for words in ("accuracy", "worst", "contribution", "within", "proof", "█"):
+        assert words in result.stdout
+    assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
+
+
+def test_demo_leaves_whole_files_and_nothing_else(shown):
+    _, out = shown
+    assert sorted(os.listdir(out)) == ["convergence.png", "results.json", "weights.png"]
+    for name in ("convergence.png", "weights.png"):
+        content = (out / name).read_bytes()
+        assert content.startswith(b"\x89PNG") and content.endswith(b"IEND\xaeB`\x82")
+
+
+def test_results_have_their_schema(shown):
+    _, out = shown
+    results = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert set(results) == {
+        "mklearn", "data", "scoring", "n_folds", "reference", "methods", "fits",
+        "figures",
+    }  # fmt: skip
+    assert results["mklearn"] == __version__
+    assert [m["model"] for m in results["methods"]] == list(demo.make_models())
+    for method in results["methods"]:
+        assert set(method) == {
+            "model", "score", "standard_error", "fit_seconds", "relative_time",
+            "kernels_used", "n_kernels", "fold_scores", "fold_fit_seconds",
+        }  # fmt: skip
+        assert 0.9 < method["score"] <= 1.0
+        assert len(method["fold_scores"]) == results["n_folds"] == 2
+    assert len(results["fits"]) == 2
+    for fit in results["fits"].values():
+        assert {"name", "view", "weight"} <= set(fit["kernels"][0])
+        assert {k["view"] for k in fit["kernels"]} == set(results["data"]["views"])
+        assert sum(k["contribution"] for k in fit["kernels"]) == pytest.approx(1.0)
+        norm = sum(k["weight"] ** fit["norm"] for k in fit["kernels"])
+        assert norm == pytest.approx(1.0)
+        bounds = fit["certificate"]
+        assert bounds["lower_bound"] <= bounds["objective"]
+        assert bounds["relative_gap"] <= 1e-3 and bounds["status"] == "OPTIMAL"
+
+
+def test_json_is_all_there_is_on_standard_output(tmp_path, monkeypatch, shown):
+    results = json.loads((shown[1] / "results.json").read_text(encoding="utf-8"))
+
+    class Done:
+        def as_dict(self):
+            return {k: v for k, v in results.items() if k != "figures"}
+
+    monkeypatch.setattr(demo, "run_demo", lambda folds, callback: Done())
+    monkeypatch.setattr("mklearn.cli._save_figures", lambda *_: results["figures"])
+    result = run("demo", "--json", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout) == results
+    assert json.loads((tmp_path / "results.json").read_text()) == results
+
+
+def test_methods_of_the_demo_see_the_same_folds(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(demo, "_compile", lambda *_: None)
+    monkeypatch.setattr(
+        demo, "compare", lambda models, X, y, cv, callback: seen.update(cv=cv, n=len(X))
+    )
+    monkeypatch.setattr(demo, "make_models", lambda: {n: _Fit() for n in NAMES})
+    demo.run_demo(3)
+    assert seen["n"] == 569
+    splits = [list(seen["cv"].split([0] * 20, [0, 1] * 10)) for _ in range(2)]
+    for (a, b), (c, d) in zip(*splits, strict=True):
+        assert a.tolist() == c.tolist() and b.tolist() == d.tolist()
+
+
+NAMES = (demo.SPARSE, demo.DENSE)
+
+
+class _Fit:
+    def fit(self, X, y):
+        return self
+
+
+def test_demo_without_matplotlib_says_so_and_goes_on(tmp_path):
+    code = (
+        f"{without('matplotlib', 'matplotlib.figure')};"
+        "from rich.console import Console;"
+        "from pathlib import Path; from mklearn.cli import _save_figures;"
+        "print(_save_figures(None, Path('.'), Console(stderr=True)))"
+    )
+    result = python(code, cwd=tmp_path)
+    assert result.stdout == "[]\n"
+    assert result.stderr.count("\n") == 1 and "mklearn[plot]" in result.stderr
+
+
+# --- errors and ends ------------------------------------------------------------------
+
+
+def test_folder_that_is_a_file_is_one_line_and_two(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for out in (file, file / "below"):
+        result = run("demo", "--out", out)
+        assert result.exit_code == 2
+        assert result.stdout == "" and result.stderr.count("\n") == 1
+        assert "cannot write to" in result.stderr
+    assert file.read_text() == "mine"
+
+
+def test_error_while_writing_is_one_line_and_two(tmp_path, monkeypatch):
+    class Done:
+        def as_dict(self):
+            return {}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(demo, "run_demo", lambda *_: Done())
+    monkeypatch.setattr("mklearn.cli._save_figures", full)
+    result = run("demo", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].endswith("No space left on device")
+    assert "Traceback" not in result.output
+    assert os.listdir(tmp_path) == []
+
+
+def test_interrupt_leaves_nothing_behind(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "run_demo", interrupted)
+    result = run("demo", "--out", tmp_path / "out")
+    assert result.exit_code == 130
+    assert os.listdir(tmp_path) == []
+    assert "Traceback" not in result.output
+
+
+def test_interrupt_while_writing_keeps_the_old_file(tmp_path):
+    path = tmp_path / "results.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(KeyboardInterrupt), whole_file(path) as temporary:
+        temporary.write_text('{"ne')
+        raise KeyboardInterrupt
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert os.listdir(tmp_path) == ["results.json"]
+
+
+def test_numbers_that_json_lacks_are_refused_before_writing(tmp_path):
+    with pytest.raises(ValueError):
+        write_json(tmp_path / "results.json", {"nan": float("nan")})
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent differently")
+def test_ctrl_c_within_a_solver_ends_the_demo(tmp_path):
+    # the signal comes while a solver runs, which would answer KeyboardInterrupt with
+    # its best iterate and let the demonstration go on
+    code = """
+import os, signal
+from mklearn.solvers import driver
+consider = driver._Run.consider
+def interrupted(self, iterate):
+    os.kill(os.getpid(), signal.SIGINT)
+    return consider(self, iterate)
+driver._Run.consider = interrupted
+from mklearn.cli import main
+main()
+"""
+    result = python(code, "demo", "--out", tmp_path / "out", timeout=120)
+    assert result.returncode == 130, result.stderr
+    assert "Traceback" not in result.stderr and "stopped" in result.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_ctrl_c_means_what_it_meant_before_once_a_command_ends(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    run("kernels")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_missing_packages_are_one_line_and_two():
+    for missing in ("typer", "rich"):
+        code = f"{without(missing)}; from mklearn.cli import main; main()"
+        result = python(code, "demo")
+        assert result.returncode == 2
+        assert result.stdout == "" and result.stderr.count("\n") == 1
+        assert "pip install mklearn[cli]" in result.stderr
+
+
+def test_the_library_does_not_need_the_command_line():
+    optional = ("typer", "rich", "click", "matplotlib", "pandas", "mklearn.cli")
+    result = python(f"{without(*optional)}; import mklearn")
+    assert result.returncode == 0, result.stderr
+
+
+# --- the rest -------------------------------------------------------------------------
+
+
+def test_version():
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"mklearn {__version__}\n")
+
+
+def test_every_kernel_is_listed_with_its_parameters():
+    result = run("kernels")
+    assert result.exit_code == 0
+    for name in kernel_module.__all__:
+        thing = getattr(kernel_module, name)
+        if isinstance(thing, type) and issubclass(thing, kernel_module.Kernel):
+            assert (name in result.stdout) or thing is kernel_module.Kernel
+    for words in ("exp(-gamma * |x - z|^2)", "degree=3", "rbf_ladder", "per_view"):
+        assert words in result.stdout
+
+
+def test_unknown_option_is_two():
+    assert run("demo", "--nonsense").exit_code == 2
+    assert run("demo", "--folds", 1).exit_code == 2
