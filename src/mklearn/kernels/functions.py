@@ -211,7 +211,8 @@ def _exp_coefficients(degree: int) -> tuple[float, ...]:
     """Return the polynomial that interpolates exp on [-ln2/2, ln2/2] (Chebyshev)."""
     half = 0.34658
     series = np.polynomial.Chebyshev.interpolate(np.exp, degree, [-half, half])
-    return tuple(series.convert(kind=np.polynomial.Polynomial).coef.tolist())
+    coefficients = series.convert(kind=np.polynomial.Polynomial).coef.tolist()
+    return (1.0, *coefficients[1:])  # a sample is at distance 0: k(x, x) is exactly 1
 
 
 _C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11 = _exp_coefficients(11)
