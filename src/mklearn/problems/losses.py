@@ -45,6 +45,9 @@ class Loss(Protocol):
     def repair(self, A: FloatArray) -> FloatArray:
         """Return a feasible point near ``A`` (``A`` itself up to rounding)."""
 
+    def take(self, rows: NDArray[np.intp], factor: float) -> Loss:
+        """Return the loss on some samples, their costs multiplied by ``factor``."""
+
 
 class BoxLoss(Loss, Protocol):
     """A loss whose dual for fixed weights is a box-and-hyperplane QP."""
@@ -68,7 +71,7 @@ class Hinge:
     C: FloatArray
 
     @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]  # noqa: D102
+    def shape(self) -> tuple[int, int]:  # noqa: D102
         return self.Y.shape[0], self.Y.shape[1]
 
     def primal(self, F: FloatArray) -> float:  # noqa: D102
@@ -86,6 +89,9 @@ class Hinge:
     def box(self, task: int) -> Box:  # noqa: D102
         y, C = self.Y[:, task], self.C[:, task]
         return Box(-y, np.minimum(0.0, y * C), np.maximum(0.0, y * C), 0.0)
+
+    def take(self, rows: NDArray[np.intp], factor: float) -> Hinge:  # noqa: D102
+        return Hinge(self.Y[rows], factor * self.C[rows])
 
     def repair(self, A: FloatArray) -> FloatArray:  # noqa: D102
         alpha = np.clip(self.Y * A, 0.0, self.C)

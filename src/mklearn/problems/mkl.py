@@ -97,6 +97,11 @@ class MKLProblem:
         q = self.bank.quad(A) if quads is None else quads
         return self.loss.dual(A) - 0.5 * self.weights.support(q)
 
+    def take(self, rows: NDArray[np.intp], factor: float = 1.0) -> MKLProblem:
+        """Return the problem on some samples, their costs multiplied by ``factor``."""
+        bank = self.bank[np.ix_(rows, rows)].stored(self.bank.memory_limit)
+        return MKLProblem(bank, self.loss.take(rows, factor), self.weights)
+
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
         """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (M,).
 

@@ -16,26 +16,45 @@ from mklearn.problems.mkl import MKLProblem, relative_gap
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
 from mklearn.solvers.cutting_plane import CuttingPlane
+from mklearn.solvers.multilevel import Multilevel
+from mklearn.solvers.newton import Newton
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
     "alternating": Alternating,
     "cutting_plane": CuttingPlane,
+    "multilevel": Multilevel,
+    "newton": Newton,
 }
 
 
 def choose_solver(solver: str | Solver, problem: MKLProblem) -> Solver:
     """Return the solver that a name means for a problem."""
     if solver == "auto":
-        sparse = getattr(problem.weights, "p", None) == 1 and problem.bank.shape[2] > 1
-        solver = "cutting_plane" if sparse else "alternating"
+        solver = _automatic(problem)
     if isinstance(solver, str):
         if solver not in SOLVERS:
             raise ValueError(
                 f"Unknown solver {solver!r}; known are 'auto' and {sorted(SOLVERS)}."
             )
         solver = SOLVERS[solver]()
+    if not hasattr(solver, "iterates"):
+        raise ValueError(
+            f"solver must be 'auto', one of {sorted(SOLVERS)} or an instance of a "
+            f"solver, got {solver!r}."
+        )
     solver.check(problem)
     return solver
+
+
+def _automatic(problem: MKLProblem) -> Solver:
+    """Choose: Newton where its M x M model is cheap, coarse to fine for many samples."""
+    n, _, M = problem.bank.shape
+    p = getattr(problem.weights, "p", np.inf)
+    if M == 1 or np.isinf(p):
+        return Alternating()
+    if M <= 300 and p <= 8:
+        return Multilevel(Newton()) if n >= 1500 else Newton()
+    return CuttingPlane() if p == 1 else Alternating()
 
 
 def solve(

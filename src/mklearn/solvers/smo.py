@@ -79,6 +79,13 @@ class RowCache:
             self.owner[slots] = part
             self.stamp[slots] = self.stamp.max(initial=0) + 1
 
+    def block(self, a: NDArray[Any], b: NDArray[Any]) -> FloatArray:
+        """Return the combined kernel between two sets of samples."""
+        if len(a) <= self.capacity:
+            self.load(a)
+            return self.rows[np.ix_(self.slot[a], b)]
+        return self.bank[np.ix_(a, b)].combine(self.theta)
+
     def _free_slots(self, count: int, keep: int) -> NDArray[Any]:
         fresh = min(count, self.capacity - self.used)
         slots = np.arange(self.used, self.used + fresh)
@@ -163,6 +170,8 @@ class FixedWeightsSolver:
         self.problem = problem
         n, T = problem.loss.shape
         self.rows = RowCache(problem.bank)
+        # guessed weights deserve a rough answer, those of a warm start a good one
+        self.coarse = 0.02 if start is None else 1e-3
         A = np.zeros((n, T))
         self.theta = problem.weights.center(problem.bank.shape[2])
         if start is not None:
@@ -185,16 +194,16 @@ class FixedWeightsSolver:
         while True:
             for task in self.tasks:
                 while not task.run(eps):
-                    yield Iterate(theta, self._A(), complete=False)
-            A, F = self._A(), self._scores()
+                    yield Iterate(theta, self._duals(), complete=False)
+            A, F = self._duals(), self._scores()
             gap, size = self._gap(A, F)
-            # below this rounding in the gradients decides
-            if gap <= max(min(allowed, 0.02 * size), 1e-13 * size) or eps < 1e-13:
+            enough = max(min(allowed, self.coarse * size), 1e-13 * size)
+            if gap <= enough or eps < 1e-13:  # below, rounding in the gradients decides
                 return A, F
             yield Iterate(theta, A, complete=False)
             eps *= 0.2
 
-    def _A(self) -> FloatArray:
+    def _duals(self) -> FloatArray:
         return np.stack([task.c for task in self.tasks], axis=1)
 
     def _scores(self) -> FloatArray:
