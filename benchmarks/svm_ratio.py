@@ -8,8 +8,8 @@ after the compiled functions are warm, so that the peak memory is that row's.
 
     python benchmarks/svm_ratio.py [--quick] [--json FILE]
 
-Data: MNIST odd against even if MKLEARN_DATA names a folder with mnist.npz, otherwise the
-digits of scikit-learn with noise.
+Data: MNIST odd against even if MKLEARN_DATA names a folder with mnist.npz, otherwise
+the digits of scikit-learn with noise.
 """
 
 from __future__ import annotations
@@ -41,11 +41,8 @@ def samples(n: int) -> tuple[np.ndarray, np.ndarray, str]:
     if file.is_file():
         data = np.load(file)
         chosen = np.sort(rng.permutation(60_000)[:n])
-        X, digit, name = (
-            data["X"][chosen] / 255.0,
-            data["y"][chosen].astype(int),
-            "MNIST",
-        )
+        X, digit = data["X"][chosen] / 255.0, data["y"][chosen].astype(int)
+        name = "MNIST"
     else:
         X, digit = load_digits(return_X_y=True)
         chosen = rng.integers(len(X), size=n)
@@ -168,15 +165,17 @@ def show(pair: dict, tol: float) -> None:
     n, M = grams["n"], grams["M"]
     print(
         f"\n{grams['data']}, n = {n}, M = {M}: sum {grams['sum_s']:.3g} s + SVC "
-        f"{grams['svc_s']:.3g} s; computing the Grams {grams['grams_s']:.3g} s; peak "
-        f"memory {grams['peak_mb']:.0f} MB with Grams, {direct['peak_mb']:.0f} MB without"
+        f"{grams['svc_s']:.3g} s; computing the Grams {grams['grams_s']:.3g} s;\n"
+        f"peak memory {grams['peak_mb']:.0f} MB with Grams, "
+        f"{direct['peak_mb']:.0f} MB without"
     )
     print("     p     Grams given      from samples   iterations  gap      support")
     for p, a in grams["norms"].items():
         b = direct["norms"][p]
+        of_grams = [row["time_s"] / grams["grams_s"] for row in (a, b)]
         print(
-            f"{float(p):6.3g}  {a['time_s'] / unit:6.1f} ({a['time_s'] / grams['grams_s']:5.2f})"
-            f"  {b['time_s'] / unit:6.1f} ({b['time_s'] / grams['grams_s']:5.2f})"
+            f"{float(p):6.3g}  {a['time_s'] / unit:6.1f} ({of_grams[0]:5.2f})"
+            f"  {b['time_s'] / unit:6.1f} ({of_grams[1]:5.2f})"
             f"  {a['iterations']:6d}      {a['gap']:.1e}  {a['n_support']}"
         )
         if max(a["gap"], b["gap"]) > tol:

@@ -4,7 +4,7 @@
 
 For any feasible ``A`` the dual value ``loss.dual(A) - ½ support(q(A))`` bounds the
 optimum from below; for any member ``theta`` and any ``A`` the primal value at
-``w_m = theta_m Phi_m' A`` and the best bias bounds it from above. Nothing here iterates.
+``w_m = theta_m Phi_m' A`` and the best bias bounds it from above.
 """
 
 from __future__ import annotations

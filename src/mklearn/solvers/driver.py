@@ -47,7 +47,7 @@ def choose_solver(solver: str | Solver, problem: MKLProblem) -> Solver:
 
 
 def _automatic(problem: MKLProblem) -> Solver:
-    """Choose: Newton where its M x M model is cheap, coarse to fine for many samples."""
+    """Choose Newton where its M x M model is cheap, coarse to fine for large n."""
     n, _, M = problem.bank.shape
     p = getattr(problem.weights, "p", np.inf)
     if M == 1 or np.isinf(p):
