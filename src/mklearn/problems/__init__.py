@@ -1,7 +1,34 @@
 """What is optimised: losses, weight sets, and problems that judge any iterate."""
 
-from mklearn.problems.losses import Hinge
+from mklearn.problems.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Logistic,
+    OneClass,
+    Squared,
+    SquaredHinge,
+)
 from mklearn.problems.mkl import Judgement, MKLProblem
-from mklearn.problems.weights import LpBall
+from mklearn.problems.weights import (
+    BlockNorm,
+    ElasticNet,
+    Ellipsoid,
+    LpBall,
+    block_norm,
+)
 
-__all__ = ["Hinge", "Judgement", "LpBall", "MKLProblem"]
+__all__ = [
+    "BlockNorm",
+    "ElasticNet",
+    "Ellipsoid",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Judgement",
+    "Logistic",
+    "LpBall",
+    "MKLProblem",
+    "OneClass",
+    "Squared",
+    "SquaredHinge",
+    "block_norm",
+]

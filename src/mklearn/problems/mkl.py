@@ -87,9 +87,10 @@ class MKLProblem:
         if not self.weights.contains(theta):
             raise ValueError("theta is not in the weight set; a solver is at fault.")
         F = self.bank.apply(theta, A) if scores is None else scores
+        q = self.bank.quad(A) if quads is None else quads
         bias = self.loss.bias(F)
-        upper = self.loss.primal(F + bias) + 0.5 * float(np.sum(A * F))
-        return Judgement(upper, self.dual(A, quads), bias)
+        upper = self.loss.primal(F, bias) + self.weights.regulariser(theta, q)
+        return Judgement(upper, self.dual(A, q), bias)
 
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound that a feasible ``A`` proves."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 FloatArray = NDArray[np.float64]
+
+
+class Constraint(NamedTuple):
+    """A smooth convex function whose values up to one are the set (with theta >= 0)."""
+
+    value: float
+    gradient: FloatArray
+    hessian: FloatArray
 
 
 class WeightSet(Protocol):
@@ -17,18 +27,36 @@ class WeightSet(Protocol):
     def support(self, q: FloatArray) -> float:
         """Return ``max theta'q`` over the set."""
 
+    def regulariser(self, theta: FloatArray, q: FloatArray) -> float:
+        """Return the regulariser at ``w_m = theta_m Phi_m'A``, where q is of A."""
+
     def center(self, n_kernels: int) -> FloatArray:
         """Return a member that treats all kernels alike."""
 
-    def step(self, norms2: FloatArray) -> FloatArray:
-        """Return the member that minimises ``sum_m norms2[m] / theta[m]``."""
+    def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the best member for the ``w`` that ``theta`` and A give."""
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
         """Tell whether ``theta`` is a member, up to rounding."""
 
 
+class ConvexSet(WeightSet, Protocol):
+    """A set with a smooth description, for second-order solvers."""
+
+    def constraint(self, theta: FloatArray) -> Constraint:
+        """Return the describing function at ``theta > 0``."""
+
+
+class _Quadratic:
+    """Sets for which the regulariser is ``½ sum_m |w_m|^2 / theta_m``."""
+
+    def regulariser(self, theta: FloatArray, q: FloatArray) -> float:
+        """Return ``½ theta'q``, since ``|w_m|^2 = theta_m^2 q_m``."""
+        return 0.5 * float(theta @ q)
+
+
 @dataclass(frozen=True)
-class LpBall:
+class LpBall(_Quadratic):
     """``theta >= 0, |theta|_p <= 1`` for p in [1, inf].
 
     p = 1 gives sparse weights, p = inf the unweighted sum of the kernels.
@@ -45,33 +73,260 @@ class LpBall:
 
     def support(self, q: FloatArray) -> float:
         """Return the dual norm of the positive part of ``q``."""
-        q = np.maximum(q, 0.0)
         if self.p == 1:
-            return float(q.max(initial=0.0))
-        if np.isinf(self.p):
-            return float(q.sum())
-        top = q.max(initial=0.0)
-        dual = self.p / (self.p - 1.0)
-        return float(top * np.sum((q / top) ** dual) ** (1 / dual)) if top > 0 else 0.0
+            return float(np.max(q, initial=0.0))
+        return _norm(np.maximum(q, 0.0), _conjugate(self.p))
 
     def center(self, n_kernels: int) -> FloatArray:
         """Return equal weights on the boundary."""
         size = 1.0 if np.isinf(self.p) else n_kernels ** (-1.0 / self.p)
         return np.full(n_kernels, size)
 
-    def step(self, norms2: FloatArray) -> FloatArray:
+    def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
         """Return the analytic update, LPMKL (17)."""
-        norms2 = np.maximum(norms2, 0.0)
+        norms2 = theta**2 * np.maximum(q, 0.0)
         top = norms2.max(initial=0.0)
         if np.isinf(self.p):
             return np.ones(len(norms2))
         if top == 0:
             return self.center(len(norms2))
         w = (norms2 / top) ** (1.0 / (self.p + 1.0))
-        return np.asarray(w / np.sum(w**self.p) ** (1.0 / self.p))
+        return np.asarray(w / _norm(w, self.p))
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
         """Tell whether ``theta`` is in the ball and not negative."""
-        return bool(
-            np.all(theta >= -atol) and np.linalg.norm(theta, self.p) <= 1 + atol
+        return bool(np.all(theta >= -atol) and _norm(np.abs(theta), self.p) <= 1 + atol)
+
+    def constraint(self, theta: FloatArray) -> Constraint:
+        """Return ``sum theta^p`` (p < inf)."""
+        p = self.p
+        bend = p * (p - 1.0) * theta ** (p - 2.0) if p > 1 else np.zeros_like(theta)
+        return Constraint(
+            float(np.sum(theta**p)), p * theta ** (p - 1.0), np.diag(bend)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Ellipsoid(_Quadratic):
+    """``theta >= 0, theta'E theta <= 1`` with E positive definite.
+
+    Off-diagonal entries say which kernels should not (positive) or should (negative)
+    be used together. ``LpBall(2)`` is the case ``E = I``.
+    """
+
+    E: FloatArray
+
+    def __post_init__(self) -> None:
+        E = np.asarray(self.E, dtype=float)
+        symmetric = E.ndim == 2 and E.shape[0] == E.shape[1] and np.allclose(E, E.T)
+        if not symmetric or np.linalg.eigvalsh(E)[0] <= 0:
+            raise ValueError(
+                "norm as a matrix must be symmetric and positive definite, one row for "
+                f"each kernel; got shape {E.shape}."
+            )
+        object.__setattr__(self, "E", E)
+
+    def support(self, q: FloatArray) -> float:
+        """Return the exact maximum with ``theta >= 0`` (erratum 3).
+
+        Its dual is ``min |q + z|`` in the norm of the inverse of E over ``z >= 0``.
+        """
+        if not (q > 0).any():
+            return 0.0
+        # with E = L L': |q + z|^2 in the inverse is |L^-1 (q + z)|^2
+        half = np.linalg.inv(np.linalg.cholesky(self.E))
+        return float(nnls(half, -half @ q)[1])
+
+    def center(self, n_kernels: int) -> FloatArray:
+        """Return equal weights on the boundary."""
+        if n_kernels != len(self.E):
+            raise ValueError(
+                f"The norm is a matrix of size {len(self.E)} and there are {n_kernels} "
+                "kernels; it needs one row for each."
+            )
+        return np.full(n_kernels, self.E.sum() ** -0.5)
+
+    def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the minimiser, the ray on which ``norms2 / theta^2 = E theta``."""
+        norms2 = theta**2 * np.maximum(q, 0.0)
+        if not norms2.any():
+            return self.center(len(q))
+        floor = 1e-14 * norms2.max()
+        w = np.maximum(norms2 / norms2.max(), floor / norms2.max())
+        # Newton on the convex sum w / d + ½ d'E d, from its value for diagonal E
+        d = (w / np.diag(self.E)) ** (1.0 / 3.0)
+        for _ in range(100):
+            gradient = self.E @ d - w / d**2
+            move = -np.linalg.solve(self.E + np.diag(2 * w / d**3), gradient)
+            if -gradient @ move <= 1e-22 * (w / d).sum():
+                break
+            room = -d[move < 0] / move[move < 0]
+            d = d + min(1.0, 0.9 * room.min(initial=np.inf)) * move
+        d = np.where(norms2 > 0, d, 0.0)
+        return np.asarray(d / np.sqrt(d @ self.E @ d))
+
+    def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
+        """Tell whether ``theta`` is in the ellipsoid and not negative."""
+        return bool(np.all(theta >= -atol) and theta @ self.E @ theta <= 1 + 2 * atol)
+
+    def constraint(self, theta: FloatArray) -> Constraint:
+        """Return ``theta'E theta``."""
+        along = self.E @ theta
+        return Constraint(float(theta @ along), 2 * along, 2 * self.E)
+
+
+@dataclass(frozen=True)
+class ElasticNet(_Quadratic):
+    """``theta >= 0, (1 - mix) sum theta + mix sum theta^2 <= 1``, 0 < mix <= 1.
+
+    Between the sparse weights of p = 1 (mix near 0) and the spread ones of p = 2.
+    """
+
+    mix: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.mix <= 1:
+            raise ValueError(f"mix must be in (0, 1], got {self.mix}; for 0 use norm=1.")
+
+    def _scaled(self, member: Callable[[float], FloatArray], level: float) -> FloatArray:
+        """Return ``member(lam)`` on the boundary; it decreases in the multiplier."""
+        low = high = level
+        while self._value(member(low)) < 1:
+            low /= 4
+        while self._value(member(high)) > 1:
+            high *= 4
+        for _ in range(200):
+            middle = np.sqrt(low * high)
+            if not low < middle < high:
+                break
+            if self._value(member(middle)) > 1:
+                low = middle
+            else:
+                high = middle
+        return member(high)
+
+    def _value(self, theta: FloatArray) -> float:
+        return float((1 - self.mix) * theta.sum() + self.mix * (theta @ theta))
+
+    def support(self, q: FloatArray) -> float:
+        """Return ``max theta'q`` by the multiplier of the constraint."""
+        top = float(np.max(q, initial=0.0))
+        if top == 0:
+            return 0.0
+        straight, bend = 1 - self.mix, 2 * self.mix
+
+        def member(lam: float) -> FloatArray:
+            return np.maximum(0.0, q / top / lam - straight) / bend
+
+        return top * float(self._scaled(member, 1.0) @ (q / top))
+
+    def center(self, n_kernels: int) -> FloatArray:
+        """Return equal weights on the boundary."""
+        a, b = self.mix * n_kernels, (1 - self.mix) * n_kernels
+        return np.full(n_kernels, (np.sqrt(b * b + 4 * a) - b) / (2 * a))
+
+    def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the minimiser: ``norms2 / theta^2 = lam (1 - mix + 2 mix theta)``."""
+        norms2 = theta**2 * np.maximum(q, 0.0)
+        top = norms2.max(initial=0.0)
+        if top == 0:
+            return self.center(len(q))
+        w = norms2 / top
+        straight, bend = 1 - self.mix, 2 * self.mix
+
+        def member(lam: float) -> FloatArray:
+            # bend t^3 + straight t^2 = w / lam: Newton from above, where it is convex
+            right = w / lam
+            t = np.cbrt(right / bend)
+            if straight > 0:
+                t = np.minimum(t, np.sqrt(right / straight))
+            for _ in range(60):
+                error = t * t * (straight + bend * t) - right
+                slope = t * (2 * straight + 3 * bend * t)
+                t = t - np.divide(error, slope, out=np.zeros_like(t), where=slope > 0)
+            return np.maximum(t, 0.0)
+
+        return self._scaled(member, 1.0)
+
+    def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
+        """Tell whether ``theta`` is a member."""
+        return bool(np.all(theta >= -atol) and self._value(theta) <= 1 + 3 * atol)
+
+    def constraint(self, theta: FloatArray) -> Constraint:
+        """Return ``(1 - mix) sum theta + mix sum theta^2``."""
+        gradient = (1 - self.mix) + 2 * self.mix * theta
+        hessian = 2 * self.mix * np.eye(len(theta))
+        return Constraint(self._value(theta), gradient, hessian)
+
+
+@dataclass(frozen=True)
+class BlockNorm:
+    """The regulariser ``½ |w|_{2,q}^2``, the q-norm of the block norms, q > 2.
+
+    It makes the kernels share the work more evenly than the plain sum does (q = 2).
+    Kernel weights are ``1 / theta`` of LPMKL (32), (33), at least one, and the problem
+    is a joint maximisation over A and theta. For q in [1, 2) the block norm is
+    ``LpBall(q / (2 - q))``: use :func:`block_norm`.
+    """
+
+    q: float
+
+    def __post_init__(self) -> None:
+        if not 2 < self.q < np.inf:
+            raise ValueError(f"BlockNorm needs 2 < q < inf, got {self.q}.")
+
+    @property
+    def _power(self) -> float:
+        # |q|_r with r < 1 is min sum q / theta over |theta|_s <= 1, s = r / (1 - r)
+        r = _conjugate(self.q) / 2
+        return r / (1 - r)
+
+    def support(self, q: FloatArray) -> float:
+        """Return ``|w(A)|_{2,q*}^2``, the regulariser's conjugate."""
+        return _norm(np.maximum(q, 0.0), _conjugate(self.q) / 2)
+
+    def regulariser(self, theta: FloatArray, q: FloatArray) -> float:
+        """Return ``½ |w|_{2,q}^2`` at ``|w_m| = theta_m sqrt(q_m)``."""
+        return 0.5 * _norm(theta * np.sqrt(np.maximum(q, 0.0)), self.q) ** 2
+
+    def center(self, n_kernels: int) -> FloatArray:
+        """Return equal weights."""
+        return np.full(n_kernels, n_kernels ** (1.0 / self._power))
+
+    def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the weights that maximise the dual for A."""
+        q = np.maximum(q, 0.0)
+        if not q.any():
+            return self.center(len(q))
+        inverse = np.maximum(q / q.max(), 1e-12) ** (1.0 / (self._power + 1.0))
+        return np.asarray(_norm(inverse, self._power) / inverse)
+
+    def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
+        """Tell whether ``|1 / theta|_s <= 1``."""
+        if not (theta > 0).all():
+            return False
+        return bool(_norm(1.0 / theta, self._power) <= 1 + atol)
+
+
+def block_norm(q: float) -> WeightSet:
+    """Return the weight set of the regulariser ``½ |w|_{2,q}^2``, q in [1, inf).
+
+    q = 1 is the group lasso (p = 1), q = 2 the plain sum (p = inf).
+    """
+    if not q >= 1:
+        raise ValueError(f"The block norm needs q >= 1, got {q}.")
+    if q > 2:
+        return BlockNorm(q)
+    return LpBall(np.inf if q == 2 else q / (2.0 - q))
+
+
+def _conjugate(p: float) -> float:
+    return 1.0 if np.isinf(p) else (np.inf if p == 1 else p / (p - 1.0))
+
+
+def _norm(x: FloatArray, p: float) -> float:
+    """Return ``(sum x^p)^(1/p)`` for x >= 0 and any p > 0, without overflow."""
+    top = float(np.max(x, initial=0.0))
+    if top == 0 or np.isinf(p):
+        return top
+    return top * float(np.sum((x / top) ** p)) ** (1.0 / p)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate, Iterates
-from mklearn.solvers.smo import FixedWeightsSolver, require_box
+from mklearn.solvers.inner import inner_solver
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,11 @@ class Alternating:
     accuracy: float = 0.1
 
     def check(self, problem: MKLProblem) -> None:
-        """Require a loss whose inner problem SMO solves."""
-        require_box(problem, "alternating")
+        """Every problem suits."""
 
     def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each pair of steps."""
-        inner = FixedWeightsSolver(problem, start)
+        inner = inner_solver(problem, start)
         theta = inner.theta
         allowed = np.inf
         while True:
@@ -39,4 +38,4 @@ class Alternating:
             assert judgement is not None
             allowed = self.accuracy * (judgement.upper - judgement.lower)
             # erratum 1: (21) is not the update; the norms of w are
-            theta = problem.weights.step(theta**2 * quads)
+            theta = problem.weights.step(theta, quads)

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate, Iterates
-from mklearn.solvers.smo import FixedWeightsSolver, require_box
+from mklearn.solvers.inner import inner_solver
 
 FloatArray = NDArray[np.float64]
 
@@ -32,8 +32,7 @@ class CuttingPlane:
     accuracy: float = 0.1
 
     def check(self, problem: MKLProblem) -> None:
-        """Require p = 1 and a loss whose inner problem SMO solves."""
-        require_box(problem, "cutting_plane")
+        """Require p = 1."""
         if getattr(problem.weights, "p", None) != 1:
             raise ValueError(
                 "solver='cutting_plane' needs norm=1 (its master problem is a linear "
@@ -42,7 +41,7 @@ class CuttingPlane:
 
     def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each cut."""
-        inner = FixedWeightsSolver(problem, start)
+        inner = inner_solver(problem, start)
         theta = inner.theta
         points: list[FloatArray] = []
         values: list[float] = []

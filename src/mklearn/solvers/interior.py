@@ -1,10 +1,14 @@
-"""A small interior-point method: quadratic functions over an ℓp ball of weights."""
+"""A small interior-point method: quadratic functions over a set of weights."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+
+from mklearn.problems.weights import Constraint
 
 FloatArray = NDArray[np.float64]
 
@@ -12,25 +16,27 @@ FloatArray = NDArray[np.float64]
 def minimise_quadratic(
     H: FloatArray,
     g: FloatArray,
-    p: float,
+    constraint: Callable[[FloatArray], Constraint],
     start: FloatArray,
     tol: float = 1e-9,
     max_iter: int = 60,
 ) -> FloatArray:
-    """Minimise ``½ x'Hx + g'x`` over ``x >= 0, |x|_p <= 1`` for 1 <= p < inf.
+    """Minimise ``½ x'Hx + g'x`` over ``x >= 0, constraint(x).value <= 1``.
 
     A primal-dual interior-point method with a predictor-corrector choice of the
-    centring; ``H`` must be positive semidefinite.
+    centring; ``H`` must be positive semidefinite and the constraint convex and zero at
+    zero.
 
     Parameters
     ----------
     H : array of shape (M, M)
     g : array of shape (M,)
-    p : float
+    constraint : callable
+        Value, gradient and Hessian at a positive point.
     start : array of shape (M,)
-        A guess; only its direction is used.
+        A guess.
     tol : float
-        Complementarity and residual at the end, relative to the size of the problem.
+        Complementarity and residuals at the end, relative to the optimal value.
 
     Returns
     -------
@@ -39,39 +45,46 @@ def minimise_quadratic(
     M = len(g)
     scale = max(float(np.abs(g).max(initial=0.0)), float(np.abs(H).max()), 1e-300)
     H, g = H / scale, g / scale
-    # strictly inside: blended with the centre, and shrunk
-    centre = np.full(M, M ** (-1.0 / p))
-    x = 0.9 * start + 0.1 * centre
-    x *= 0.95 / np.linalg.norm(x, p)
-    s = 1.0 - np.sum(x**p)  # slack of sum x^p <= 1
+    # strictly inside: blended with its mean, and shrunk
+    x = 0.9 * start + 0.1 * start.mean()
+    x = _pull(0.95 * x, constraint, 0.95)
+    at = constraint(x)
+    s = 1.0 - at.value
     mu = 0.1 * max(1.0, float(np.abs(g @ x)))
     z, v = mu / x, mu / s
     for _ in range(max_iter):
-        power = p * x ** (p - 1.0)  # gradient of sum x^p
-        dual = H @ x + g - z + v * power
+        dual = H @ x + g - z + v * at.gradient
         gap = float(x @ z + s * v) / (M + 1)
+        excess = at.value - 1.0 + s
         value = abs(float(x @ (0.5 * H @ x + g)))
-        excess = float(np.sum(x**p)) - 1.0 + s
         if (M + 1) * gap + np.abs(dual) @ x + v * abs(excess) <= tol * value:
             break
-        bend = v * p * (p - 1.0) * x ** (p - 2.0) if p > 1 else 0.0
-        K = H + np.diag(z / x + bend) + (v / s) * np.outer(power, power)
+        K = H + np.diag(z / x) + v * at.hessian
+        K += (v / s) * np.outer(at.gradient, at.gradient)
         K[np.diag_indices(M)] += 1e-14 * np.trace(K)
         factor = cho_factor(K, lower=True, check_finite=False)
-        step = _direction(factor, x, s, z, v, power, dual, excess, 0.0)
-        a, b = _room(x, step[0], s, step[1]), _room(z, step[2], v, step[3])
-        after = (x + a * step[0]) @ (z + b * step[2])
-        after += (s + a * step[1]) * (v + b * step[3])
+        here = (factor, x, s, z, v, at.gradient, dual, excess)
+        dx, ds, dz, dv = _direction(*here, 0.0)
+        a, b = _room(x, dx, s, ds), _room(z, dz, v, dv)
+        after = (x + a * dx) @ (z + b * dz) + (s + a * ds) * (v + b * dv)
         share = min(max((float(after) / (M + 1) / gap) ** 3, 1e-4), 0.8)
-        dx, ds, dz, dv = _direction(
-            factor, x, s, z, v, power, dual, excess, share * gap
-        )
+        dx, ds, dz, dv = _direction(*here, share * gap)
         a = 0.99 * min(_room(x, dx, s, ds), _room(z, dz, v, dv))
-        while np.sum((x + a * dx) ** p) > 1.5:  # far outside large powers mislead
+        while constraint(x + a * dx).value > 1.5:  # a curved constraint misleads there
             a *= 0.5
         x, s, z, v = x + a * dx, s + a * ds, z + a * dz, v + a * dv
-    size = np.linalg.norm(x, p)
-    return np.asarray(x / size if size > 1 else x)
+        at = constraint(x)
+    return _pull(x, constraint, 1.0)
+
+
+def _pull(
+    x: FloatArray, constraint: Callable[[FloatArray], Constraint], limit: float
+) -> FloatArray:
+    """Shrink ``x`` until the constraint's value is at most ``limit``."""
+    while (value := constraint(x).value) > limit:
+        # convex and zero at zero: the value falls at least in proportion
+        x = x * (limit / value) * (1 - 1e-15)
+    return x
 
 
 def _direction(factor, x, s, z, v, power, dual, excess, target):  # type: ignore[no-untyped-def]

@@ -11,7 +11,7 @@ from scipy.linalg import cho_factor, cho_solve
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.interior import minimise_quadratic
-from mklearn.solvers.smo import FixedWeightsSolver, require_box
+from mklearn.solvers.inner import InnerSolver, inner_solver
 
 FloatArray = NDArray[np.float64]
 
@@ -20,9 +20,11 @@ FloatArray = NDArray[np.float64]
 class Newton:
     """Newton steps on ``J(theta)``, the optimal value for fixed weights.
 
-    With ``c = A`` and the free support vectors F, ``J`` has the gradient ``-½ c'K_m c``
-    and, while the active set stays, the Hessian ``V' P V`` with ``V_m = (K_m c)_F`` and
-    ``P = K_FF^-1 - K_FF^-1 1 1' K_FF^-1 / (1' K_FF^-1 1)``. The quadratic model plus a
+    With ``c = A`` and its free entries F, ``J`` has the gradient ``-½ c'K_m c`` and,
+    while the active set stays, the Hessian ``V' P V`` with ``V_m = (K_m c)_F`` and
+    ``P = B - B 1 1' B / (1' B 1)``, ``B = (K_FF + D)^-1``, where D is the curvature of
+    the loss in the dual: zero for the hinge loss, all of it for smooth losses, for
+    which the Hessian is exact. The quadratic model plus a
     small multiple of the majorising term behind the analytic update is minimised over
     the weight set; a step that does not descend is followed by one on the line.
 
@@ -38,18 +40,17 @@ class Newton:
     damping: float = 1e-2
 
     def check(self, problem: MKLProblem) -> None:
-        """Require an ℓp ball and a loss whose inner problem SMO solves."""
-        require_box(problem, "newton")
-        if not hasattr(problem.weights, "p"):
+        """Require a weight set with a smooth description."""
+        if not hasattr(problem.weights, "constraint"):
             raise ValueError(
-                "solver='newton' needs an lp ball of kernel weights; use "
-                "solver='alternating' for other weight sets."
+                "solver='newton' needs a convex weight set with a smooth description, "
+                f"which {type(problem.weights).__name__} is not; use "
+                "solver='alternating'."
             )
 
     def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
-        inner = FixedWeightsSolver(problem, start)
-        p = problem.weights.p  # type: ignore[attr-defined]
+        inner = inner_solver(problem, start)
         theta, allowed, damping = inner.theta, np.inf, self.damping
         best, base, slope = np.inf, theta, np.zeros_like(theta)
         while True:
@@ -69,17 +70,19 @@ class Newton:
                 theta = base + min(max(share, 0.05), 0.7) * move
                 continue
             best, base, slope = value, theta, -0.5 * quads
-            if p == np.inf:
+            if getattr(problem.weights, "p", None) == np.inf:
                 theta = np.ones_like(theta)
                 continue
             majoriser = quads / np.maximum(theta, 0.1 / len(theta))
             model = hessian + np.diag(damping * majoriser)
-            theta = minimise_quadratic(model, slope - model @ theta, p, theta)
+            theta = minimise_quadratic(
+                model, slope - model @ theta, problem.weights.constraint, theta  # type: ignore[attr-defined]
+            )
             damping = max(1e-6, damping / 5)  # trusted more as it proves itself
 
 
 def _second_order(
-    problem: MKLProblem, inner: FixedWeightsSolver, A: FloatArray
+    problem: MKLProblem, inner: InnerSolver, A: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return ``<A, K_m A>`` for each kernel, and the Hessian (M, M)."""
     used = np.flatnonzero(A.any(axis=1))
@@ -89,17 +92,19 @@ def _second_order(
         return np.zeros(M), hessian
     a = A[used]
     S = problem.bank[np.ix_(used, used)].multiply(a)
-    for t, task in enumerate(inner.tasks):
-        box, c = task.box, a[:, t]
-        free = np.flatnonzero((c > box.lower[used]) & (c < box.upper[used]))
+    curvature = problem.loss.curvature(A)[used]
+    for t in range(A.shape[1]):
+        free = np.flatnonzero(np.isfinite(curvature[:, t]))
         if len(free) < 2:
             continue
-        K = inner.rows.block(used[free], used[free])
-        K[np.diag_indices_from(K)] += 1e-10 * max(np.trace(K) / len(K), 1e-300)
+        K = inner.block(used[free])
+        size = max(np.trace(K) / len(K), 1e-300)
+        K[np.diag_indices_from(K)] += curvature[free, t] + 1e-10 * size
         factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
         V = S[free, t, :]
         solved = cho_solve(factor, np.c_[V, np.ones(len(free))], check_finite=False)
-        flat = solved[:, -1]
-        along = V.T @ flat
-        hessian += V.T @ solved[:, :-1] - np.outer(along, along) / flat.sum()
+        hessian += V.T @ solved[:, :-1]
+        if problem.loss.hyperplane:
+            along = V.T @ solved[:, -1]
+            hessian -= np.outer(along, along) / solved[:, -1].sum()
     return np.einsum("it,itm->m", a, S), (hessian + hessian.T) / 2

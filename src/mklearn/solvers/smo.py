@@ -1,6 +1,6 @@
 """Sequential minimal optimisation for box-and-hyperplane quadratic programs.
 
-    min ½ c'Kc + linear'c     lower <= c <= upper,  sum(c) = const
+    min ½ c'(K + diag(ridge))c + linear'c     lower <= c <= upper,  sum(c) = const
 
 in signed variables (``c = y * alpha`` for the hinge loss), so that one loop serves
 hinge, squared hinge, ε-insensitive and one-class problems. Working pairs are chosen by
@@ -29,15 +29,6 @@ FloatArray = NDArray[np.float64]
 _DONE, _MISSING, _STEPS = 0, 1, 2
 _LOAD = 256  # rows that are fetched together at the most
 _PREFETCH = 8  # rows fetched when one is missing
-
-
-def require_box(problem: MKLProblem, solver: str) -> None:
-    """Raise ValueError unless the inner problem is a box-and-hyperplane QP."""
-    if not hasattr(problem.loss, "box"):
-        raise ValueError(
-            f"solver={solver!r} solves its inner problem by SMO, which the "
-            f"{type(problem.loss).__name__} loss does not allow; use loss='hinge'."
-        )
 
 
 class RowCache:
@@ -104,26 +95,43 @@ class RowCache:
 class BoxQP:
     """One quadratic program over the rows of a cache, kept between calls."""
 
-    def __init__(self, rows: RowCache, box: Box, c: FloatArray) -> None:
+    def __init__(self, rows: RowCache, box: Box, a: FloatArray) -> None:
         self.rows, self.box = rows, box
-        self.c = c.copy()
+        self.n = len(a)
+        self.split = len(box.linear) == 2 * self.n  # positive and negative parts
+        parts = [np.maximum(a, 0.0), np.minimum(a, 0.0)] if self.split else [a]
+        self.c = np.concatenate(parts)
         self.gradient = box.linear.copy()
-        self.active = np.arange(len(c))
-        self.n_active = len(c)
+        self.active = np.arange(len(self.c))
+        self.n_active = len(self.c)
         self.steps = 0
+
+    @property
+    def a(self) -> FloatArray:
+        """The dual variables, one for each sample."""
+        return self.c[: self.n] + self.c[self.n :] if self.split else self.c
+
+    @property
+    def scores(self) -> FloatArray:
+        """``K a``, one for each sample."""
+        box = self.box
+        return (self.gradient - box.linear - box.ridge * self.c)[: self.n]
 
     def refresh(self) -> None:
         """Compute the gradient anew, after the weights or ``c`` changed."""
-        support = np.flatnonzero(self.c)
-        gradient = self.box.linear.copy()
+        a = self.a
+        support = np.flatnonzero(a)
+        scores = np.zeros(self.n)
         if len(support) <= self.rows.capacity:
             self.rows.load(support)
             for i in range(0, len(support), _LOAD):
                 part = support[i : i + _LOAD]
-                gradient += self.c[part] @ self.rows.rows[self.rows.slot[part]]
+                scores += a[part] @ self.rows.rows[self.rows.slot[part]]
         else:
-            gradient += self.rows.bank.apply(self.rows.theta, self.c[:, None])[:, 0]
-        self.gradient = gradient
+            scores += self.rows.bank.apply(self.rows.theta, a[:, None])[:, 0]
+        if self.split:
+            scores = np.concatenate([scores, scores])
+        self.gradient = scores + self.box.linear + self.box.ridge * self.c
         self.active = np.arange(len(self.c))
         self.n_active = len(self.c)
 
@@ -133,11 +141,12 @@ class BoxQP:
         Returns whether the former holds.
         """
         rows, box = self.rows, self.box
+        loop = _smo if box.hyperplane else _coordinates
         left = max_steps
         while left > 0:
-            status, i, keep, made, self.n_active = _smo(
+            status, i, keep, made, self.n_active = loop(
                 rows.rows, rows.slot, rows.stamp, rows.diag, box.lower, box.upper,
-                self.c, self.gradient, self.active, self.n_active, eps, left,
+                box.ridge, self.c, self.gradient, self.active, self.n_active, eps, left,
             )  # fmt: skip
             left -= made
             self.steps += made
@@ -152,19 +161,26 @@ class BoxQP:
     def _likely(self, i: int) -> NDArray[Any]:
         """Return the missing row and those of the worst violators beside it."""
         count = min(_PREFETCH, self.rows.capacity // 4)
-        g, half = self.gradient, count // 2
+        half = count // 2
         if self.steps < 100 or half == 0:  # nothing is known of the violators yet
             return np.array([i])
-        missing = self.rows.slot < 0
-        up = np.where(missing & (self.c < self.box.upper), -g, -np.inf)
-        down = np.where(missing & (self.c > self.box.lower), g, -np.inf)
-        worst = [np.argpartition(v, -half)[-half:] for v in (up, down)]
+        up = np.where(self.c < self.box.upper, -self.gradient, -np.inf)
+        down = np.where(self.c > self.box.lower, self.gradient, -np.inf)
+        worst = [np.argpartition(v, -half)[-half:] % self.n for v in (up, down)]
         extra = np.setdiff1d(np.concatenate(worst), [i])
-        return np.r_[i, extra[missing[extra]]]
+        return np.r_[i, extra[self.rows.slot[extra] < 0]]
 
 
-class FixedWeightsSolver:
-    """The inner problem: all tasks for given weights, warm-started."""
+def inner_gap(problem: MKLProblem, A: FloatArray, F: FloatArray) -> tuple[float, float]:
+    """Return the duality gap for fixed weights, and the size of the objective."""
+    loss = problem.loss
+    norm = float(np.sum(A * F))
+    upper = loss.primal(F, loss.bias(F)) + 0.5 * norm
+    return upper - (loss.dual(A) - 0.5 * norm), abs(upper)
+
+
+class BoxSolver:
+    """The inner problem of a box loss: all tasks for given weights, warm-started."""
 
     def __init__(self, problem: MKLProblem, start: Iterate | None) -> None:
         self.problem = problem
@@ -172,10 +188,11 @@ class FixedWeightsSolver:
         self.rows = RowCache(problem.bank)
         # guessed weights deserve a rough answer, those of a warm start a good one
         self.coarse = 0.02 if start is None else 1e-3
-        A = np.zeros((n, T))
         self.theta = problem.weights.center(problem.bank.shape[2])
+        A = np.zeros((n, T))
         if start is not None:
-            A, self.theta = problem.loss.repair(start.A), start.theta
+            A, self.theta = start.A, start.theta
+        A = problem.loss.repair(A)
         boxes = [problem.loss.box(t) for t in range(T)]  # type: ignore[attr-defined]
         self.tasks = [BoxQP(self.rows, box, A[:, t]) for t, box in enumerate(boxes)]
 
@@ -196,7 +213,7 @@ class FixedWeightsSolver:
                 while not task.run(eps):
                     yield Iterate(theta, self._duals(), complete=False)
             A, F = self._duals(), self._scores()
-            gap, size = self._gap(A, F)
+            gap, size = inner_gap(self.problem, A, F)
             enough = max(min(allowed, self.coarse * size), 1e-13 * size)
             if gap <= enough or eps < 1e-13:  # below, rounding in the gradients decides
                 return A, F
@@ -204,24 +221,23 @@ class FixedWeightsSolver:
             eps *= 0.2
 
     def _duals(self) -> FloatArray:
-        return np.stack([task.c for task in self.tasks], axis=1)
+        return np.stack([task.a for task in self.tasks], axis=1)
 
     def _scores(self) -> FloatArray:
-        return np.stack([t.gradient - t.box.linear for t in self.tasks], axis=1)
+        return np.stack([task.scores for task in self.tasks], axis=1)
 
-    def _gap(self, A: FloatArray, F: FloatArray) -> tuple[float, float]:
-        """Return the duality gap for fixed weights, and the size of the objective."""
-        loss = self.problem.loss
-        norm = float(np.sum(A * F))
-        upper = loss.primal(F + loss.bias(F)) + 0.5 * norm
-        return upper - (loss.dual(A) - 0.5 * norm), abs(upper)
+    def block(self, samples: NDArray[Any]) -> FloatArray:
+        """Return the combined kernel between some samples."""
+        return self.rows.block(samples, samples)
 
 
 @njit(cache=True, nogil=True)
 def _smo(  # type: ignore[no-untyped-def]
-    rows, slot, stamp, diag, lower, upper, c, g, active, n_active, eps, max_steps
+    rows, slot, stamp, diag, lower, upper, ridge, c, g, active, n_active, eps, max_steps
 ):
     # Returns (status, missing row, row to keep, steps made, active variables left).
+    # Variables n and above are second variables of samples 0, 1, ...
+    n = slot.size
     clock = stamp.max() + 1
     shrink_every = min(1000, c.size)
     since = 0
@@ -233,9 +249,11 @@ def _smo(  # type: ignore[no-untyped-def]
         if since >= shrink_every:
             n_active = _shrink(c, g, lower, upper, active, n_active, top, bottom)
             since = 0
-        if slot[i] < 0:
-            return _MISSING, i, -1, step, n_active
-        row_i = rows[slot[i]]
+        si = i if i < n else i - n
+        if slot[si] < 0:
+            return _MISSING, si, -1, step, n_active
+        row_i = rows[slot[si]]
+        own = diag[si] + ridge[i]
         # the partner that promises most: maximise (g_j - g_i)^2 / curvature
         best, j, curvature = -1.0, -1, 1.0
         for k in range(n_active):
@@ -243,17 +261,19 @@ def _smo(  # type: ignore[no-untyped-def]
             if c[t] > lower[t]:
                 rise = top + g[t]
                 if rise > 0.0:
-                    a = diag[i] + diag[t] - 2.0 * row_i[t]
+                    s = t if t < n else t - n
+                    a = own + diag[s] + ridge[t] - 2.0 * row_i[s]
                     if a <= 1e-12:
                         a = 1e-12
                     gain = rise * rise / a
                     if gain > best:
                         best, j, curvature = gain, t, a
-        if slot[j] < 0:
-            return _MISSING, j, i, step, n_active
-        row_j = rows[slot[j]]
-        stamp[slot[i]] = clock
-        stamp[slot[j]] = clock
+        sj = j if j < n else j - n
+        if slot[sj] < 0:
+            return _MISSING, sj, si, step, n_active
+        row_j = rows[slot[sj]]
+        stamp[slot[si]] = clock
+        stamp[slot[sj]] = clock
         clock += 1
         move = (top + g[j]) / curvature
         room_i, room_j = upper[i] - c[i], c[j] - lower[j]
@@ -268,11 +288,14 @@ def _smo(  # type: ignore[no-untyped-def]
             c[j] -= move
         step += 1
         since += 1
+        g[i] += move * ridge[i]
+        g[j] -= move * ridge[j]
         # new gradient, and the next violating pair on the way
         top, bottom, i = -np.inf, np.inf, -1
         for k in range(n_active):
             t = active[k]
-            value = g[t] + move * (row_i[t] - row_j[t])
+            s = t if t < n else t - n
+            value = g[t] + move * (row_i[s] - row_j[s])
             g[t] = value
             if -value > top and c[t] < upper[t]:
                 top, i = -value, t
@@ -309,3 +332,38 @@ def _shrink(c, g, lower, upper, active, n_active, top, bottom):  # type: ignore[
             active[kept] = t
             kept += 1
     return kept
+
+
+@njit(cache=True, nogil=True)
+def _coordinates(  # type: ignore[no-untyped-def]
+    rows, slot, stamp, diag, lower, upper, ridge, c, g, active, n_active, eps, max_steps
+):
+    # The same without the hyperplane: one variable at a time, the one that gains most.
+    n = slot.size
+    clock = stamp.max() + 1
+    for step in range(max_steps):
+        best, worst, i = 0.0, 0.0, -1
+        for t in range(c.size):
+            if (g[t] < 0.0 and c[t] < upper[t]) or (g[t] > 0.0 and c[t] > lower[t]):
+                s = t if t < n else t - n
+                worst = max(worst, abs(g[t]))
+                a = max(diag[s] + ridge[t], 1e-12)
+                gain = g[t] * g[t] / a
+                if gain > best:
+                    best, i = gain, t
+        if worst <= eps / 2 or i < 0:
+            return _DONE, -1, -1, step, n_active
+        si = i if i < n else i - n
+        if slot[si] < 0:
+            return _MISSING, si, -1, step, n_active
+        row = rows[slot[si]]
+        stamp[slot[si]] = clock
+        clock += 1
+        goal = c[i] - g[i] / max(diag[si] + ridge[i], 1e-12)
+        goal = min(max(goal, lower[i]), upper[i])
+        move = goal - c[i]
+        c[i] = goal
+        g[i] += move * ridge[i]
+        for t in range(c.size):
+            g[t] += move * row[t if t < n else t - n]
+    return _STEPS, -1, -1, max_steps, n_active
