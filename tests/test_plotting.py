@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from mklearn import MKLClassifier, MultiView
 from mklearn.kernels import RBF, Linear
 from mklearn.plotting import plot_convergence, plot_weights
-from mklearn.report import kernel_rows, rows_by_view
+from mklearn.report import kernel_rows, rows_by_view, used_kernels
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +88,9 @@ def test_weights_per_class_are_averaged():
     weights = [row.weight for row in kernel_rows(model)]
     np.testing.assert_allclose(weights, model.kernel_weights_.mean(axis=0))
     assert sum(row.contribution for row in kernel_rows(model)) == pytest.approx(1.0)
+
+
+def test_weights_at_the_level_of_rounding_do_not_count():
+    assert used_kernels([0.5, 1e-9, 0.0, 0.1]).tolist() == [True, False, False, True]
+    per_class = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    assert used_kernels(per_class).tolist() == [True, True, False]

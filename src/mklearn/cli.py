@@ -216,8 +216,8 @@ def _weights_table(model: Any, block: str, width: int = 24) -> Table:
                 f"{view} ({share:.0%})" if i == 0 else "",
                 Text(row.short_name),
                 block * round(width * row.weight / top),
-                f"{row.weight:.3f}" if row.weight else "-",
-                f"{row.contribution:.1%}" if row.weight else "-",
+                f"{row.weight:.3f}" if row.used else "-",
+                f"{row.contribution:.1%}" if row.used else "-",
                 end_section=i == len(rows) - 1,
             )
     return table

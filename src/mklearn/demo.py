@@ -142,6 +142,7 @@ def _fit_as_dict(model: MKLClassifier) -> dict[str, Any]:
                 "parameters": row.parameters,
                 "weight": row.weight,
                 "contribution": row.contribution,
+                "used": row.used,
             }
             for row in kernel_rows(model)
         ],

@@ -49,7 +49,7 @@ def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any
             linewidth=0.5,
         )
         for y, row in zip(places, rows, strict=True):
-            text = f"{100 * row.contribution:.0f} %" if row.weight > 0 else "0"
+            text = f"{100 * row.contribution:.0f} %" if row.used else "0"
             x = row.weight + 0.015 * top
             ax.text(x, y, text, va="center", fontsize="small", color="0.25")
         ticks += places.tolist()
