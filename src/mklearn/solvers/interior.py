@@ -70,6 +70,10 @@ def minimise_quadratic(
         while np.sum((x + a * dx) ** p) > 1.5:  # far outside large powers mislead
             a *= 0.5
         x, s, z, v = x + a * dx, s + a * ds, z + a * dz, v + a * dv
+    if p == 1 and (x > z).any():
+        # complementarity: what is below its multiplier is zero at the solution
+        x, total = np.where(x > z, x, 0.0), x.sum()
+        x *= total / x.sum()
     size = np.linalg.norm(x, p)
     return np.asarray(x / size if size > 1 else x)
 
