@@ -44,6 +44,8 @@ def test_kernels_and_views_are_named_and_axes_labelled(model):
     assert [t.get_text() for t in ax.get_yticklabels()] == ["linear", "rbf", "rbf"]
     texts = {t.get_text() for t in ax.texts}
     assert {"signal", "noise"} <= texts
+    bottom, top = ax.get_ylim()
+    assert all(top < t.get_position()[1] < bottom for t in ax.texts)
     assert f"{100 * model.kernel_contributions_[0]:.0f} %" in texts
     assert "weight" in ax.get_xlabel() and ax.get_title() == "A title"
 

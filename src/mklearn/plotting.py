@@ -56,7 +56,7 @@ def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any
         names += [row.short_name for row in rows]
         place = places[-1] + 1.4
     ax.set_yticks(ticks, names)
-    ax.invert_yaxis()  # the first kernel on top
+    ax.set_ylim(ticks[-1] + 0.8, -0.8)  # the first kernel on top
     ax.set_xlim(0, 1.15 * top)
     ax.set_xlabel("weight θ (beside it: contribution to the decision)")
     ax.set_title(label or "Kernel weights")
