@@ -157,7 +157,7 @@ def _show_demo(result: Any, content: dict[str, Any], out: Path) -> None:
     )
     console.print(_methods_table(content))
     console.print(
-        f"Accuracy on the same {content['n_folds']} folds, nothing tuned; ± is one "
+        f"Accuracy on the same {content['n_folds']} folds, all with C=1; ± is one "
         "standard error. Time is that of one fit."
     )
     for name in (DENSE, SPARSE):
