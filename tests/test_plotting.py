@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from mklearn import MKLClassifier, MultiView
 from mklearn.kernels import RBF, Linear
 from mklearn.plotting import plot_convergence, plot_weights
-from mklearn.report import kernel_rows, rows_by_view
+from mklearn.report import kernel_rows, rows_by_view, used_kernels
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,8 @@ def test_kernels_and_views_are_named_and_axes_labelled(model):
     assert [t.get_text() for t in ax.get_yticklabels()] == ["linear", "rbf", "rbf"]
     texts = {t.get_text() for t in ax.texts}
     assert {"signal", "noise"} <= texts
+    bottom, top = ax.get_ylim()
+    assert all(top < t.get_position()[1] < bottom for t in ax.texts)
     assert f"{100 * model.kernel_contributions_[0]:.0f} %" in texts
     assert "weight" in ax.get_xlabel() and ax.get_title() == "A title"
 
@@ -88,3 +90,9 @@ def test_weights_per_class_are_averaged():
     weights = [row.weight for row in kernel_rows(model)]
     np.testing.assert_allclose(weights, model.kernel_weights_.mean(axis=0))
     assert sum(row.contribution for row in kernel_rows(model)) == pytest.approx(1.0)
+
+
+def test_weights_at_the_level_of_rounding_do_not_count():
+    assert used_kernels([0.5, 1e-9, 0.0, 0.1]).tolist() == [True, False, False, True]
+    per_class = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    assert used_kernels(per_class).tolist() == [True, True, False]

@@ -8,10 +8,12 @@ from sklearn.svm import SVC
 
 from cases import NORMS, conic_optimum, problem, signs, small, stack
 from mklearn import KernelBank, MKLProblem, kernels, solve
-from mklearn.solvers import Alternating, CuttingPlane, Status
+from mklearn.solvers import Alternating, CuttingPlane, Multilevel, Newton, Status
+from mklearn.solvers.interior import minimise_quadratic
 
 # alternating steps are slow for p = 1, where cutting planes stand in for them
 QUICK = [(1, "cutting_plane")] + [(p, "alternating") for p in NORMS if p > 1]
+QUICK += [(p, "newton") for p in NORMS]
 SETTINGS = [*QUICK, (1, "alternating")]
 
 
@@ -177,6 +179,18 @@ def test_more_kernels_never_hurt(p):
     assert many.lower <= few.upper
 
 
+@pytest.mark.parametrize("solver", ["cutting_plane", "newton", "auto"])
+def test_one_norm_gives_exact_zeros(solver):
+    rng = np.random.default_rng(0)
+    X, y = signs(60)
+    noise = rng.normal(size=(60, 3, 20))
+    B = np.stack([noise[:, :, m] @ noise[:, :, m].T for m in range(20)], axis=2)
+    B = np.dstack([stack(X)[:, :, :1], 0.1 * B])
+    theta = solve(problem(B, y, 0.1, 1), solver, tol=1e-6).theta
+    assert theta[0] > 0
+    assert (theta == 0).sum() >= 10
+
+
 def test_larger_norms_never_cost_more():
     # the balls are nested: B_1 in B_p in B_inf
     X, y = signs(40)
@@ -325,11 +339,36 @@ class NoBox:
         self.shape = loss.shape
 
 
-@pytest.mark.parametrize("solver", [Alternating(), CuttingPlane()])
+@pytest.mark.parametrize("solver", [Alternating(), CuttingPlane(), Newton()])
 def test_solvers_by_smo_need_a_box(solver):
     task = small(p=1)
     with pytest.raises(ValueError, match=r"SMO.*NoBox.*hinge"):
         solver.check(MKLProblem(task.bank, NoBox(task.loss), task.weights))
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_coarse_to_fine_reaches_the_same_optimum(p):
+    task = small(160, p=p)
+    coarse = solve(task, Multilevel(Newton(), coarsest=20), tol=1e-6)
+    assert coarse.check(task) <= 1e-6
+    assert coarse.upper == pytest.approx(solve(task, tol=1e-6).upper, rel=2e-6)
+    assert_valid(task, coarse)
+
+
+@pytest.mark.parametrize("weights", [np.ones(4), np.array([3.0, 0.0, 1.0, 0.2])])
+@pytest.mark.parametrize("p", [1, 1.01, 4 / 3, 2, 4])
+def test_quadratic_functions_over_the_ball(p, weights):
+    rng = np.random.default_rng(0)
+    R = rng.normal(size=(3, 4))
+    H, g = R.T @ R, -weights
+    x = minimise_quadratic(H, g, p, np.full(4, 4 ** (-1 / p)))
+    assert (x >= 0).all() and np.linalg.norm(x, p) <= 1 + 1e-9
+    value = 0.5 * x @ H @ x + g @ x
+    # no member does better: the linearisation has its minimum here
+    slope = H @ x + g
+    dual = np.inf if p == 1 else p / (p - 1)
+    least = -np.linalg.norm(np.maximum(-slope, 0), dual)
+    assert slope @ x - least <= 1e-6 * abs(value)
 
 
 def test_settings_of_a_solver_are_those_of_an_instance():

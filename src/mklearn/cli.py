@@ -157,7 +157,7 @@ def _show_demo(result: Any, content: dict[str, Any], out: Path) -> None:
     )
     console.print(_methods_table(content))
     console.print(
-        f"Accuracy on the same {content['n_folds']} folds, nothing tuned; ± is one "
+        f"Accuracy on the same {content['n_folds']} folds, all with C=1; ± is one "
         "standard error. Time is that of one fit."
     )
     for name in (DENSE, SPARSE):
@@ -216,8 +216,8 @@ def _weights_table(model: Any, block: str, width: int = 24) -> Table:
                 f"{view} ({share:.0%})" if i == 0 else "",
                 Text(row.short_name),
                 block * round(width * row.weight / top),
-                f"{row.weight:.3f}" if row.weight else "-",
-                f"{row.contribution:.1%}" if row.weight else "-",
+                f"{row.weight:.3f}" if row.used else "-",
+                f"{row.contribution:.1%}" if row.used else "-",
                 end_section=i == len(rows) - 1,
             )
     return table

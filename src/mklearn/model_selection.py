@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv, cross_validate
 
+from mklearn.report import used_kernels
 from mklearn.solvers import Status
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -27,7 +28,8 @@ class Comparison:
     scores : array of shape (n_models, n_folds)
     fit_seconds : array of shape (n_models, n_folds)
     kernels_used : array of shape (n_models, n_folds)
-        Kernels with weight; NaN for models that have no kernel weights.
+        Kernels with more than a negligible weight (see ``report.used_kernels``); NaN
+        for models that have no kernel weights.
     n_kernels : array of shape (n_models,)
         Kernels to choose from, 0 for models that have no kernel weights.
     splits : tuple of (train, test)
@@ -165,7 +167,7 @@ def compare(
             seconds[i, k] = result["fit_time"][0]
             weights = getattr(fitted, "kernel_weights_", None)
             if weights is not None:
-                used[i, k] = np.count_nonzero(np.atleast_2d(weights).any(axis=0))
+                used[i, k] = np.count_nonzero(used_kernels(weights))
                 available[i] = np.shape(weights)[-1]
             if callback is not None:
                 callback(name, k)

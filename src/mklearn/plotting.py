@@ -49,14 +49,14 @@ def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any
             linewidth=0.5,
         )
         for y, row in zip(places, rows, strict=True):
-            text = f"{100 * row.contribution:.0f} %" if row.weight > 0 else "0"
+            text = f"{100 * row.contribution:.0f} %" if row.used else "0"
             x = row.weight + 0.015 * top
             ax.text(x, y, text, va="center", fontsize="small", color="0.25")
         ticks += places.tolist()
         names += [row.short_name for row in rows]
         place = places[-1] + 1.4
     ax.set_yticks(ticks, names)
-    ax.invert_yaxis()  # the first kernel on top
+    ax.set_ylim(ticks[-1] + 0.8, -0.8)  # the first kernel on top
     ax.set_xlim(0, 1.15 * top)
     ax.set_xlabel("weight θ (beside it: contribution to the decision)")
     ax.set_title(label or "Kernel weights")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.solvers import Solution, Status
@@ -25,6 +26,7 @@ class KernelRow:
     parameters: dict[str, Any]
     weight: float
     contribution: float
+    used: bool
 
     @property
     def short_name(self) -> str:
@@ -44,11 +46,31 @@ def kernel_rows(model: Any) -> list[KernelRow]:
             {} if kernel is None else kernel.parameters(),
             float(weight),
             float(share),
+            bool(counts),
         )
-        for name, kernel, weight, share in zip(
-            model.kernel_names_, model.kernels_, weights, shares, strict=True
+        for name, kernel, weight, share, counts in zip(
+            model.kernel_names_,
+            model.kernels_,
+            weights,
+            shares,
+            used_kernels(model.kernel_weights_),
+            strict=True,
         )
     ]
+
+
+def used_kernels(weights: ArrayLike) -> NDArray[np.bool_]:
+    """Tell which kernels have more than a ten-thousandth of the largest weight.
+
+    Below that a weight says how exactly the problem was solved, not that a kernel
+    matters.
+
+    Parameters
+    ----------
+    weights : array of shape (n_kernels,) or (n_classes, n_kernels)
+    """
+    size = np.abs(np.atleast_2d(weights)).max(axis=0)
+    return np.asarray(size > 1e-4 * size.max())
 
 
 def rows_by_view(rows: list[KernelRow]) -> dict[str | None, list[KernelRow]]:

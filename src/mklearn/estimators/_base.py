@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import column_or_1d
+from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_consistent_length,
@@ -87,7 +89,7 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
             if rows != cols:
                 raise ValueError(
                     f"Precomputed training kernels must have shape (n, n, M), kernels "
-                    f"last, got {bank.shape}.{_kernels_first(bank.shape)}"
+                    f"last, got {bank.shape}.{_kernels_first(cols == bank.shape[2])}"
                 )
             self.n_features_in_ = rows
             data, names = bank, None
@@ -110,30 +112,43 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "This estimator requires y to be passed, but the target y is None."
             )
-        check_classification_targets(y)
         y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
         check_consistent_length(data, y)
         return data, y, names
 
     def _costs(self, training: Training, C: float) -> NDArray[np.float64]:
-        """Return the cost of each distinct sample: C, its weight, its class's weight."""
-        if not (np.isscalar(C) and np.isfinite(C) and C > 0):
+        """Return each distinct sample's cost: C times its and its class's weight."""
+        if not (isinstance(C, Real) and np.isfinite(C) and C > 0):
             raise ValueError(f"C must be a positive number, got {C!r}.")
         labels, weight = training.labels, training.weight
         factors = np.ones(len(self.classes_))
-        if isinstance(self.class_weight, str):
-            if self.class_weight != "balanced":
+        if isinstance(self.class_weight, Mapping):
+            known = self.classes_.tolist()
+            strange = [label for label in self.class_weight if label not in known]
+            if strange and not set(known) <= set(self.class_weight):
                 raise ValueError(
-                    "class_weight must be None, 'balanced' or a dict, got "
-                    f"{self.class_weight!r}."
+                    f"class_weight names {strange}, but the classes are {known}."
                 )
+            for label, factor in self.class_weight.items():
+                if not (
+                    isinstance(factor, Real) and np.isfinite(factor) and factor > 0
+                ):
+                    raise ValueError(
+                        "class_weight must hold positive numbers, got "
+                        f"{factor!r} for class {label!r}."
+                    )
+                if label in known:
+                    factors[known.index(label)] = factor
+        elif isinstance(self.class_weight, str) and self.class_weight == "balanced":
             counts = np.bincount(labels, weight, len(factors))
             factors = weight.sum() / (len(factors) * counts)
         elif self.class_weight is not None:
-            known = self.classes_.tolist()
-            for label, factor in dict(self.class_weight).items():
-                if label in known:
-                    factors[known.index(label)] = factor
+            raise ValueError(
+                "class_weight must be None, 'balanced' or a dict, got "
+                f"{self.class_weight!r}."
+            )
         return C * weight * factors[labels]
 
     def _keep(
@@ -220,10 +235,11 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
             bank = _as_bank(X)
             expected = (self.n_features_in_, len(self.kernel_names_))
             if bank.shape[1:] != expected:
+                swapped = bank.shape[::2] == expected[::-1]
                 raise ValueError(
                     f"Precomputed test kernels must have shape (n_test, {expected[0]}, "
                     f"{expected[1]}): training samples second, kernels last; got "
-                    f"{bank.shape}.{_kernels_first(bank.shape)}"
+                    f"{bank.shape}.{_kernels_first(swapped)}"
                 )
             bank = bank.select(self._used)[:, self._columns]
         else:
@@ -285,13 +301,9 @@ def _as_bank(X: Any) -> KernelBank:
     return KernelBank.from_grams(X)
 
 
-def _kernels_first(shape: tuple[int, ...]) -> str:
-    """Return advice if a shape looks like kernels first."""
-    if len(shape) == 3 and shape[1] == shape[2]:
-        return " This looks like kernels first; pass np.moveaxis(B, 0, -1)."
-    if len(shape) == 3 and shape[0] < min(shape[1:]):
-        return " If kernels come first, pass np.moveaxis(B, 0, -1)."
-    return ""
+def _kernels_first(suspected: bool) -> str:
+    advice = " This looks like kernels first; pass np.moveaxis(B, 0, -1)."
+    return advice if suspected else ""
 
 
 def _check_weight(sample_weight: Any, n: int) -> NDArray[np.float64]:
@@ -348,7 +360,7 @@ def _merge_equal(
 
     digests = np.array(
         [
-            hashlib.blake2b(content(i) + bytes([labels[i] % 256]), digest_size=16).digest()
+            hashlib.blake2b(content(i) + labels[i].tobytes(), digest_size=16).digest()
             for i in present
         ],
         dtype="V16",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -120,7 +121,7 @@ class BestKernelClassifier(MKLClassifier):
         """
         self._check_parameters()
         training = self._training(X, y, sample_weight)
-        self.cv_scores_ = self._cross_validate(training, len(y))
+        self.cv_scores_ = self._cross_validate(training, len(training.group))
         # scores that differ by rounding are ties, and the first kernel wins
         self.best_index_ = int(np.argmax(self.cv_scores_.round(12)))
         alone = replace(training, bank=training.bank.select([self.best_index_]))
@@ -146,8 +147,8 @@ class BestKernelClassifier(MKLClassifier):
                     "Cross-validation needs at least 2 samples of each class; the "
                     f"smallest class has {fewest}. Merge or drop it, or pass cv=."
                 )
-            splits = check_cv(min(cv, fewest), labels, classifier=True).split(rows, labels)
-            folds = [(rows[a], rows[b]) for a, b in splits]
+            splitter = check_cv(min(cv, fewest), labels, classifier=True)
+            folds = [(rows[a], rows[b]) for a, b in splitter.split(rows, labels)]
         else:
             every = np.full(n, -1)
             every[rows] = labels
@@ -188,13 +189,11 @@ class BestKernelClassifier(MKLClassifier):
         return float(model.score(bank[np.ix_(b, a)], labels[b], sample_weight=weight_b))
 
     def _class_weight_codes(self) -> Any:
-        if self.class_weight is None or isinstance(self.class_weight, str):
+        if not isinstance(self.class_weight, Mapping):
             return self.class_weight
-        known = self.classes_.tolist()
         return {
-            known.index(label): factor
-            for label, factor in self.class_weight.items()
-            if label in known
+            code: self.class_weight.get(label, 1.0)
+            for code, label in enumerate(self.classes_.tolist())
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -185,10 +186,14 @@ class MKLClassifier(BaseKernelClassifier):
             raise ValueError(
                 f"weights must be 'shared' or 'per-class', got {self.weights!r}."
             )
+        if not isinstance(self.norm, Real):
+            raise ValueError(f"norm must be a number p >= 1 or inf, got {self.norm!r}.")
         if not self.tol > 0:
             raise ValueError(f"tol must be positive, got {self.tol!r}.")
         if not self.max_iter >= 1:
             raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ValueError(f"time_limit must be positive, got {self.time_limit!r}.")
 
 
 def one_vs_rest(labels: NDArray[np.intp], k: int) -> NDArray[np.float64]:

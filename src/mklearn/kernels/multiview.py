@@ -260,7 +260,11 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
     if sparse.issparse(view):
         array = view.tocsr() if view.ndim == 2 else view.toarray()
     else:
-        array = np.asarray(view)
+        # numpy would make strings of numbers that stand beside strings
+        listed = isinstance(view, (list, tuple)) and any(
+            isinstance(entry, str) for entry in view
+        )
+        array = np.asarray(view, dtype=object if listed else None)
         if _is_text(array):
             return array.astype(object), None
     if array.dtype.kind == "c":

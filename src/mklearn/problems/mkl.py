@@ -36,7 +36,12 @@ class Judgement:
 
 
 def relative_gap(upper: float, lower: float) -> float:
-    """Return ``(upper - lower) / max(|upper|, |lower|, tiny)``, never negative."""
+    """Return ``(upper - lower) / max(|upper|, |lower|, tiny)``, never negative.
+
+    Bounds that are not finite prove nothing: the gap is infinite.
+    """
+    if not (np.isfinite(upper) and np.isfinite(lower)):
+        return np.inf
     size = max(abs(upper), abs(lower), np.finfo(float).tiny)
     return max(0.0, (upper - lower) / size)
 

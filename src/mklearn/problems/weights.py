@@ -100,7 +100,9 @@ class LpBall(_Quadratic):
     def constraint(self, theta: FloatArray) -> Constraint:
         """Return ``sum theta^p`` (p < inf)."""
         p = self.p
-        bend = p * (p - 1.0) * theta ** (p - 2.0) if p > 1 else np.zeros_like(theta)
+        bend = np.zeros_like(theta)
+        if p > 1:
+            bend = p * (p - 1.0) * np.maximum(theta, 1e-100) ** (p - 2.0)
         return Constraint(
             float(np.sum(theta**p)), p * theta ** (p - 1.0), np.diag(bend)
         )

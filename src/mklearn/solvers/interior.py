@@ -74,6 +74,9 @@ def minimise_quadratic(
             a *= 0.5
         x, s, z, v = x + a * dx, s + a * ds, z + a * dz, v + a * dv
         at = constraint(x)
+    if (x > z).any():
+        # complementarity: what is below its multiplier is zero at the solution
+        x = np.where(x > z, x, 0.0)
     return _pull(x, constraint, 1.0)
 
 

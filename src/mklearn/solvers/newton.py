@@ -52,24 +52,33 @@ class Newton:
         """Yield one iterate for each inner problem solved."""
         inner = inner_solver(problem, start)
         theta, allowed, damping = inner.theta, np.inf, self.damping
-        best, base, slope = np.inf, theta, np.zeros_like(theta)
+        best, lower, gap, limit = np.inf, -np.inf, np.inf, np.inf
+        base, slope = theta, np.zeros_like(theta)
         while True:
             A, scores = yield from inner.solve(theta, allowed)
             quads, hessian = _second_order(problem, inner, A)
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
-            value = judgement.upper
-            allowed = self.accuracy * (value - judgement.lower)
-            if value > best + allowed:
+            value, own = judgement.upper, judgement.upper - judgement.lower
+            exact, lower = allowed, max(lower, judgement.lower)
+            # the slopes err by the root of the inner gap, so it must fall faster
+            share = min(1.0, 3 * (own / max(abs(value), 1e-300)) ** 0.5)
+            left = max(min(value, best) - lower, 0.0)
+            allowed = min(self.accuracy * share * left, limit)
+            if value > best and own > 0.9 * gap:  # neither the value nor the gap fell
+                if value - best <= 10 * exact:  # a matter of accuracy: improve it there
+                    best, gap, theta = np.inf, np.inf, base
+                    allowed = limit = 0.01 * min(allowed, exact)
+                    continue
                 # the model was too bold: go back along the line to where the slopes,
                 # known at both ends, say that the value is least
                 damping = min(1.0, 10 * damping)
                 move = theta - base
                 before, after = slope @ move, -0.5 * quads @ move
-                share = before / (before - after) if after > 0 else 0.5
-                theta = base + min(max(share, 0.05), 0.7) * move
+                part = before / (before - after) if after > 0 else 0.5
+                theta = base + min(max(part, 0.05), 0.7) * move
                 continue
-            best, base, slope = value, theta, -0.5 * quads
+            best, gap, base, slope = min(value, best), own, theta, -0.5 * quads
             if getattr(problem.weights, "p", None) == np.inf:
                 theta = np.ones_like(theta)
                 continue
