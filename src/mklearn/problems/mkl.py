@@ -36,9 +36,13 @@ class Judgement:
 
 
 def relative_gap(upper: float, lower: float) -> float:
-    """Return ``(upper - lower) / max(|upper|, |lower|, tiny)``, never negative."""
+    """Return ``|upper - lower| / max(|upper|, |lower|, tiny)``.
+
+    Bounds that cross by more than rounding prove nothing (a kernel is not positive
+    semidefinite, or a solver claims what is not so), and count as a gap.
+    """
     size = max(abs(upper), abs(lower), np.finfo(float).tiny)
-    return max(0.0, (upper - lower) / size)
+    return abs(upper - lower) / size
 
 
 @dataclass(frozen=True)
