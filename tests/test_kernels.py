@@ -309,7 +309,7 @@ def test_callables():
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda A, B: A, r"returned shape \(23, 5\) for 23 x 23"),
+        (lambda A, B: A, r"returned shape \(\d+, 5\) for \d+ x 23"),
         (lambda A, B: np.full((len(A), len(B)), np.nan), "NaN or infinity"),
         (lambda A, B: A @ B.T * 1j, "dtype complex128"),
     ],

@@ -215,6 +215,20 @@ def test_storage_does_not_change_the_optimum(storage, p):
     assert solution.upper == pytest.approx(expected, rel=limit)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("p", "solver"), QUICK)
+def test_kernels_of_low_rank(p, solver, dtype):
+    # more free support vectors than dimensions, samples given twice, and rounding
+    rng = np.random.default_rng(0)
+    X, y = signs(30)
+    X, y = np.r_[X, X], np.r_[y, y]
+    B = np.stack([np.outer(x, x) for x in [*X.T, rng.normal(size=60)]], axis=2)
+    task = problem(B.astype(dtype), y, 10.0, p)
+    solution = solve(task, solver, tol=1e-5)
+    assert solution.check(task) <= 1e-5
+    assert_valid(task, solution)
+
+
 # --- certificates ---------------------------------------------------------------------
 
 

@@ -167,9 +167,10 @@ class KernelBank:
         for members in _groups(feature_key(spec, data) for spec in specs):
             features = FeatureSet.fit(specs[members[0]], data, weight)
             samples = features.take(data)
+            known: dict[Any, Any] = {}
             for m in members:
                 specs[m].check_domain(samples)
-                found[m] = specs[m].resolve(samples, weight)
+                found[m] = specs[m].resolve(samples, weight, known)
             for inner in _groups(specs[m].base for m in members):
                 positions = members[inner]
                 source = _source([found[m] for m in positions], samples)
@@ -620,9 +621,9 @@ class KernelBank:
         # products with all kernels are held three times: by source, in place, result
         n_cols = self._size[1]
         row_bytes = 8 * (n_cols + 3 * n_targets * n_kernels)
-        return store.row_blocks(
-            n_rows, row_bytes, self.memory_limit, n_cols * max(1, n_kernels)
-        )
+        recomputed = any(part.source.storage == "recompute" for part in self._parts)
+        row_work = np.inf if recomputed else n_cols * max(1, n_kernels)
+        return store.row_blocks(n_rows, row_bytes, self.memory_limit, row_work)
 
     def _combine_rows(self, rows: Index, theta: FloatArray) -> FloatArray:
         out = np.zeros((len(rows), self._size[1]))

@@ -86,8 +86,16 @@ class Kernel:
     def check_domain(self, X: Any) -> None:
         """Raise ValueError where the formula does not hold for the samples ``X``."""
 
-    def resolve(self, data: Any, sample_weight: Vector | None = None) -> Kernel:
-        """Return the kernel with data-dependent parameters made numbers."""
+    def resolve(
+        self,
+        data: Any,
+        sample_weight: Vector | None = None,
+        known: dict[Any, Any] | None = None,
+    ) -> Kernel:
+        """Return the kernel with data-dependent parameters made numbers.
+
+        ``known`` carries what was found in the data from one kernel to the next.
+        """
         return self
 
 
@@ -239,13 +247,20 @@ class _Exponential(VectorKernel):
             raise ValueError(f"{self.label()} must be resolved on data first")
         return float(self.gamma * self.factor), float(self.root), self.c1, self.c2
 
-    def resolve(self, data: Any, sample_weight: Vector | None = None) -> Kernel:
+    def resolve(
+        self,
+        data: Any,
+        sample_weight: Vector | None = None,
+        known: dict[Any, Any] | None = None,
+    ) -> Kernel:
         """Return the kernel with ``gamma`` a number."""
         if not isinstance(self.gamma, str):
             return self
-        distance = _typical_distance(data, str(self.base), self.gamma, sample_weight)
-        if self.root:
-            distance = math.sqrt(distance)
+        known = {} if known is None else known
+        key = (str(self.base), self.gamma)
+        if key not in known:
+            known[key] = _typical_distance(data, *key, sample_weight)
+        distance = math.sqrt(known[key]) if self.root else known[key]
         # samples that are all equal have no scale: any width gives the same kernel
         gamma = self.factor * self.width / distance if distance > 0 else self.factor
         return replace(self, gamma=gamma, factor=1.0)
@@ -359,7 +374,12 @@ class Spectrum(ComputedKernel):
         shortest = "" if self.min_k is None else f", min_k={self.min_k}"
         return f"spectrum(k={self.k}{shortest})"
 
-    def resolve(self, data: Any, sample_weight: Vector | None = None) -> Kernel:
+    def resolve(
+        self,
+        data: Any,
+        sample_weight: Vector | None = None,
+        known: dict[Any, Any] | None = None,
+    ) -> Kernel:
         """Return the kernel with the alphabet of ``data``."""
         return self if self.alphabet else replace(self, alphabet=_letters(data))
 
@@ -397,7 +417,12 @@ class WeightedDegree(ComputedKernel):
                 "or use Spectrum."
             )
 
-    def resolve(self, data: Any, sample_weight: Vector | None = None) -> Kernel:
+    def resolve(
+        self,
+        data: Any,
+        sample_weight: Vector | None = None,
+        known: dict[Any, Any] | None = None,
+    ) -> Kernel:
         """Return the kernel with the alphabet of ``data``."""
         return self if self.alphabet else replace(self, alphabet=_letters(data))
 
@@ -799,6 +824,9 @@ def _typical_distance(
     if not different.any():
         return 0.0
     d, pair = d[different], pair[different]
+    if (pair == pair[0]).all():
+        middle = (len(d) - 1) // 2
+        return float(np.partition(d, middle)[middle])
     order = np.argsort(d, kind="stable")
     cumulative = np.cumsum(pair[order])
     return float(d[order][np.searchsorted(cumulative, cumulative[-1] / 2)])

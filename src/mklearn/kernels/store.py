@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, Literal, Protocol, get_args
 
 import numba
@@ -23,6 +24,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
+from threadpoolctl import ThreadpoolController
 
 from mklearn.kernels import functions
 from mklearn.kernels.functions import BASES, Prepared, prepare
@@ -493,13 +495,8 @@ class BaseSource:
     def store(self, storage: Storage, limit: int | None) -> Source:
         if self.matrix is not None or storage == "recompute":
             return self
-        n_rows, n_cols = self.rows.n_rows, self.cols.n_rows
-        [matrix], folder = _allocate(storage, 1, (n_rows, n_cols))
-
-        def fill(block: Index) -> None:
-            matrix[block[0] : block[-1] + 1] = self.block(block, slice(0, n_cols))
-
-        run_blocks(fill, row_blocks(n_rows, 8 * n_cols, limit))
+        [matrix], folder = _allocate(storage, 1, (self.rows.n_rows, self.cols.n_rows))
+        _fill(matrix, self.block, self.rows is self.cols, limit)
         return replace(self, matrix=matrix, folder=folder)
 
 
@@ -616,20 +613,8 @@ class ComputedSource:
         for k, kernel in enumerate(self.kernels):
             # a formula of ours is symmetric; a user's function is not taken at its word
             half = self.rows is self.cols and kernel.definite
-            self._fill(k, grams[k], half, limit)
+            _fill(grams[k], partial(self._gram, k), half, limit)
         return StoredSource(self, grams, folder)
-
-    def _fill(self, k: int, K: NDArray[Any], half: bool, limit: int | None) -> None:
-        n_rows, n_cols = K.shape
-
-        def fill(block: Index) -> None:
-            here = slice(int(block[0]), int(block[-1]) + 1)
-            right = slice(here.start if half else 0, n_cols)
-            K[here, right] = self._gram(k, block, right)
-            if half:
-                K[right, here] = K[here, right].T
-
-        run_blocks(fill, row_blocks(n_rows, 8 * n_cols, limit))
 
 
 class StoredSource(GramSource):
@@ -674,6 +659,26 @@ class Folder:
     def __init__(self) -> None:
         self.path = tempfile.mkdtemp(prefix="mklearn-")
         weakref.finalize(self, shutil.rmtree, self.path, True)
+
+
+def _fill(
+    out: NDArray[Any],
+    block: Callable[[Index, slice], NDArray[Any]],
+    half: bool,
+    limit: int | None,
+) -> None:
+    """Fill ``out`` by blocks of rows; if it is symmetric, by ``half`` of the pairs."""
+    n_rows, n_cols = out.shape
+
+    def work(rows: Index) -> None:
+        here = slice(int(rows[0]), int(rows[-1]) + 1)
+        right = slice(here.start if half else 0, n_cols)
+        values = block(rows, right)
+        out[here, right] = values
+        if half:
+            out[right, here] = values.T
+
+    run_blocks(work, row_blocks(n_rows, 8 * n_cols, limit))
 
 
 def _allocate(
@@ -829,5 +834,11 @@ def run_blocks(function: Callable[[Index], Any], blocks: Sequence[Index]) -> lis
     workers = min(n_threads(), len(blocks))
     if workers <= 1:
         return [function(block) for block in blocks]
-    with ThreadPoolExecutor(workers) as pool:
+    # threads of BLAS beside ours make the products of narrow blocks three times slower
+    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
         return list(pool.map(function, blocks))
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()  # finds the loaded libraries, which takes 4 ms

@@ -36,14 +36,16 @@ class Judgement:
 
 
 def relative_gap(upper: float, lower: float) -> float:
-    """Return ``(upper - lower) / max(|upper|, |lower|, tiny)``, never negative.
+    """Return ``|upper - lower| / max(|upper|, |lower|, tiny)``.
 
-    Bounds that are not finite prove nothing: the gap is infinite.
+    Bounds that cross by more than rounding prove nothing (a kernel is not positive
+    semidefinite, or a solver claims what is not so), and count as a gap; bounds
+    that are not finite make it infinite.
     """
     if not (np.isfinite(upper) and np.isfinite(lower)):
         return np.inf
     size = max(abs(upper), abs(lower), np.finfo(float).tiny)
-    return max(0.0, (upper - lower) / size)
+    return abs(upper - lower) / size
 
 
 @dataclass(frozen=True)

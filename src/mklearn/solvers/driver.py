@@ -152,7 +152,8 @@ class _Run:
                 latest = None
                 answer = self.consider(iterate)
                 self.record()
-                if self.gap() <= self.tol and self.certify():
+                close = self.gap() <= self.tol or self.lower > self.upper
+                if close and self.certify():
                     status = Status.OPTIMAL
                     break
                 if callback is not None and callback(self.history):

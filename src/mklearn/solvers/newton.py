@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate, Iterates
@@ -82,7 +82,7 @@ class Newton:
             if getattr(problem.weights, "p", None) == np.inf:
                 theta = np.ones_like(theta)
                 continue
-            majoriser = quads / np.maximum(theta, 0.1 / len(theta))
+            majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = hessian + np.diag(damping * majoriser)
             theta = minimise_quadratic(
                 model, slope - model @ theta, problem.weights.constraint, theta  # type: ignore[attr-defined]
@@ -107,9 +107,8 @@ def _second_order(
         if len(free) < 2:
             continue
         K = inner.block(used[free])
-        size = max(np.trace(K) / len(K), 1e-300)
-        K[np.diag_indices_from(K)] += curvature[free, t] + 1e-10 * size
-        factor = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+        K[np.diag_indices_from(K)] += curvature[free, t]
+        factor = _factor(K)
         V = S[free, t, :]
         solved = cho_solve(factor, np.c_[V, np.ones(len(free))], check_finite=False)
         hessian += V.T @ solved[:, :-1]
@@ -117,3 +116,14 @@ def _second_order(
             along = V.T @ solved[:, -1]
             hessian -= np.outer(along, along) / solved[:, -1].sum()
     return np.einsum("it,itm->m", a, S), (hessian + hessian.T) / 2
+
+
+def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
+    """Return a Cholesky factor of ``K`` with the smallest ridge that allows one."""
+    size = max(float(np.abs(np.diagonal(K)).max()), 1e-300)
+    ridge = 1e-10
+    while True:
+        try:
+            return cho_factor(K + ridge * size * np.eye(len(K)), lower=True)
+        except LinAlgError:  # single precision, or a kernel that is not definite
+            ridge *= 100

@@ -1,0 +1,152 @@
+"""The baselines: what they reduce to, and that choosing a kernel does not peek."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+from sklearn.svm import SVC
+
+from cases import samples, stack
+from mklearn import (
+    BestKernelClassifier,
+    KernelBank,
+    MKLClassifier,
+    MultiView,
+    UniformMKLClassifier,
+    kernels,
+)
+
+SPECS = [kernels.RBF(1e-4), kernels.RBF(0.2), kernels.RBF(50.0)]
+
+
+@pytest.mark.parametrize("normalize", [None, "trace", "multiplicative"])
+def test_uniform_is_the_infinite_norm(normalize):
+    X, y = samples(50, n_classes=3)
+    a = UniformMKLClassifier(SPECS, normalize=normalize, C=0.5).fit(X, y)
+    b = MKLClassifier(SPECS, normalize=normalize, C=0.5, norm=np.inf).fit(X, y)
+    np.testing.assert_array_equal(a.kernel_weights_, np.ones(3))
+    np.testing.assert_array_equal(a.decision_function(X), b.decision_function(X))
+
+
+def test_uniform_is_svc_on_the_sum():
+    X, y = samples(50)
+    B = stack(X)
+    model = UniformMKLClassifier("precomputed", normalize=None, tol=1e-9).fit(B, y)
+    svc = SVC(kernel="precomputed", tol=1e-9).fit(B.sum(axis=2), y)
+    np.testing.assert_allclose(
+        model.decision_function(B), svc.decision_function(B.sum(axis=2)), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_best_is_the_chosen_kernel_alone(n_classes):
+    X, y = samples(60, n_classes=n_classes)
+    model = BestKernelClassifier(SPECS, cv=3, tol=1e-8).fit(X, y)
+    assert model.best_index_ == np.argmax(model.cv_scores_)
+    np.testing.assert_array_equal(model.kernel_weights_, np.eye(3)[model.best_index_])
+    np.testing.assert_array_equal(model.kernel_contributions_, model.kernel_weights_)
+    alone = MKLClassifier(SPECS[model.best_index_], tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(
+        model.decision_function(X), alone.decision_function(X), atol=1e-3
+    )
+    assert model.duality_gap_ <= 1e-8
+
+
+@pytest.mark.parametrize("normalize", [None, "multiplicative", "center"])
+def test_scores_are_those_of_each_kernel_in_cross_validation(normalize):
+    X, y = samples(60)
+    cv = KFold(3, shuffle=True, random_state=0)
+    model = BestKernelClassifier(SPECS, cv=cv, normalize=normalize, tol=1e-6).fit(X, y)
+    expected = [
+        cross_val_score(
+            MKLClassifier(spec, normalize=normalize, tol=1e-6), X, y, cv=cv
+        ).mean()
+        for spec in SPECS
+    ]
+    np.testing.assert_allclose(model.cv_scores_, expected, atol=1e-9)
+
+
+def test_folds_as_a_list_are_the_rows_of_x():
+    X, y = samples(60)
+    splitter = StratifiedKFold(3)
+    a = BestKernelClassifier(SPECS, cv=splitter).fit(X, y)
+    b = BestKernelClassifier(SPECS, cv=list(splitter.split(X, y))).fit(X, y)
+    np.testing.assert_array_equal(a.cv_scores_, b.cv_scores_)
+
+
+def test_data_bank_and_grams_choose_alike():
+    X, y = samples(60)
+    cv = list(StratifiedKFold(3).split(X, y))
+    by_data = BestKernelClassifier(SPECS, cv=cv).fit(X, y)
+    bank = KernelBank(X, SPECS)
+    grams = np.stack([bank.gram(m) for m in range(3)], axis=2)
+    for given in (bank, grams):
+        model = BestKernelClassifier("precomputed", cv=cv).fit(given, y)
+        np.testing.assert_allclose(model.cv_scores_, by_data.cv_scores_)
+    views = MultiView({"a": X})
+    by_view = BestKernelClassifier(SPECS, cv=cv).fit(views, y)
+    np.testing.assert_allclose(by_view.cv_scores_, by_data.cv_scores_)
+
+
+def test_jobs_do_not_change_the_choice():
+    X, y = samples(60)
+    one = BestKernelClassifier(SPECS, cv=2).fit(X, y)
+    two = BestKernelClassifier(SPECS, cv=2, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(one.cv_scores_, two.cv_scores_)
+
+
+def test_weights_are_repetitions_in_the_scores_too():
+    X, y = samples(40)
+    times = np.random.default_rng(0).integers(0, 3, 40)
+    rows = np.repeat(np.arange(40), times)
+    folds = [(np.arange(20), np.arange(20, 40))]
+    repeated = [tuple(np.flatnonzero(np.isin(rows, part)) for part in folds[0])]
+    a = BestKernelClassifier(SPECS, cv=folds, tol=1e-6)
+    b = BestKernelClassifier(SPECS, cv=repeated, tol=1e-6)
+    a.fit(X, y, sample_weight=times)
+    b.fit(X[rows], y[rows])
+    np.testing.assert_allclose(a.cv_scores_, b.cv_scores_, atol=1e-12)
+
+
+def test_class_weights_count_in_the_scores():
+    X, y = samples(60)
+    names = np.array(["no", "yes"])[y]
+    folds = list(StratifiedKFold(3).split(X, y))
+    weight = {"no": 5.0}
+    model = BestKernelClassifier(SPECS, cv=folds, class_weight=weight).fit(X, names)
+    expected = [
+        cross_val_score(
+            MKLClassifier(spec, class_weight=weight), X, names, cv=folds
+        ).mean()
+        for spec in SPECS
+    ]
+    np.testing.assert_allclose(model.cv_scores_, expected, atol=1e-9)
+
+
+def test_a_constant_kernel_is_never_the_best():
+    X, y = samples(40)
+    grams = np.dstack([np.ones((40, 40)), stack(X)[:, :, 1]])
+    with pytest.warns(UserWarning, match="take no part"):
+        model = BestKernelClassifier("precomputed", cv=2).fit(grams, y)
+    assert model.best_index_ == 1
+    assert model.cv_scores_[0] == 0.0
+
+
+def test_ties_go_to_the_first():
+    X, y = samples(40)
+    grams = np.repeat(stack(X)[:, :, [1]], 3, axis=2)
+    assert BestKernelClassifier("precomputed", cv=2).fit(grams, y).best_index_ == 0
+
+
+def test_small_classes_limit_the_folds():
+    X, y = samples(20)
+    keep = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:2]]
+    assert BestKernelClassifier(SPECS, cv=5).fit(X[keep], y[keep]).cv_scores_.any()
+    with pytest.raises(ValueError, match=r"at least 2 samples.*cv="):
+        BestKernelClassifier(SPECS).fit(X[keep[:-1]], y[keep[:-1]])
+
+
+def test_limits_reach_the_solver():
+    X, y = samples(40)
+    for cls in (UniformMKLClassifier, BestKernelClassifier):
+        model = cls(SPECS, tol=1e-6, max_iter=500).fit(X, y)
+        assert model.duality_gap_ <= 1e-6
