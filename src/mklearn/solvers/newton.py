@@ -65,7 +65,7 @@ class Newton:
                 damping = min(1.0, 10 * damping)
                 move = theta - base
                 before, after = slope @ move, -0.5 * quads @ move
-                share = before / (before - after) if after > 0 else 0.5
+                share = before / (before - after) if before < 0 < after else 0.5
                 theta = base + min(max(share, 0.05), 0.7) * move
                 continue
             best, base, slope = value, theta, -0.5 * quads
