@@ -52,6 +52,16 @@ def test_a_time_limit_that_is_not_reached_changes_nothing():
     np.testing.assert_array_equal(one.A, two.A)
 
 
+@pytest.mark.parametrize("p", [1, 2, np.inf])
+def test_rounding_ends_a_run(p):
+    # with such costs no floating-point solution has a gap this small
+    task = small(C=1e8, p=p)
+    with pytest.warns(ConvergenceWarning, match="rounding limits the gap"):
+        solution = solve(task, tol=1e-15, max_iter=10**6)
+    assert solution.status is Status.STALLED
+    assert solution.check(task) < 1e-4
+
+
 def test_callback_sees_the_history_and_stops():
     seen = []
 

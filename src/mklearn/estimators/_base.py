@@ -232,7 +232,7 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
     def _cross(self, X: Any) -> KernelBank:
         """Return the normalised kernels between new samples and those kept."""
         if self._reference is None:
-            bank = _as_bank(X)
+            bank = _as_bank(X, cross=True)
             expected = (self.n_features_in_, len(self.kernel_names_))
             if bank.shape[1:] != expected:
                 swapped = bank.shape[::2] == expected[::-1]
@@ -290,7 +290,7 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def _as_bank(X: Any) -> KernelBank:
+def _as_bank(X: Any, cross: bool = False) -> KernelBank:
     if isinstance(X, KernelBank):
         return X
     if isinstance(X, MultiView) or sparse.issparse(X):
@@ -298,7 +298,7 @@ def _as_bank(X: Any) -> KernelBank:
             "kernels='precomputed' takes an (n, n, M) array or a KernelBank, got "
             f"{type(X).__name__}."
         )
-    return KernelBank.from_grams(X)
+    return KernelBank.from_grams(X, cross=cross)
 
 
 def _kernels_first(suspected: bool) -> str:

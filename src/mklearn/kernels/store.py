@@ -797,7 +797,7 @@ def _human(size: float) -> str:
 
 
 BLOCKS = 4  # a block of values, and what its computation needs beside it
-_MIN_WORK = 2**18  # kernel values that are computed before a second thread has started
+_MIN_WORK = 2**19  # kernel values that are computed before a second thread has started
 
 
 def n_threads() -> int:

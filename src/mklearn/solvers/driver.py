@@ -26,6 +26,8 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "newton": Newton,
 }
 
+_PATIENCE = 100  # iterations without progress before a run counts as stalled
+
 
 def choose_solver(solver: str | Solver, problem: MKLProblem) -> Solver:
     """Return the solver that a name means for a problem."""
@@ -165,6 +167,8 @@ class _Run:
                 if len(self.history) >= max_iter:
                     status = Status.MAX_ITER
                     break
+                if self.stalled():
+                    break
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         finally:
@@ -185,6 +189,11 @@ class _Run:
 
     def gap(self) -> float:
         return relative_gap(self.upper, self.lower)
+
+    def stalled(self) -> bool:
+        """Tell whether many iterations together brought next to nothing."""
+        gap = self.history.gap
+        return len(gap) > _PATIENCE and gap[-1] > 0.99 * gap[-1 - _PATIENCE]
 
     def consider(self, iterate: Iterate) -> Any:
         """Judge an iterate and keep what it improves."""

@@ -75,7 +75,7 @@ class Newton:
                 damping = min(1.0, 10 * damping)
                 move = theta - base
                 before, after = slope @ move, -0.5 * quads @ move
-                part = before / (before - after) if after > 0 else 0.5
+                part = before / (before - after) if before < 0 < after else 0.5
                 theta = base + min(max(part, 0.05), 0.7) * move
                 continue
             best, gap, base, slope = min(value, best), own, theta, -0.5 * quads
