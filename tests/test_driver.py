@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from cases import problem, signs, small, stack
 from mklearn import Solution, solve
 from mklearn.solvers import Alternating, History, Iterate, Status
-from mklearn.solvers import alternating as alternating_module
+from mklearn.solvers.smo import BoxSolver
 
 
 def assert_usable(task, solution):
@@ -101,14 +101,14 @@ def test_interrupt_in_a_callback():
 @pytest.mark.parametrize("calls", [1, 3])
 def test_interrupt_in_a_solver(monkeypatch, calls):
     count = iter(range(100))
-    original = alternating_module.FixedWeightsSolver.solve
+    original = BoxSolver.solve
 
     def interrupted(self, *args):
         if next(count) >= calls - 1:
             raise KeyboardInterrupt
         return original(self, *args)
 
-    monkeypatch.setattr(alternating_module.FixedWeightsSolver, "solve", interrupted)
+    monkeypatch.setattr(BoxSolver, "solve", interrupted)
     task = small(p=4 / 3)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         solution = solve(task, "alternating", tol=1e-9)

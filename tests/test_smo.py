@@ -7,7 +7,7 @@ from sklearn.svm import SVC
 from cases import factor, hinge, problem, signs, small, stack
 from mklearn import KernelBank
 from mklearn.problems.losses import Box
-from mklearn.solvers.smo import BoxQP, FixedWeightsSolver, RowCache
+from mklearn.solvers.smo import BoxQP, BoxSolver, RowCache
 
 
 def qp(K, box, start=None):
@@ -20,10 +20,13 @@ def qp(K, box, start=None):
     return task
 
 
-def feasible(box):
+TOTAL = 0.3  # the sum that a random program keeps
+
+
+def feasible(box, total=TOTAL):
     """Return a point of the box with the sum asked for."""
     room = box.upper - box.lower
-    return box.lower + room * (box.total - box.lower.sum()) / room.sum()
+    return box.lower + room * (total - box.lower.sum()) / room.sum()
 
 
 def finish(task, eps=1e-9):
@@ -33,22 +36,25 @@ def finish(task, eps=1e-9):
 
 
 def objective(K, box, c):
-    return 0.5 * c @ K @ c + box.linear @ c
+    return 0.5 * c @ K @ c + 0.5 * box.ridge @ c**2 + box.linear @ c
 
 
 def violation(K, box, c):
     """Return by how much the worst pair violates the optimality conditions."""
-    g = K @ c + box.linear
+    g = K @ c + box.ridge * c + box.linear
     up, down = c < box.upper, c > box.lower
+    if not box.hyperplane:
+        return max((-g[up]).max(initial=0.0), g[down].max(initial=0.0))
     if not up.any() or not down.any():
         return 0.0
     return max(0.0, (-g[up]).max() - (-g[down]).min())
 
 
-def random_box(n, rng):
+def random_box(n, rng, ridge=0.0, hyperplane=True):
     lower = -rng.uniform(0.1, 2.0, n)
     upper = rng.uniform(0.1, 2.0, n)
-    return Box(rng.normal(size=n), lower, upper, 0.3)
+    ridges = ridge * rng.uniform(0.5, 2.0, n)
+    return Box(rng.normal(size=n), lower, upper, ridges, hyperplane)
 
 
 def random_gram(n, rank, rng):
@@ -58,23 +64,33 @@ def random_gram(n, rank, rng):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("rank", [3, 40])
-def test_random_box_is_solved_to_its_optimality_conditions(seed, rank):
+@pytest.mark.parametrize(
+    ("ridge", "hyperplane"), [(0.0, True), (1.0, True), (0.0, False), (1.0, False)]
+)
+def test_random_box_is_solved_to_its_optimality_conditions(
+    seed, rank, ridge, hyperplane
+):
     rng = np.random.default_rng(seed)
-    K, box = random_gram(40, rank, rng), random_box(40, rng)
+    K, box = random_gram(40, rank, rng), random_box(40, rng, ridge, hyperplane)
     c = finish(qp(K, box))
     assert (c >= box.lower).all() and (c <= box.upper).all()
-    assert c.sum() == pytest.approx(box.total, abs=1e-11)
+    if hyperplane:
+        assert c.sum() == pytest.approx(TOTAL, abs=1e-11)
     assert violation(K, box, c) < 1e-8
 
 
 @pytest.mark.parametrize("rank", [3, 30])
-def test_random_box_agrees_with_a_conic_solver(rank):
+@pytest.mark.parametrize("hyperplane", [True, False])
+def test_random_box_agrees_with_a_conic_solver(rank, hyperplane):
     cp = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(1)
-    K, box = random_gram(30, rank, rng), random_box(30, rng)
+    K, box = random_gram(30, rank, rng), random_box(30, rng, 0.3, hyperplane)
     x = cp.Variable(30)
     value = 0.5 * cp.sum_squares(factor(K).T @ x) + box.linear @ x
-    limits = [x >= box.lower, x <= box.upper, cp.sum(x) == box.total]
+    value += 0.5 * cp.sum_squares(cp.multiply(np.sqrt(box.ridge), x))
+    limits = [x >= box.lower, x <= box.upper]
+    if hyperplane:
+        limits.append(cp.sum(x) == TOTAL)
     best = cp.Problem(cp.Minimize(value), limits).solve(solver=cp.CLARABEL)
     assert objective(K, box, finish(qp(K, box))) == pytest.approx(best, rel=1e-6)
 
@@ -112,7 +128,7 @@ def test_without_a_kernel_the_program_is_linear():
     box = random_box(20, rng)
     c = finish(qp(np.zeros((20, 20)), box))
     order = np.argsort(box.linear)
-    rest = box.total - box.lower.sum()
+    rest = TOTAL - box.lower.sum()
     best = box.lower.copy()
     for i in order:
         step = min(rest, box.upper[i] - box.lower[i])
@@ -133,7 +149,7 @@ def test_zero_kernel_puts_the_hinge_dual_at_its_bounds():
 def test_a_box_without_room_is_left_as_it_is():
     rng = np.random.default_rng(0)
     point = rng.normal(size=12)
-    box = Box(rng.normal(size=12), point, point, float(point.sum()))
+    box = Box(rng.normal(size=12), point, point, np.zeros(12), True)
     task = qp(random_gram(12, 12, rng), box, point)
     assert task.run(1e-9)
     np.testing.assert_array_equal(task.c, point)
@@ -142,8 +158,7 @@ def test_a_box_without_room_is_left_as_it_is():
 def test_empty_box_sides_leave_nothing_to_do():
     # all variables at the upper bound: no pair can move
     rng = np.random.default_rng(0)
-    box = random_box(12, rng)._replace(total=0.0)
-    box = box._replace(total=float(box.upper.sum()))
+    box = random_box(12, rng)
     task = qp(random_gram(12, 12, rng), box, box.upper)
     assert task.run(1e-9)
     np.testing.assert_array_equal(task.c, box.upper)
@@ -238,7 +253,7 @@ def test_memory_limit_does_not_change_the_inner_solution(limit):
     bounded = type(whole)(bank, whole.loss, whole.weights)
     values = []
     for task in (whole, bounded):
-        A, scores = run_inner(FixedWeightsSolver(task, None), np.ones(5), 1e-9)
+        A, scores = run_inner(BoxSolver(task, None), np.ones(5), 1e-9)
         np.testing.assert_allclose(scores, task.bank.apply(np.ones(5), A), atol=1e-8)
         values.append(task.judge(np.ones(5), A).lower)
     assert values[0] == pytest.approx(values[1], rel=1e-8)
@@ -260,7 +275,7 @@ def test_inner_solution_follows_the_scale_of_the_kernel(scale):
     values = [problem(s * K, y, 1.0 / s, np.inf) for s in (1.0, scale)]
     found = []
     for task, s in zip(values, (1.0, scale), strict=True):
-        inner = FixedWeightsSolver(task, None)
+        inner = BoxSolver(task, None)
         A, _ = run_inner(inner, np.ones(1), 1e-9 / s)
         found.append(s * task.judge(np.ones(1), A).upper)
         assert sum(t.steps for t in inner.tasks) < 100_000
