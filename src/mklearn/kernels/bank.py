@@ -422,6 +422,16 @@ class KernelBank:
             bank._parts.append(replace(part, source=source))
         return bank
 
+    def rough(self) -> KernelBank:
+        """Return the bank with values in single precision where that is faster.
+
+        Sums are in double precision all the same. For work that is checked by the exact
+        bank afterwards.
+        """
+        bank = copy.copy(self)
+        bank._parts = [replace(p, source=p.source.rough()) for p in self._parts]
+        return bank
+
     def row_budget(self) -> int:
         """Return how many combined float64 rows a solver may keep within the budget.
 

@@ -79,6 +79,9 @@ class Source(Protocol):
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         """Return ``k(x, x)`` of row samples."""
 
+    def rough(self) -> Source:
+        """Return the source with values in single precision where that is faster."""
+
     def raw(self) -> Source:
         """Return the source without stored values, or raise where they are given."""
 
@@ -228,6 +231,9 @@ class GramSource:
             )
         return np.diagonal(self.grams[k])[rows].astype(np.float64)
 
+    def rough(self) -> Source:
+        return self
+
     def raw(self) -> Source:
         if self.origin is None:
             raise ValueError(
@@ -363,6 +369,7 @@ class BaseSource:
     shift: FloatArray | None = None
     matrix: NDArray[Any] | None = None
     folder: Folder | None = field(default=None, repr=False)
+    single: bool = False
 
     @classmethod
     def of(cls, kernels: tuple[VectorKernel, ...], X: Any) -> BaseSource:
@@ -389,10 +396,14 @@ class BaseSource:
     @property
     def eps(self) -> float:
         dtype = np.float64 if self.matrix is None else self.matrix.dtype
-        return float(np.finfo(dtype).eps)
+        return float(np.finfo(np.float32 if self.single else dtype).eps)
 
     def block(self, rows: Index, cols: Columns) -> NDArray[Any]:
         """Return the base matrix on a block, contiguous."""
+        B = self._double_block(rows, cols)
+        return B.astype(np.float32) if self.single else B
+
+    def _double_block(self, rows: Index, cols: Columns) -> NDArray[Any]:
         if self.matrix is not None:
             if isinstance(cols, slice):
                 return np.ascontiguousarray(self.matrix[_as_slice(rows), cols])
@@ -458,6 +469,10 @@ class BaseSource:
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         return self.kernels[k].diag(self.rows.take(rows))
+
+    def rough(self) -> Source:
+        # values of one formula in single precision cost a third of those in double
+        return replace(self, single=True) if self._fused.any() else self
 
     def raw(self) -> Source:
         return replace(self, matrix=None, folder=None)
@@ -578,6 +593,9 @@ class ComputedSource:
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         return self.kernels[k].diag(self.rows[rows])
+
+    def rough(self) -> Source:
+        return self
 
     def raw(self) -> Source:
         return self

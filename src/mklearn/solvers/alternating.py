@@ -33,7 +33,7 @@ class Alternating:
         allowed = np.inf
         while True:
             A, scores = yield from inner.solve(theta, allowed)
-            quads = problem.bank.quad(A)
+            quads = inner.bank.quad(A)
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
             allowed = self.accuracy * (judgement.upper - judgement.lower)

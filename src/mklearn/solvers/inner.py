@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from mklearn.kernels.bank import KernelBank
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxSolver, inner_gap
@@ -21,6 +22,10 @@ class InnerSolver(Protocol):
     """Solves for A with the weights fixed, again and again from where it was."""
 
     theta: FloatArray
+
+    @property
+    def bank(self) -> KernelBank:
+        """The problem's bank, in the precision that the inner accuracy asks for."""
 
     def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve until the inner duality gap is at most ``allowed``."""
@@ -53,6 +58,7 @@ class SmoothSolver:
         if start is not None:
             A, self.theta = start.A, start.theta
         self.A = loss.repair(A)
+        self.bank = problem.bank
         self.K: FloatArray | None = None
         self.at: FloatArray | None = None
 

@@ -100,7 +100,7 @@ def _second_order(
     if len(used) == 0:
         return np.zeros(M), hessian
     a = A[used]
-    S = problem.bank[np.ix_(used, used)].multiply(a)
+    S = inner.bank[np.ix_(used, used)].multiply(a)
     curvature = problem.loss.curvature(A)[used]
     for t in range(A.shape[1]):
         free = np.flatnonzero(np.isfinite(curvature[:, t]))

@@ -28,14 +28,14 @@ FloatArray = NDArray[np.float64]
 
 _DONE, _MISSING, _STEPS = 0, 1, 2
 _LOAD = 256  # rows that are fetched together at the most
-_PREFETCH = 8  # rows fetched when one is missing
 
 
 class RowCache:
     """Rows of the combined kernel, as many as the bank's budget allows."""
 
     def __init__(self, bank: KernelBank) -> None:
-        self.bank = bank
+        self.exact, self.rough = bank, bank.rough()
+        self.bank = self.rough
         n = bank.shape[0]
         self.capacity = min(n, bank.row_budget())
         self.rows = np.empty((self.capacity, n))
@@ -47,9 +47,10 @@ class RowCache:
         self.diag = np.zeros(n)
         self.theta = np.full(bank.shape[2], np.nan)
 
-    def set_theta(self, theta: FloatArray) -> None:
-        """Change the weights; all rows are forgotten."""
+    def set_theta(self, theta: FloatArray, exact: bool) -> None:
+        """Change the weights or the precision; all rows are forgotten."""
         self.theta = theta
+        self.bank = self.exact if exact else self.rough
         self.diag = self._diags @ theta
         self.slot[:] = -1
         self.owner[:] = -1
@@ -159,16 +160,23 @@ class BoxQP:
         return False
 
     def _likely(self, i: int) -> NDArray[Any]:
-        """Return the missing row and those of the worst violators beside it."""
-        count = min(_PREFETCH, self.rows.capacity // 4)
-        half = count // 2
-        if self.steps < 100 or half == 0:  # nothing is known of the violators yet
+        """Return the missing row and those of the worst violators beside it.
+
+        The more rows were needed so far, the more are fetched at once.
+        """
+        rows = self.rows
+        half = min(rows.used // 16, rows.capacity // 8, _LOAD // 2)
+        if half < 2 or self.steps < 100:  # nothing is known of the violators yet
             return np.array([i])
-        up = np.where(self.c < self.box.upper, -self.gradient, -np.inf)
-        down = np.where(self.c > self.box.lower, self.gradient, -np.inf)
-        worst = [np.argpartition(v, -half)[-half:] % self.n for v in (up, down)]
-        extra = np.setdiff1d(np.concatenate(worst), [i])
-        return np.r_[i, extra[self.rows.slot[extra] < 0]]
+        g, lower, upper = self.gradient, self.box.lower, self.box.upper
+        missing = rows.slot < 0
+        if self.split:
+            missing = np.concatenate([missing, missing])
+        up = np.where(missing & (self.c < upper), -g, -np.inf)
+        down = np.where(missing & (self.c > lower), g, -np.inf)
+        worst = [np.argpartition(v, -half)[-half:] for v in (up, down)]
+        extra = np.unique(np.concatenate(worst) % self.n)
+        return np.r_[i, extra[(rows.slot[extra] < 0) & (extra != i)]]
 
 
 def inner_gap(problem: MKLProblem, A: FloatArray, F: FloatArray) -> tuple[float, float]:
@@ -188,6 +196,7 @@ class BoxSolver:
         self.rows = RowCache(problem.bank)
         # guessed weights deserve a rough answer, those of a warm start a good one
         self.coarse = 0.02 if start is None else 1e-3
+        self.size = np.inf  # of the objective, unknown at first
         self.theta = problem.weights.center(problem.bank.shape[2])
         A = np.zeros((n, T))
         if start is not None:
@@ -203,8 +212,11 @@ class BoxSolver:
 
         Yields signs of life; returns ``A`` and the scores ``K_theta A``.
         """
-        if not np.array_equal(theta, self.rows.theta):
-            self.rows.set_theta(theta)
+        rows = self.rows
+        # rows in single precision are good enough until the gap comes near their error
+        exact = rows.bank is rows.exact or allowed < 1e-5 * self.size
+        if not np.array_equal(theta, rows.theta) or (exact and rows.bank is rows.rough):
+            rows.set_theta(theta, exact)
             for task in self.tasks:
                 task.refresh()
         eps = 0.1
@@ -213,7 +225,8 @@ class BoxSolver:
                 while not task.run(eps):
                     yield Iterate(theta, self._duals(), complete=False)
             A, F = self._duals(), self._scores()
-            gap, size = inner_gap(self.problem, A, F)
+            gap, self.size = inner_gap(self.problem, A, F)
+            size = self.size
             enough = max(min(allowed, self.coarse * size), 1e-13 * size)
             if gap <= enough or eps < 1e-13:  # below, rounding in the gradients decides
                 return A, F
@@ -225,6 +238,11 @@ class BoxSolver:
 
     def _scores(self) -> FloatArray:
         return np.stack([task.scores for task in self.tasks], axis=1)
+
+    @property
+    def bank(self) -> KernelBank:
+        """The bank in the precision that is in use."""
+        return self.rows.bank
 
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between some samples."""
