@@ -4,10 +4,25 @@ from mklearn import kernels
 from mklearn.estimators import (
     BestKernelClassifier,
     MKLClassifier,
+    MKLOneClass,
+    MKLRegressor,
     UniformMKLClassifier,
 )
 from mklearn.kernels import KernelBank, MultiView
-from mklearn.problems import Hinge, LpBall, MKLProblem
+from mklearn.problems import (
+    BlockNorm,
+    ElasticNet,
+    Ellipsoid,
+    EpsilonInsensitive,
+    Hinge,
+    Logistic,
+    LpBall,
+    MKLProblem,
+    OneClass,
+    Squared,
+    SquaredHinge,
+    block_norm,
+)
 from mklearn.solvers import Solution, solve
 
 __version__ = "0.1.0"
@@ -15,6 +30,8 @@ __version__ = "0.1.0"
 __all__ = [
     # estimators
     "MKLClassifier",
+    "MKLRegressor",
+    "MKLOneClass",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",
@@ -22,10 +39,22 @@ __all__ = [
     "kernels",
     "KernelBank",
     "MultiView",
-    # the functional layer
+    # the functional layer: problems
     "MKLProblem",
+    # losses
     "Hinge",
+    "SquaredHinge",
+    "Squared",
+    "EpsilonInsensitive",
+    "Logistic",
+    "OneClass",
+    # sets of kernel weights
     "LpBall",
+    "Ellipsoid",
+    "ElasticNet",
+    "BlockNorm",
+    "block_norm",
+    # solvers
     "solve",
     "Solution",
 ]

@@ -1,6 +1,14 @@
 """The scikit-learn face of the library."""
 
 from mklearn.estimators.baselines import BestKernelClassifier, UniformMKLClassifier
+from mklearn.estimators.one_class import MKLOneClass
+from mklearn.estimators.regression import MKLRegressor
 from mklearn.estimators.svm import MKLClassifier
 
-__all__ = ["BestKernelClassifier", "MKLClassifier", "UniformMKLClassifier"]
+__all__ = [
+    "BestKernelClassifier",
+    "MKLClassifier",
+    "MKLOneClass",
+    "MKLRegressor",
+    "UniformMKLClassifier",
+]

@@ -1,24 +1,16 @@
-"""What all classifiers share: from X and y to a bank, and from a bank to decisions."""
+"""What all estimators share: from X and y to a bank, and from a bank to scores."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    check_consistent_length,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.multiview import MultiView
@@ -33,40 +25,31 @@ class Training:
     bank: KernelBank  # normalised
     normaliser: Normaliser
     clip: Clip | None
-    labels: NDArray[np.intp]
+    target: NDArray[Any]  # (n,) class numbers, (n, T) values; zeros without targets
     weight: NDArray[np.float64]
     index: NDArray[np.intp]  # of each distinct sample, its first row in X
     group: NDArray[np.intp]  # of each row in X, its distinct sample; -1 if weightless
 
 
-class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
-    """Classifier ``f(x) = sum_m theta_m sum_i A_i k_m(x_i, x) + b``.
+class BaseKernelMachine(BaseEstimator):
+    """Scores ``f(x) = sum_m theta_m sum_i A_i k_m(x_i, x) + b``, whoever finds them.
 
-    Subclasses have parameters ``kernels``, ``normalize``, ``psd``, ``memory_limit`` and
-    ``class_weight``; they call ``_training`` and ``_keep`` in ``fit``.
+    Subclasses have parameters ``kernels``, ``normalize``, ``psd`` and ``memory_limit``,
+    say in ``_target`` what they learn, and call ``_training`` and ``_keep`` in ``fit``.
     """
 
     # --- fit --------------------------------------------------------------------------
 
+    def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the checked target, one row for each sample; zeros without any."""
+        return np.zeros(len(weight))
+
     def _training(self, X: Any, y: Any, sample_weight: Any) -> Training:
         """Validate, merge equal samples, compute and normalise the kernels."""
-        data, y, names = self._validate(X, y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes; y holds "
-                f"only one class: {self.classes_.tolist()}."
-            )
-        weight = _check_weight(sample_weight, len(labels))
-        index, group, weight = _merge_equal(data, labels, weight)
-        labels = labels[index]
-        missing = np.setdiff1d(np.arange(len(self.classes_)), labels)
-        if len(missing):
-            raise ValueError(
-                "All samples of these classes have weight zero: "
-                f"{self.classes_[missing].tolist()}; a class needs a sample to learn "
-                "from."
-            )
+        data, names = self._validate(X)
+        weight = _check_weight(sample_weight, data.shape[0])
+        target = self._target(y, weight)
+        index, group, weight = _merge_equal(data, target, weight)
         if isinstance(data, KernelBank):
             raw = data if _is_all(index, len(data)) else data[np.ix_(index, index)]
         else:
@@ -79,12 +62,14 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
             raw = clip.train(raw)
         normaliser = fit_normaliser(self.normalize, raw, weight)
         bank = normaliser.train(raw)
-        return Training(raw, bank, normaliser, clip, labels, weight, index, group)
+        return Training(
+            raw, bank, normaliser, clip, target[index], weight, index, group
+        )
 
-    def _validate(self, X: Any, y: Any) -> tuple[Any, NDArray[Any], Any]:
-        """Return X as bank, MultiView or table, y as an array, and column names."""
-        if isinstance(self.kernels, str) and self.kernels == "precomputed":
-            bank = _as_bank(X)
+    def _validate(self, X: Any) -> tuple[Any, Any]:
+        """Return X as bank, MultiView or table, and the names of its columns."""
+        if self._precomputed():
+            bank = as_bank(X)
             rows, cols, _ = bank.shape
             if rows != cols:
                 raise ValueError(
@@ -92,64 +77,22 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
                     f"last, got {bank.shape}.{_kernels_first(cols == bank.shape[2])}"
                 )
             self.n_features_in_ = rows
-            data, names = bank, None
-        elif isinstance(X, KernelBank):
+            return bank, None
+        if isinstance(X, KernelBank):
             raise ValueError("Pass a KernelBank together with kernels='precomputed'.")
-        elif isinstance(X, MultiView):
+        if isinstance(X, MultiView):
             self.n_features_in_ = X.shape[1]
-            data, names = X, None
-        else:
-            if getattr(X, "ndim", 2) == 3:
-                raise ValueError(
-                    "Found array with dim 3; a table has 2. For Gram matrices pass "
-                    "kernels='precomputed'."
-                )
-            data, y = validate_data(
-                self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=False
-            )
-            names = getattr(self, "feature_names_in_", None)
-        if y is None:
+            return X, None
+        if getattr(X, "ndim", 2) == 3:
             raise ValueError(
-                "This estimator requires y to be passed, but the target y is None."
+                "Found array with dim 3; a table has 2. For Gram matrices pass "
+                "kernels='precomputed'."
             )
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        check_consistent_length(data, y)
-        return data, y, names
+        data = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        return data, getattr(self, "feature_names_in_", None)
 
-    def _costs(self, training: Training, C: float) -> NDArray[np.float64]:
-        """Return each distinct sample's cost: C times its and its class's weight."""
-        if not (isinstance(C, Real) and np.isfinite(C) and C > 0):
-            raise ValueError(f"C must be a positive number, got {C!r}.")
-        labels, weight = training.labels, training.weight
-        factors = np.ones(len(self.classes_))
-        if isinstance(self.class_weight, Mapping):
-            known = self.classes_.tolist()
-            strange = [label for label in self.class_weight if label not in known]
-            if strange and not set(known) <= set(self.class_weight):
-                raise ValueError(
-                    f"class_weight names {strange}, but the classes are {known}."
-                )
-            for label, factor in self.class_weight.items():
-                if not (
-                    isinstance(factor, Real) and np.isfinite(factor) and factor > 0
-                ):
-                    raise ValueError(
-                        "class_weight must hold positive numbers, got "
-                        f"{factor!r} for class {label!r}."
-                    )
-                if label in known:
-                    factors[known.index(label)] = factor
-        elif isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            counts = np.bincount(labels, weight, len(factors))
-            factors = weight.sum() / (len(factors) * counts)
-        elif self.class_weight is not None:
-            raise ValueError(
-                "class_weight must be None, 'balanced' or a dict, got "
-                f"{self.class_weight!r}."
-            )
-        return C * weight * factors[labels]
+    def _precomputed(self) -> bool:
+        return isinstance(self.kernels, str) and self.kernels == "precomputed"
 
     def _keep(
         self,
@@ -168,6 +111,8 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
         """
         support = np.flatnonzero(A.any(axis=1))
         used = np.flatnonzero(np.atleast_2d(theta).any(axis=0))
+        if len(used) == 0:
+            used = np.arange(1)
         # centring needs all samples unless the coefficients sum to zero, and so does
         # the projection that clips a kernel
         balanced = bool(
@@ -196,21 +141,15 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
             place = {int(m): i for i, m in enumerate(used)}
             negative = training.clip.negative
             self._clip = Clip({place[m]: negative[m] for m in negative if m in place})
-        precomputed = isinstance(self.kernels, str) and self.kernels == "precomputed"
         self._reference = None
         self._columns = training.index[cols]
-        if not precomputed:
+        if not self._precomputed():
             self._reference = training.raw.select(used).reference(cols)
 
     # --- predict ----------------------------------------------------------------------
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the scores: (n_samples,) for two classes, else (n_samples, n_classes).
-
-        Parameters
-        ----------
-        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
-        """
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """Return ``f`` at new samples, shape (n_samples, T)."""
         check_is_fitted(self)
         bank = self._cross(X)
         if len(self._theta) == 1:
@@ -219,20 +158,12 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
             scores = np.column_stack(
                 [bank.apply(t, self._A[:, [j]]) for j, t in enumerate(self._theta)]
             )
-        scores = scores + self.intercept_
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each sample."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return self.classes_[(scores > 0).astype(int)]
-        return self.classes_[scores.argmax(axis=1)]
+        return np.asarray(scores + self.intercept_)
 
     def _cross(self, X: Any) -> KernelBank:
         """Return the normalised kernels between new samples and those kept."""
         if self._reference is None:
-            bank = _as_bank(X, cross=True)
+            bank = as_bank(X, cross=True)
             expected = (self.n_features_in_, len(self.kernel_names_))
             if bank.shape[1:] != expected:
                 swapped = bank.shape[::2] == expected[::-1]
@@ -284,13 +215,14 @@ class BaseKernelClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        pairwise = isinstance(self.kernels, str) and self.kernels == "precomputed"
+        pairwise = self._precomputed()
         tags.input_tags.pairwise = pairwise
         tags.input_tags.three_d_array = pairwise
         return tags
 
 
-def _as_bank(X: Any, cross: bool = False) -> KernelBank:
+def as_bank(X: Any, cross: bool = False) -> KernelBank:
+    """Return Grams as a bank; ``cross`` ones have no diagonal."""
     if isinstance(X, KernelBank):
         return X
     if isinstance(X, MultiView) or sparse.issparse(X):
@@ -304,6 +236,15 @@ def _as_bank(X: Any, cross: bool = False) -> KernelBank:
 def _kernels_first(suspected: bool) -> str:
     advice = " This looks like kernels first; pass np.moveaxis(B, 0, -1)."
     return advice if suspected else ""
+
+
+def check_given(y: Any) -> Any:
+    """Return ``y``, or raise if there is none."""
+    if y is None:
+        raise ValueError(
+            "This estimator requires y to be passed, but the target y is None."
+        )
+    return y
 
 
 def _check_weight(sample_weight: Any, n: int) -> NDArray[np.float64]:
@@ -327,17 +268,17 @@ def _is_all(index: NDArray[np.intp], n: int) -> bool:
 
 
 def _merge_equal(
-    data: Any, labels: NDArray[np.intp], weight: NDArray[np.float64]
+    data: Any, target: NDArray[Any], weight: NDArray[np.float64]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
-    """Drop samples without weight and merge equal rows of one class.
+    """Drop samples without weight and merge equal rows of equal target.
 
-    Equal samples of equal class are one sample with the sum of their weights: the
+    Equal samples of equal target are one sample with the sum of their weights: the
     optimum is the same and the problem smaller. Rows of a table are put in an order
     that depends on their content only, so the answer does not depend on how they came.
 
     Returns the first row, the group of each row (-1: dropped), and the weights.
     """
-    n = len(labels)
+    n = len(target)
     present = np.flatnonzero(weight > 0)
     group = np.full(n, -1, dtype=np.intp)
     if isinstance(data, (KernelBank, MultiView)):
@@ -360,7 +301,7 @@ def _merge_equal(
 
     digests = np.array(
         [
-            hashlib.blake2b(content(i) + labels[i].tobytes(), digest_size=16).digest()
+            hashlib.blake2b(content(i) + target[i].tobytes(), digest_size=16).digest()
             for i in present
         ],
         dtype="V16",

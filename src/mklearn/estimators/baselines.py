@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import check_cv
 
 from mklearn.estimators._base import Training
-from mklearn.estimators.svm import MKLClassifier, one_vs_rest
+from mklearn.estimators._labels import one_vs_rest
+from mklearn.estimators.svm import MKLClassifier
 from mklearn.kernels import KernelBank
 
 
@@ -124,21 +124,23 @@ class BestKernelClassifier(MKLClassifier):
         self.cv_scores_ = self._cross_validate(training, len(training.group))
         # scores that differ by rounding are ties, and the first kernel wins
         self.best_index_ = int(np.argmax(self.cv_scores_.round(12)))
-        alone = replace(training, bank=training.bank.select([self.best_index_]))
-        cost = self._costs(training, self.C)
-        Y = one_vs_rest(training.labels, len(self.classes_))
-        _, self.solution_ = self._solve(alone, Y, cost)
+        Y = one_vs_rest(training.target, len(self.classes_))
+        alone = training.bank.select([self.best_index_])
+        self.solution_ = self._solve(
+            alone, self._loss(Y, self.C * self._costs(training))
+        )
         weights = np.zeros(training.raw.shape[2])
         weights[self.best_index_] = 1.0
         self._keep(training, weights, self.solution_.A, self.solution_.bias)
         self.kernel_contributions_ = weights.copy()
         self.duality_gap_, self.n_iter_ = self.solution_.gap, self.solution_.n_iter
+        self.C_ = float(self.C)
         return self
 
     def _cross_validate(self, training: Training, n: int) -> NDArray[np.float64]:
         """Return the weighted mean accuracy of each kernel alone."""
         rows = np.flatnonzero(training.group >= 0)
-        labels = training.labels[training.group[rows]]
+        labels = training.target[training.group[rows]]
         cv = self.cv
         if isinstance(cv, int):
             fewest = int(np.bincount(labels).min())
@@ -156,7 +158,7 @@ class BestKernelClassifier(MKLClassifier):
         weighted = [tuple(_fold(training, part) for part in fold) for fold in folds]
         n_kernels = training.raw.shape[2]
         scores = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._score)(training.raw.select([m]), training.labels, *fold)
+            delayed(self._score)(training.raw.select([m]), training.target, *fold)
             for m in range(n_kernels)
             for fold in weighted
         )

@@ -1,24 +1,42 @@
-"""Support vector machines that learn their kernel."""
+"""Classifiers that learn their kernel."""
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.utils.metaestimators import available_if
 
-from mklearn.estimators._base import BaseKernelClassifier, Training
-from mklearn.problems import Hinge, LpBall, MKLProblem
-from mklearn.solvers import Solution, solve
+from mklearn.estimators._base import Training
+from mklearn.estimators._labels import LabelsMixin, one_vs_rest
+from mklearn.estimators._mkl import BaseMKL, check_positive, weight_set
+from mklearn.kernels.diagonal import add_diagonal
+from mklearn.problems import Hinge, Logistic, Squared, SquaredHinge
+
+LOSSES = {
+    "hinge": Hinge,
+    "squared_hinge": SquaredHinge,
+    "squared": Squared,
+    "logistic": Logistic,
+}
 
 
-class MKLClassifier(BaseKernelClassifier):
-    """Support vector classifier on a learned combination of kernels (ℓp-norm MKL).
+def _gives_probabilities(model: MKLClassifier) -> bool:
+    if model.loss == "logistic":
+        return True
+    raise AttributeError(
+        f"Probabilities need loss='logistic', and loss is {model.loss!r}."
+    )
+
+
+class MKLClassifier(LabelsMixin, BaseMKL):
+    """Classifier on a learned combination of kernels (ℓp-norm MKL).
 
     Solves, to a certified duality gap,
 
-        min  C sum_i max(0, 1 - y_i f(x_i)) + ½ sum_m |w_m|^2 / theta_m
+        min  C sum_i V(f(x_i), y_i) + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)> + b
 
     over ``w``, ``b`` and the kernel weights ``theta`` together (Kloft et al. 2011).
@@ -29,11 +47,18 @@ class MKLClassifier(BaseKernelClassifier):
         What to combine. "auto" builds a bank from X: a linear kernel and five RBF
         widths on standardised columns for each view. "precomputed" takes Gram matrices
         of shape (n, n, n_kernels), kernels last, or a :class:`KernelBank`, as X.
-    C : float
-        Cost of errors.
-    norm : float
-        The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum).
-    loss : {"hinge"}
+    C : float or "learn"
+        Cost of errors. "learn" (only for ``loss="squared_hinge"``) finds it together
+        with the weights: ``1 / C`` is the weight of one more kernel, the identity,
+        within the same norm (SM2_C of Lanckriet et al. 2004).
+    norm : float, matrix or weight set
+        The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum); a
+        positive definite matrix E for ``theta'E theta <= 1``, one row for each kernel
+        (and a last one for the identity if C is learned); or a set such as
+        ``ElasticNet(0.5)`` or ``BlockNorm(4)``.
+    loss : {"hinge", "squared_hinge", "squared", "logistic"}
+        ``V(f, y)`` for labels -1 and 1: ``max(0, 1 - y f)``, ``½ max(0, 1 - y f)^2``,
+        ``½ (y - f)^2`` or ``log(1 + exp(-y f))``.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
         How kernels are made comparable, with the statistics of the training samples.
         None takes them exactly as given.
@@ -41,7 +66,8 @@ class MKLClassifier(BaseKernelClassifier):
         With more than two classes (one against the rest): one set of kernel weights
         for all classes, or one for each.
     solver : str or Solver
-        "auto", "alternating", "cutting_plane" (norm=1), or an instance.
+        "auto", "newton", "alternating", "multilevel", "cutting_plane" (norm=1), or an
+        instance.
     class_weight : dict, "balanced" or None
         Factors of C by class.
     psd : {"check", "clip", "ignore"}
@@ -63,6 +89,8 @@ class MKLClassifier(BaseKernelClassifier):
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
+    C_ : float, or array of shape (n_classes,) if learned per class
+        The C used, given or learned; ``inf`` if no error was worth its cost.
     kernel_names_ : tuple of str
     kernels_ : tuple
         The kernels with all parameters as numbers (None for precomputed ones).
@@ -93,8 +121,8 @@ class MKLClassifier(BaseKernelClassifier):
         self,
         kernels: Any = "auto",
         *,
-        C: float = 1.0,
-        norm: float = 2,
+        C: float | str = 1.0,
+        norm: Any = 2,
         loss: str = "hinge",
         normalize: str | None = "multiplicative",
         weights: str = "shared",
@@ -137,66 +165,86 @@ class MKLClassifier(BaseKernelClassifier):
         """
         self._check_parameters()
         training = self._training(X, y, sample_weight)
-        cost = self._costs(training, self.C)
-        Y = one_vs_rest(training.labels, len(self.classes_))
-        if self.weights == "shared" or Y.shape[1] == 1:
-            problem, solution = self._solve(training, Y, cost)
-            self.solution_: Solution | list[Solution] = solution
-            self._keep(training, solution.theta, solution.A, solution.bias)
-            self.kernel_contributions_ = problem.contributions(
-                solution.theta, solution.A
-            )
-            self.duality_gap_, self.n_iter_ = solution.gap, solution.n_iter
-            return self
-        solved = [self._solve(training, y[:, None], cost) for y in Y.T]
-        self.solution_ = [solution for _, solution in solved]
-        self._keep(
-            training,
-            np.stack([s.theta for s in self.solution_]),
-            np.column_stack([s.A for s in self.solution_]),
-            np.concatenate([s.bias for s in self.solution_]),
-        )
-        self.kernel_contributions_ = np.stack(
-            [problem.contributions(s.theta, s.A) for problem, s in solved]
-        )
-        self.duality_gap_ = max(s.gap for s in self.solution_)
-        self.n_iter_ = max(s.n_iter for s in self.solution_)
+        Y = one_vs_rest(training.target, len(self.classes_))
+        tasks = [Y] if self.weights == "shared" else [y[:, None] for y in Y.T]
+        cost = self._costs(training)
+        if isinstance(self.C, str):
+            self._learn_cost(training, tasks, cost)
+        else:
+            self._learn(training, [self._loss(Y, self.C * cost) for Y in tasks])
+            self.C_ = float(self.C)
         return self
 
-    def _solve(
-        self, training: Training, Y: NDArray[Any], cost: NDArray[Any]
-    ) -> tuple[MKLProblem, Solution]:
-        loss = Hinge(Y, np.repeat(cost[:, None], Y.shape[1], axis=1))
-        problem = MKLProblem(training.bank, loss, LpBall(float(self.norm)))
-        solution = solve(
-            problem,
-            self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            time_limit=self.time_limit,
-            callback=self.callback,
-            verbose=self.verbose,
-        )
-        return problem, solution
+    @available_if(_gives_probabilities)
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, shape (n_samples, n_classes).
+
+        For two classes this is the logistic model; for more, the probabilities of each
+        class against the rest, divided by their sum.
+        """
+        scores = self._scores(X)
+        if scores.shape[1] == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        # shifting all logarithms keeps the ratios where every probability underflows
+        logs = -np.logaddexp(0.0, -scores)
+        p = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def _loss(self, Y: NDArray[np.float64], cost: NDArray[np.float64]) -> Any:
+        return LOSSES[self.loss](Y, np.repeat(cost[:, None], Y.shape[1], axis=1))
+
+    def _learn_cost(
+        self,
+        training: Training,
+        tasks: list[NDArray[np.float64]],
+        cost: NDArray[np.float64],
+    ) -> None:
+        """Learn ``1 / C`` as the weight of the identity kernel.
+
+        The slacks ``xi = max(0, 1 - y f)`` of the squared hinge loss cost ``½ sum_i C
+        s_i xi_i^2``. This is ``½ |w_0|^2 / theta_0`` for ``theta_0 = 1 / C`` and one
+        more kernel ``diag(1 / s)``, whose features tell each training sample from all
+        others: with it in ``f`` every sample keeps the margin ``y f >= 1``, and what is
+        left is a hard margin problem, the hinge loss without a bound on alpha.
+        """
+        # Any bound that the optimum keeps leaves it as it is, and makes the value of
+        # every f finite. Along its ray alpha has 1'alpha = 2 V at the optimum V, and
+        # y'alpha = 0 gives each class half of it: alpha_i <= V. And V is at most the
+        # value at w = 0, equal weights and the best bias, summed over the tasks:
+        # 2 S+ S- / ((S+ + S-) theta_0), S the sums of s by class. (Sets with
+        # theta_0 > 1 are not sets of (P), but bound the regulariser by theta_0 = 1.)
+        M = training.raw.shape[2]
+        unit = training.weight.sum() if self.normalize == "trace" else 1.0
+        bank = add_diagonal(training.bank, 1.0 / (unit * cost))
+        even = min(1.0, float(weight_set(self.norm).center(M + 1)[-1]))
+        losses = []
+        for Y in tasks:
+            plus, minus = (cost @ (Y == sign) for sign in (1.0, -1.0))
+            bound = np.sum(2 * unit * plus * minus / (plus + minus)) / even
+            losses.append(Hinge(Y, np.full(Y.shape, bound)))
+        solutions = self._learn(training, losses, bank)
+        with np.errstate(divide="ignore"):
+            C = unit / np.array([s.theta[M] for s in solutions])
+        self.C_ = float(C[0]) if len(C) == 1 else C
 
     def _check_parameters(self) -> None:
-        if self.loss != "hinge":
-            raise ValueError(f"loss must be 'hinge', got {self.loss!r}.")
+        super()._check_parameters()
+        if not isinstance(self.loss, str) or self.loss not in LOSSES:
+            raise ValueError(
+                "loss must be 'hinge', 'squared_hinge', 'squared' or 'logistic', got "
+                f"{self.loss!r}."
+            )
+        if self.loss == "squared_hinge":
+            if not (isinstance(self.C, str) and self.C == "learn"):
+                check_positive("C", self.C, " or 'learn'")
+        elif isinstance(self.C, str) and self.C == "learn":
+            raise ValueError(
+                "C='learn' needs loss='squared_hinge', where 1 / C is a kernel weight, "
+                f"got loss={self.loss!r}."
+            )
+        else:
+            check_positive("C", self.C)
         if self.weights not in ("shared", "per-class"):
             raise ValueError(
                 f"weights must be 'shared' or 'per-class', got {self.weights!r}."
             )
-        if not isinstance(self.norm, Real):
-            raise ValueError(f"norm must be a number p >= 1 or inf, got {self.norm!r}.")
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}.")
-        if not self.max_iter >= 1:
-            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"time_limit must be positive, got {self.time_limit!r}.")
-
-
-def one_vs_rest(labels: NDArray[np.intp], k: int) -> NDArray[np.float64]:
-    """Return targets of -1 and 1: one column for two classes, else one for each."""
-    columns = np.arange(1, 2) if k == 2 else np.arange(k)
-    return np.where(labels[:, None] == columns[None, :], 1.0, -1.0)

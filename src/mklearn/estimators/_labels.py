@@ -1,0 +1,98 @@
+"""Class labels: their numbers, their costs, and how scores become labels again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length
+
+from mklearn.estimators._base import Training, check_given
+
+
+class LabelsMixin(ClassifierMixin):
+    """Classification on top of scores, one column for two classes, else one for each.
+
+    Subclasses have the parameter ``class_weight``.
+    """
+
+    def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the numbers of the classes and store ``classes_``."""
+        y = column_or_1d(check_given(y), warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        check_consistent_length(weight, y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes; y holds "
+                f"only one class: {self.classes_.tolist()}."
+            )
+        missing = np.setdiff1d(np.arange(len(self.classes_)), labels[weight > 0])
+        if len(missing):
+            raise ValueError(
+                "All samples of these classes have weight zero: "
+                f"{self.classes_[missing].tolist()}; a class needs a sample to learn "
+                "from."
+            )
+        return np.asarray(labels)
+
+    def _costs(self, training: Training) -> NDArray[np.float64]:
+        """Return each distinct sample's weight times that of its class, shape (n,)."""
+        labels, weight = training.target, training.weight
+        factors = np.ones(len(self.classes_))
+        if isinstance(self.class_weight, Mapping):
+            known = self.classes_.tolist()
+            strange = [label for label in self.class_weight if label not in known]
+            if strange and not set(known) <= set(self.class_weight):
+                raise ValueError(
+                    f"class_weight names {strange}, but the classes are {known}."
+                )
+            for label, factor in self.class_weight.items():
+                if not (
+                    isinstance(factor, Real) and np.isfinite(factor) and factor > 0
+                ):
+                    raise ValueError(
+                        "class_weight must hold positive numbers, got "
+                        f"{factor!r} for class {label!r}."
+                    )
+                if label in known:
+                    factors[known.index(label)] = factor
+        elif isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            counts = np.bincount(labels, weight, len(factors))
+            factors = weight.sum() / (len(factors) * counts)
+        elif self.class_weight is not None:
+            raise ValueError(
+                "class_weight must be None, 'balanced' or a dict, got "
+                f"{self.class_weight!r}."
+            )
+        return np.asarray(weight * factors[labels])
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores: (n_samples,) for two classes, else (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return self.classes_[(scores > 0).astype(int)]
+        return self.classes_[scores.argmax(axis=1)]
+
+
+def one_vs_rest(labels: NDArray[np.intp], k: int) -> NDArray[np.float64]:
+    """Return targets of -1 and 1: one column for two classes, else one for each."""
+    columns = np.arange(1, 2) if k == 2 else np.arange(k)
+    return np.where(labels[:, None] == columns[None, :], 1.0, -1.0)

@@ -1,0 +1,172 @@
+"""Outlier detection on a learned kernel."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import OutlierMixin
+
+from mklearn.estimators._base import as_bank
+from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.problems import Hinge, OneClass
+
+
+class MKLOneClass(OutlierMixin, BaseMKL):
+    """One-class classifier on a learned combination of kernels (ℓp-norm MKL).
+
+    Separates the samples from the origin of feature space. With the share ``nu`` of
+    outliers it solves, to a certified duality gap,
+
+        min  sum_i max(0, rho - f(x_i)) / (nu n) - rho + ½ sum_m |w_m|^2 / theta_m
+        s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)>
+
+    over ``w``, ``rho`` and the kernel weights ``theta`` together; with ``C`` given, the
+    form of Kloft et al. (2011), where ``rho`` is one and ``C`` takes its place:
+
+        min  C sum_i max(0, 1 - f(x_i)) + ½ sum_m |w_m|^2 / theta_m
+
+    Minimising over the weights looks for the kernels in which the samples lie farthest
+    from the origin, hence kernels of one scale should be compared
+    (``normalize="spherical"`` puts all samples on the unit sphere).
+
+    Parameters
+    ----------
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to combine, as in :class:`MKLClassifier`.
+    nu : float
+        Share of the training samples that may lie outside, in (0, 1]: at most this
+        share does, and at least this share lies outside or on the border.
+    C : float, optional
+        Cost of samples outside; if given, ``nu`` is not used.
+    norm : float, matrix or weight set
+        The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum), or a
+        set as in :class:`MKLClassifier`.
+    normalize : {None, "center", "trace", "multiplicative", "spherical"}
+        How kernels are made comparable, with the statistics of the training samples.
+        None takes them exactly as given. Precomputed test kernels need their diagonals
+        for "spherical": pass ``KernelBank.from_grams(B, row_diag=...)``.
+    solver : str or Solver
+        "auto", "newton", "alternating", "multilevel", "cutting_plane" (norm=1), or an
+        instance.
+    psd, tol, max_iter, time_limit, memory_limit, callback, verbose
+        As in :class:`MKLClassifier`.
+
+    Attributes
+    ----------
+    offset_ : float
+        ``decision_function = score_samples - offset_``: the ``rho`` above, or 1.
+    kernel_names_ : tuple of str
+    kernels_ : tuple
+        The kernels with all parameters as numbers (None for precomputed ones).
+    kernel_weights_ : array of shape (n_kernels,)
+        The ``theta`` above, on the normalised kernels.
+    kernel_contributions_ : array of shape (n_kernels,)
+        Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
+    support_ : array
+        Rows of X outside or on the border.
+    dual_coef_ : array of shape (1, n_support)
+        They sum to one in the form with ``nu``.
+    intercept_ : array of shape (1,)
+        ``-offset_``.
+    duality_gap_ : float
+        The relative gap that certifies the solution.
+    n_iter_ : int
+    solution_ : Solution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MKLOneClass, kernels
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> model = MKLOneClass(kernels.rbf_ladder(), nu=0.1).fit(X)
+    >>> model.predict([[0.0, 0.0], [9.0, 9.0]]).tolist()
+    [1, -1]
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        nu: float = 0.5,
+        C: float | None = None,
+        norm: Any = 2,
+        normalize: str | None = "multiplicative",
+        solver: Any = "auto",
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.nu = nu
+        self.C = C
+        self.norm = norm
+        self.normalize = normalize
+        self.solver = solver
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.callback = callback
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLOneClass:
+        """Learn kernel weights and the region of the samples.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            Weight 2 equals the sample given twice, weight 0 its absence.
+        """
+        self._check_parameters()
+        training = self._training(X, None, sample_weight)
+        weight = training.weight[:, None]
+        if self.C is None:
+            self._learn(training, [OneClass(weight / (self.nu * weight.sum()))])
+        else:
+            ones = np.ones_like(weight)
+            self._learn(training, [Hinge(ones, self.C * weight, with_bias=False)])
+            self.intercept_ = self.intercept_ - 1.0
+        self.offset_ = -float(self.intercept_[0])
+        return self
+
+    def fit_predict(
+        self, X: Any, y: Any = None, sample_weight: Any = None
+    ) -> NDArray[np.intp]:
+        """Learn from samples and tell which of them are outliers (-1), as ``fit``."""
+        if self._precomputed():
+            X = as_bank(X)  # these are the training samples: the diagonal is known
+        return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return ``score_samples - offset_``, negative for outliers, (n_samples,).
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        return self._scores(X)[:, 0]
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Return ``f(x)``, the higher the more like the training samples."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """Return 1 for samples like those of training and -1 for outliers."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.C is not None:
+            check_positive("C", self.C, " or None")
+        elif not (isinstance(self.nu, Real) and 0 < self.nu <= 1):
+            raise ValueError(f"nu must be a number in (0, 1], got {self.nu!r}.")

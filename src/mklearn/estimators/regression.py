@@ -1,0 +1,168 @@
+"""Regression on a learned kernel."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_consistent_length
+
+from mklearn.estimators._base import check_given
+from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.problems import EpsilonInsensitive, Squared
+
+
+class MKLRegressor(RegressorMixin, BaseMKL):
+    """Regression on a learned combination of kernels (ℓp-norm MKL).
+
+    Solves, to a certified duality gap,
+
+        min  C sum_i V(f(x_i), y_i) + ½ sum_m |w_m|^2 / theta_m
+        s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)> + b
+
+    over ``w``, ``b`` and the kernel weights ``theta`` together (Kloft et al. 2011).
+    With one kernel this is kernel ridge regression with a free intercept and the
+    penalty ``1 / C``, or support vector regression.
+
+    Parameters
+    ----------
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to combine, as in :class:`MKLClassifier`.
+    C : float
+        Cost of errors.
+    loss : {"squared", "epsilon_insensitive"}
+        ``V(f, y)``: ``½ (y - f)^2`` or ``max(0, |y - f| - epsilon)``.
+    epsilon : float
+        Errors up to this size cost nothing (for ``loss="epsilon_insensitive"``).
+    norm : float, matrix or weight set
+        The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum), or a
+        set as in :class:`MKLClassifier`.
+    normalize : {None, "center", "trace", "multiplicative", "spherical"}
+        How kernels are made comparable, with the statistics of the training samples.
+        None takes them exactly as given.
+    solver : str or Solver
+        "auto", "newton", "alternating", "multilevel", "cutting_plane" (norm=1), or an
+        instance.
+    psd, tol, max_iter, time_limit, memory_limit, callback, verbose
+        As in :class:`MKLClassifier`.
+
+    Attributes
+    ----------
+    kernel_names_ : tuple of str
+    kernels_ : tuple
+        The kernels with all parameters as numbers (None for precomputed ones).
+    kernel_weights_ : array of shape (n_kernels,)
+        The ``theta`` above, on the normalised kernels, shared by all outputs.
+    kernel_contributions_ : array of shape (n_kernels,)
+        Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
+    support_ : array
+        Rows of X with a coefficient that is not zero.
+    dual_coef_ : array of shape (n_outputs, n_support)
+    intercept_ : array of shape (n_outputs,)
+    duality_gap_ : float
+        The relative gap that certifies the solution.
+    n_iter_ : int
+    solution_ : Solution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MKLRegressor
+    >>> X = np.linspace(0, 6, 60)[:, None]
+    >>> model = MKLRegressor(C=10.0).fit(X, np.sin(X[:, 0]))
+    >>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
+    True
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        C: float = 1.0,
+        loss: str = "squared",
+        epsilon: float = 0.1,
+        norm: Any = 2,
+        normalize: str | None = "multiplicative",
+        solver: Any = "auto",
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.loss = loss
+        self.epsilon = epsilon
+        self.norm = norm
+        self.normalize = normalize
+        self.solver = solver
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.callback = callback
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MKLRegressor:
+        """Learn kernel weights and regression function.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Outputs share the kernel weights; bring them to comparable scales.
+        sample_weight : array of shape (n_samples,), optional
+            Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
+        """
+        self._check_parameters()
+        training = self._training(X, y, sample_weight)
+        Y = training.target
+        cost = np.repeat(self.C * training.weight[:, None], Y.shape[1], axis=1)
+        if self.loss == "squared":
+            self._learn(training, [Squared(Y, cost)])
+        else:
+            loss = EpsilonInsensitive(Y, cost, epsilon=float(self.epsilon))
+            self._learn(training, [loss])
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the values: (n_samples,), or (n_samples, n_outputs) if y was 2-D.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if self._flat else scores
+
+    def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        y = check_array(
+            check_given(y), ensure_2d=False, dtype=np.float64, input_name="y"
+        )
+        check_consistent_length(weight, y)
+        self._flat = y.ndim == 1
+        return y.reshape(len(y), -1) + 0.0  # no negative zeros
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_positive("C", self.C)
+        if self.loss not in ("squared", "epsilon_insensitive"):
+            raise ValueError(
+                f"loss must be 'squared' or 'epsilon_insensitive', got {self.loss!r}."
+            )
+        epsilon = self.epsilon
+        if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
+            raise ValueError(f"epsilon must be a number from 0 on, got {epsilon!r}.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
