@@ -16,12 +16,14 @@ from mklearn.problems.mkl import MKLProblem, relative_gap
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
 from mklearn.solvers.cutting_plane import CuttingPlane
+from mklearn.solvers.interleaved import Interleaved
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
     "alternating": Alternating,
     "cutting_plane": CuttingPlane,
+    "interleaved": Interleaved,
     "multilevel": Multilevel,
     "newton": Newton,
 }

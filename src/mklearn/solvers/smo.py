@@ -385,3 +385,21 @@ def _coordinates(  # type: ignore[no-untyped-def]
         for t in range(c.size):
             g[t] += move * row[t if t < n else t - n]
     return _STEPS, -1, -1, max_steps, n_active
+
+
+def solve_dense(K: FloatArray, box: Box, c: FloatArray, eps: float) -> FloatArray:
+    """Solve a small QP whose matrix is at hand, where ``box.linear`` is the gradient.
+
+    The gradient at ``c`` takes the place of the linear term, so the matrix may be a
+    block of a larger problem.
+    """
+    n = len(c)
+    rows = np.ascontiguousarray(K)
+    slot, stamp = np.arange(n), np.zeros(n, dtype=np.int64)
+    c, g = c.copy(), box.linear.copy()
+    loop = _smo if box.hyperplane else _coordinates
+    loop(
+        rows, slot, stamp, np.diagonal(K).copy(), box.lower, box.upper, box.ridge,
+        c, g, np.arange(n), n, max(eps, 1e-14), 100 * n + 1000,
+    )  # fmt: skip
+    return c
