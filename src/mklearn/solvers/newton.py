@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mklearn.problems.mkl import MKLProblem
+from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interior import minimise_quadratic
 from mklearn.solvers.smo import FixedWeightsSolver, require_box
 
@@ -26,16 +28,23 @@ class Newton:
     small multiple of the majorising term behind the analytic update is minimised over
     the weight set; a step that does not descend is followed by one on the line.
 
+    Where the dual solution is not unique (kernels of low rank) no single one may prove
+    that the weights are optimal. Cutting planes (p = 1) or the analytic update go on
+    from where this solver makes no more progress.
+
     Parameters
     ----------
     accuracy : float
         How exactly the inner problem is solved, as a share of the current gap.
     damping : float
         Share of the majoriser's curvature that is added to the model at first.
+    patience : int
+        Iterations without progress before another solver takes over.
     """
 
     accuracy: float = 0.1
     damping: float = 1e-2
+    patience: int = 20
 
     def check(self, problem: MKLProblem) -> None:
         """Require an ℓp ball and a loss whose inner problem SMO solves."""
@@ -51,31 +60,38 @@ class Newton:
         inner = FixedWeightsSolver(problem, start)
         p = problem.weights.p  # type: ignore[attr-defined]
         theta, allowed, damping = inner.theta, np.inf, self.damping
-        best, base, slope = np.inf, theta, np.zeros_like(theta)
-        while True:
+        best, lower, base, slope = np.inf, -np.inf, theta, np.zeros_like(theta)
+        refused, least, idle = False, np.inf, 0
+        while idle < self.patience:
             A, scores = yield from inner.solve(theta, allowed)
             quads, hessian = _second_order(problem, inner, A)
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
-            value = judgement.upper
-            allowed = self.accuracy * (value - judgement.lower)
-            if value > best + allowed:
+            value, lower = judgement.upper, max(lower, judgement.lower)
+            gap = min(value, best) - lower
+            least, idle = (gap, 0) if gap < 0.9 * least else (least, idle + 1)
+            allowed = self.accuracy * gap
+            # values are known as exactly as the inner problems were solved
+            if value > best + min(allowed, 0.02 * abs(best)):
                 # the model was too bold: go back along the line to where the slopes,
                 # known at both ends, say that the value is least
-                damping = min(1.0, 10 * damping)
+                damping, refused = min(1.0, 10 * damping), True
                 move = theta - base
                 before, after = slope @ move, -0.5 * quads @ move
                 share = before / (before - after) if before < 0 < after else 0.5
                 theta = base + min(max(share, 0.05), 0.7) * move
                 continue
-            best, base, slope = value, theta, -0.5 * quads
+            if value < best and not refused:
+                damping = max(1e-6, damping / 5)  # trusted more as it proves itself
+            best, base, slope, refused = value, theta, -0.5 * quads, False
             if p == np.inf:
                 theta = np.ones_like(theta)
                 continue
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = hessian + np.diag(damping * majoriser)
             theta = minimise_quadratic(model, slope - model @ theta, p, theta)
-            damping = max(1e-6, damping / 5)  # trusted more as it proves itself
+        other = CuttingPlane(self.accuracy) if p == 1 else Alternating(self.accuracy)
+        yield from other.iterates(problem, Iterate(base, A))
 
 
 def _second_order(
