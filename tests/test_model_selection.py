@@ -35,10 +35,10 @@ def inputs(X):
     views = MultiView({"left": X[:, :2], "right": X[:, 2:]})
     by_view = kernels.per_view(*SPECS)
     return {
-        "table": (MKLClassifier(SPECS), X),
-        "views": (MKLClassifier([by_view]), views),
-        "bank": (MKLClassifier("precomputed"), bank),
-        "array": (MKLClassifier("precomputed"), grams),
+        "table": (MKLClassifier(SPECS, tol=1e-6), X),
+        "views": (MKLClassifier([by_view], tol=1e-6), views),
+        "bank": (MKLClassifier("precomputed", tol=1e-6), bank),
+        "array": (MKLClassifier("precomputed", tol=1e-6), grams),
     }
 
 
@@ -118,9 +118,9 @@ def test_one_vs_rest(kind):
     X, y = samples(60, n_classes=3)
     model, data = inputs(X)[kind]
     rest = OneVsRestClassifier(model).fit(data, y)
-    each = MKLClassifier(model.kernels, weights="per-class").fit(data, y)
+    each = MKLClassifier(model.kernels, weights="per-class", tol=1e-6).fit(data, y)
     np.testing.assert_allclose(
-        rest.decision_function(data), each.decision_function(data), atol=0.05
+        rest.decision_function(data), each.decision_function(data), atol=1e-3
     )
 
 
@@ -164,7 +164,7 @@ def test_other_tools_take_banks():
     found = cross_validate(
         model, bank, y, cv=CV, scoring=["accuracy", "f1_macro"], return_estimator=True
     )
-    assert all(m.duality_gap_ <= 1e-3 for m in found["estimator"])
+    assert all(m.duality_gap_ <= 1e-6 for m in found["estimator"])
 
 
 def test_sample_weights_are_sliced_with_the_samples():

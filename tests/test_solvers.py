@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from cases import NORMS, conic_optimum, problem, signs, small, stack
+from cases import NORMS, conic_optimum, problem, samples, signs, small, stack
 from mklearn import KernelBank, LpBall, MKLProblem, kernels, solve
-from mklearn.solvers import Alternating, Multilevel, Newton, Status
+from mklearn.solvers import Alternating, CuttingPlane, Multilevel, Newton, Status
 from mklearn.solvers.interior import minimise_quadratic
 
 # alternating steps are slow for p = 1, where cutting planes stand in for them
@@ -227,6 +227,16 @@ def test_kernels_of_low_rank(p, solver, dtype):
     solution = solve(task, solver, tol=1e-5)
     assert solution.check(task) <= 1e-5
     assert_valid(task, solution)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("C", [0.1, 10.0])
+@pytest.mark.parametrize("p", [1, 1.5])
+def test_newton_where_the_dual_solution_is_not_unique(p, C, seed):
+    X, labels = samples(60, n_features=20, seed=seed)
+    B = np.stack([np.outer(x, x) for x in X.T], axis=2)
+    task = problem(B, np.where(labels == 1, 1.0, -1.0), C, p)
+    assert solve(task, "newton", tol=1e-3).check(task) <= 1e-3
 
 
 # --- certificates ---------------------------------------------------------------------

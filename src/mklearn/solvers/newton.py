@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mklearn.problems.mkl import MKLProblem
+from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interior import minimise_quadratic
 from mklearn.solvers.inner import InnerSolver, inner_solver
 
@@ -28,16 +30,23 @@ class Newton:
     small multiple of the majorising term behind the analytic update is minimised over
     the weight set; a step that does not descend is followed by one on the line.
 
+    Where the dual solution is not unique (kernels of low rank) no single one may prove
+    that the weights are optimal. Cutting planes (p = 1) or the analytic update go on
+    from where this solver makes no more progress.
+
     Parameters
     ----------
     accuracy : float
         How exactly the inner problem is solved, as a share of the current gap.
     damping : float
         Share of the majoriser's curvature that is added to the model at first.
+    patience : int
+        Iterations without progress before another solver takes over.
     """
 
     accuracy: float = 0.1
     damping: float = 1e-2
+    patience: int = 20
 
     def check(self, problem: MKLProblem) -> None:
         """Require a weight set with a smooth description."""
@@ -51,43 +60,52 @@ class Newton:
     def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
         inner = inner_solver(problem, start)
+        weights = problem.weights
         theta, allowed, damping = inner.theta, np.inf, self.damping
         best, lower, gap, limit = np.inf, -np.inf, np.inf, np.inf
         base, slope = theta, np.zeros_like(theta)
-        while True:
+        refused, least, idle = False, np.inf, 0
+        while idle < self.patience:
             A, scores = yield from inner.solve(theta, allowed)
             quads, hessian = _second_order(problem, inner, A)
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
             value, own = judgement.upper, judgement.upper - judgement.lower
             exact, lower = allowed, max(lower, judgement.lower)
+            left = max(min(value, best) - lower, 0.0)
+            least, idle = (left, 0) if left < 0.9 * least else (least, idle + 1)
             # the slopes err by the root of the inner gap, so it must fall faster
             share = min(1.0, 3 * (own / max(abs(value), 1e-300)) ** 0.5)
-            left = max(min(value, best) - lower, 0.0)
             allowed = min(self.accuracy * share * left, limit)
-            if value > best and own > 0.9 * gap:  # neither the value nor the gap fell
+            # near the end the gap is the sharper measure of progress
+            if value > best and (own > 0.9 * gap or value > best + 0.02 * abs(best)):
                 if value - best <= 10 * exact:  # a matter of accuracy: improve it there
                     best, gap, theta = np.inf, np.inf, base
                     allowed = limit = 0.01 * min(allowed, exact)
                     continue
                 # the model was too bold: go back along the line to where the slopes,
                 # known at both ends, say that the value is least
-                damping = min(1.0, 10 * damping)
+                damping, refused = min(1.0, 10 * damping), True
                 move = theta - base
                 before, after = slope @ move, -0.5 * quads @ move
                 part = before / (before - after) if before < 0 < after else 0.5
                 theta = base + min(max(part, 0.05), 0.7) * move
                 continue
-            best, gap, base, slope = min(value, best), own, theta, -0.5 * quads
-            if getattr(problem.weights, "p", None) == np.inf:
+            if not refused:
+                damping = max(1e-6, damping / 5)  # trusted more as it proves itself
+            best, gap, refused = min(value, best), own, False
+            base, slope = theta, -0.5 * quads
+            if getattr(weights, "p", None) == np.inf:
                 theta = np.ones_like(theta)
                 continue
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = hessian + np.diag(damping * majoriser)
             theta = minimise_quadratic(
-                model, slope - model @ theta, problem.weights.constraint, theta  # type: ignore[attr-defined]
+                model, slope - model @ theta, weights.constraint, theta  # type: ignore[attr-defined]
             )
-            damping = max(1e-6, damping / 5)  # trusted more as it proves itself
+        sparse = getattr(weights, "p", None) == 1
+        other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
+        yield from other.iterates(problem, Iterate(base, A))
 
 
 def _second_order(
