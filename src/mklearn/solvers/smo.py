@@ -47,7 +47,7 @@ class RowCache:
         self.diag = np.zeros(n)
         self.theta = np.full(bank.shape[2], np.nan)
 
-    def set_theta(self, theta: FloatArray, exact: bool) -> None:
+    def set_theta(self, theta: FloatArray, exact: bool = True) -> None:
         """Change the weights or the precision; all rows are forgotten."""
         self.theta = theta
         self.bank = self.exact if exact else self.rough
