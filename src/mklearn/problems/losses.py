@@ -57,6 +57,10 @@ class Loss(Protocol):
     def hyperplane(self) -> bool:
         """Whether the columns of A have a given sum."""
 
+    @property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of ``dual``, 0 if there is none."""
+
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the summed loss at scores ``F`` (n, T) and ``bias`` (T,)."""
 
@@ -110,6 +114,11 @@ class _Costs:
     def hyperplane(self) -> bool:
         """Whether the columns of A sum to zero."""
         return self.with_bias
+
+    @property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of the dual term: none."""
+        return 0.0
 
     def take(self, rows: Rows, factor: float):  # type: ignore[no-untyped-def]
         """Return the loss on some samples, their costs multiplied by ``factor``."""
@@ -179,6 +188,11 @@ class SquaredHinge(_Costs):
         As in :class:`Hinge`.
     """
 
+    @property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of the dual term."""
+        return 1.0 / float(self.C.max())
+
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the summed loss."""
         short = np.maximum(0.0, 1.0 - self.Y * (F + bias))
@@ -223,6 +237,11 @@ class Squared(_Costs):
     C, with_bias
         As in :class:`Hinge`.
     """
+
+    @property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of the dual term."""
+        return 1.0 / float(self.C.max())
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the summed loss."""
@@ -325,6 +344,11 @@ class Logistic(_Costs):
         As in :class:`Hinge`.
     """
 
+    @property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of the dual term."""
+        return 4.0 / float(self.C.max())
+
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the summed loss."""
         return float(np.sum(self.C * np.logaddexp(0.0, -self.Y * (F + bias))))
@@ -386,6 +410,7 @@ class OneClass:
         return self.C.shape[0], 1
 
     hyperplane = True
+    concavity = 0.0
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the summed loss, minus rho."""

@@ -105,6 +105,35 @@ class MKLProblem:
         q = self.bank.quad(A) if quads is None else quads
         return self.loss.dual(A) - 0.5 * self.weights.support(q)
 
+    def weight_bounds(self, A: FloatArray, upper: float) -> FloatArray:
+        """Return bounds that no optimal weights exceed, shape (M,), for p = 1.
+
+        Every feasible ``A`` has ``J(theta) >= dual.term - ½ theta'q``, so a weight
+        ``theta_m`` lifts the lower bound by ``½ theta_m (max q - q_m)`` and cannot lift
+        it above ``upper``. For other norms the bounds are ones.
+
+        Where the dual term of the loss is strongly concave (not for the hinge loss),
+        the best A is in a ball around A whose radius follows from the gap; a kernel
+        whose quadratic form cannot be the largest in that ball has weight zero at every
+        optimum, and so has its bound.
+        """
+        n_kernels = self.bank.shape[2]
+        if getattr(self.weights, "p", None) != 1:
+            return np.ones(n_kernels)
+        q = self.bank.quad(self.loss.repair(A))
+        gap = max(upper - self.dual(A, q), 0.0)
+        short = q.max() - q
+        bounds = np.ones(n_kernels)
+        below = short > 2 * gap
+        bounds[below] = 2 * gap / short[below]
+        if self.loss.concavity > 0:
+            # the trace is at least the largest eigenvalue
+            reach = (2 * gap / self.loss.concavity) ** 0.5
+            reach = reach * np.maximum(self.bank.diag().sum(axis=0), 0.0) ** 0.5
+            root = np.maximum(q, 0.0) ** 0.5
+            bounds[root + reach < np.max(root - reach)] = 0.0
+        return bounds
+
     def take(self, rows: NDArray[np.intp], factor: float = 1.0) -> MKLProblem:
         """Return the problem on some samples, their costs multiplied by ``factor``."""
         bank = self.bank[np.ix_(rows, rows)].stored(self.bank.memory_limit)

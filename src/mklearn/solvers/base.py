@@ -95,6 +95,8 @@ class Solution:
     time : float
         Seconds.
     history : History
+    weight_bounds : array of shape (M,)
+        What no optimal weights exceed (p = 1; ones otherwise).
     """
 
     theta: FloatArray
@@ -108,6 +110,12 @@ class Solution:
     time: float
     solver: str
     history: History = field(repr=False)
+    weight_bounds: FloatArray = field(repr=False)
+
+    @property
+    def screened(self) -> int:
+        """Number of kernels that provably have no weight at any optimum."""
+        return int(np.sum(self.weight_bounds == 0))
 
     @property
     def gap(self) -> float:

@@ -250,6 +250,7 @@ class _Run:
             time=self.elapsed(),
             solver=name,
             history=self.history,
+            weight_bounds=self.problem.weight_bounds(self.dual, self.upper),
         )
 
 
