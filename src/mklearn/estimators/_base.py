@@ -47,6 +47,8 @@ class BaseKernelMachine(BaseEstimator):
     def _training(self, X: Any, y: Any, sample_weight: Any) -> Training:
         """Validate, merge equal samples, compute and normalise the kernels."""
         data, names = self._validate(X)
+        if data.shape[0] < 2:
+            raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
         weight = _check_weight(sample_weight, data.shape[0])
         target = self._target(y, weight)
         index, group, weight = _merge_equal(data, target, weight)

@@ -44,7 +44,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     norm : float, matrix or weight set
         The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum), or a
         set as in :class:`MKLClassifier`.
-    normalize : {None, "center", "trace", "multiplicative", "spherical"}
+    normalize : {None, "trace", "multiplicative", "spherical"}
         How kernels are made comparable, with the statistics of the training samples.
         None takes them exactly as given. Precomputed test kernels need their diagonals
         for "spherical": pass ``KernelBank.from_grams(B, row_diag=...)``.
@@ -170,3 +170,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             check_positive("C", self.C, " or None")
         elif not (isinstance(self.nu, Real) and 0 < self.nu <= 1):
             raise ValueError(f"nu must be a number in (0, 1], got {self.nu!r}.")
+        if self.normalize == "center":
+            raise ValueError(
+                "normalize='center' moves the mean of the samples to the origin, from "
+                "which they are to be separated, so that nothing is left to learn; use "
+                "'multiplicative' or 'spherical'."
+            )

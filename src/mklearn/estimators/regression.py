@@ -67,6 +67,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         The relative gap that certifies the solution.
     n_iter_ : int
     solution_ : Solution
+        Of the problem with ``y - median(y)``, which differs in the bias only.
 
     Examples
     --------
@@ -124,13 +125,16 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         """
         self._check_parameters()
         training = self._training(X, y, sample_weight)
-        Y = training.target
+        # the bias is free: a shift changes rounding only, and makes constants zero
+        shift = np.median(training.target, axis=0)
+        Y = training.target - shift
         cost = np.repeat(self.C * training.weight[:, None], Y.shape[1], axis=1)
         if self.loss == "squared":
             self._learn(training, [Squared(Y, cost)])
         else:
             loss = EpsilonInsensitive(Y, cost, epsilon=float(self.epsilon))
             self._learn(training, [loss])
+        self.intercept_ = self.intercept_ + shift
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
