@@ -17,6 +17,10 @@ from mklearn.solvers.inner import InnerSolver, inner_solver
 
 FloatArray = NDArray[np.float64]
 
+# A part of the free variables gives too little curvature, which the line search and the
+# damping make good; all of them would take n^3 time and n^2 memory.
+_MOST_FREE = 4000
+
 
 @dataclass(frozen=True)
 class Newton:
@@ -119,11 +123,14 @@ def _second_order(
         return np.zeros(M), hessian
     a = A[used]
     S = inner.bank[np.ix_(used, used)].multiply(a)
+    rng = np.random.default_rng(0)
     curvature = problem.loss.curvature(A)[used]
     for t in range(A.shape[1]):
         free = np.flatnonzero(np.isfinite(curvature[:, t]))
         if len(free) < 2:
             continue
+        if len(free) > _MOST_FREE:
+            free = np.sort(rng.permutation(free)[:_MOST_FREE])
         K = inner.block(used[free])
         K[np.diag_indices_from(K)] += curvature[free, t]
         factor = _factor(K)

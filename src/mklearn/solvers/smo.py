@@ -37,12 +37,9 @@ class RowCache:
         self.exact, self.rough = bank, bank.rough()
         self.bank = self.rough
         n = bank.shape[0]
-        self.capacity = min(n, bank.row_budget())
-        self.rows = np.empty((self.capacity, n))
+        self.budget = bank.row_budget()
         self.slot = np.full(n, -1, dtype=np.int64)  # where the row of a sample is
-        self.owner = np.full(self.capacity, -1, dtype=np.int64)
-        self.stamp = np.zeros(self.capacity, dtype=np.int64)  # when it was last used
-        self.used = 0
+        self._allocate(exact=self.budget >= n)
         self._diags = bank.diag()
         self.diag = np.zeros(n)
         self.theta = np.full(bank.shape[2], np.nan)
@@ -51,10 +48,23 @@ class RowCache:
         """Change the weights or the precision; all rows are forgotten."""
         self.theta = theta
         self.bank = self.exact if exact else self.rough
+        if exact and self.rows.dtype != np.float64:
+            self._allocate(exact)
         self.diag = self._diags @ theta
         self.slot[:] = -1
         self.owner[:] = -1
         self.stamp[:] = 0
+        self.used = 0
+
+    def _allocate(self, exact: bool) -> None:
+        """Make room for rows: float64, or twice as many in float32 if all do not fit."""
+        n = len(self.slot)
+        self.rows = np.empty((0, n))  # frees the old ones first
+        self.capacity = min(n, self.budget if exact else 2 * self.budget)
+        self.rows = np.empty((self.capacity, n), np.float64 if exact else np.float32)
+        self.owner = np.full(self.capacity, -1, dtype=np.int64)
+        self.stamp = np.zeros(self.capacity, dtype=np.int64)  # when it was last used
+        self.slot[:] = -1
         self.used = 0
 
     def load(self, samples: NDArray[Any], keep: int = -1) -> None:
@@ -75,7 +85,7 @@ class RowCache:
         """Return the combined kernel between two sets of samples."""
         if len(a) <= self.capacity:
             self.load(a)
-            return self.rows[np.ix_(self.slot[a], b)]
+            return self.rows[np.ix_(self.slot[a], b)].astype(np.float64)
         return self.bank[np.ix_(a, b)].combine(self.theta)
 
     def _free_slots(self, count: int, keep: int) -> NDArray[Any]:
