@@ -28,6 +28,7 @@ FloatArray = NDArray[np.float64]
 
 _DONE, _MISSING, _STEPS = 0, 1, 2
 _LOAD = 256  # rows that are fetched together at the most
+_ALL_AT_ONCE = 6e7  # kernel values that are computed sooner than asked for one by one
 
 
 class RowCache:
@@ -227,6 +228,9 @@ class BoxSolver:
         exact = rows.bank is rows.exact or allowed < 1e-5 * self.size
         if not np.array_equal(theta, rows.theta) or (exact and rows.bank is rows.rough):
             rows.set_theta(theta, exact)
+            n, _, M = rows.bank.shape
+            if n * n * M < _ALL_AT_ONCE and rows.capacity == n:
+                rows.load(np.arange(n))
             for task in self.tasks:
                 task.refresh()
         eps = 0.1

@@ -1,0 +1,210 @@
+"""Speed of lp-norm MKL, as ratios in one run.
+
+    python benchmarks/lpmkl.py solvers   # (a) every solver and norm, Grams given
+    python benchmarks/lpmkl.py kernels   # (b) n = 1000 and growing numbers of kernels
+    python benchmarks/lpmkl.py large     # (c) kernels on the fly, bounded memory
+
+The unit of (a) and (b) is "sum + SVC": forming the sum of the given Grams and one
+``SVC(kernel="precomputed")`` fit on it. The unit of (c) is one single-kernel
+``SVC(kernel="rbf")`` fit on the same samples. ``--quick`` runs small sizes, ``--json
+FILE`` writes all figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
+from svm_ratio import samples, seconds, widths
+from textbook import silp, simple_mkl
+
+from mklearn import Hinge, KernelBank, LpBall, MKLProblem, kernels, solve
+from mklearn.solvers import Multilevel, Newton
+
+NORMS = (1.0, 4 / 3, 2.0, 4.0, np.inf)
+SOLVERS = ("auto", "newton", "alternating", "cutting_plane", "interleaved")
+
+
+def problem(bank: KernelBank, y: np.ndarray, p: float) -> MKLProblem:
+    """Return the hinge problem with C = 1."""
+    Y = y[:, None]
+    return MKLProblem(bank, Hinge(Y, np.ones_like(Y)), LpBall(p))
+
+
+def run(task: MKLProblem, solver: object, tol: float, limit: float = 120.0) -> dict:
+    """Return time, iterations and gap of one solve."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        start = time.perf_counter()
+        solution = solve(task, solver, tol=tol, time_limit=limit)
+        used = time.perf_counter() - start
+    return {
+        "time_s": used,
+        "gap": solution.gap,
+        "iterations": solution.n_iter,
+        "solver": solution.solver,
+        "status": solution.status.name,
+    }
+
+
+def given_grams(n: int, M: int) -> tuple[list[np.ndarray], np.ndarray, float]:
+    """Return M Grams, the labels and the seconds that the Grams took."""
+    X, y, _ = samples(n)
+    bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M))).stored(storage="float64")
+    took, grams = seconds(lambda: [bank.gram(m) for m in range(M)])
+    return grams, y, took
+
+
+def sum_and_svc(grams: list[np.ndarray], y: np.ndarray) -> tuple[float, float]:
+    """Return the seconds of summing and of fitting."""
+
+    def total() -> np.ndarray:
+        S = np.zeros_like(grams[0])
+        for K in grams:
+            S += K
+        return S
+
+    t_sum, S = seconds(total, 2)
+    svc = SVC(kernel="precomputed", cache_size=1000)
+    return t_sum, seconds(lambda: svc.fit(S, y), 2)[0]
+
+
+def warm_up() -> None:
+    """Compile everything on a small problem."""
+    X, y, _ = samples(60)
+    bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(3))).stored()
+    given = KernelBank.from_grams([bank.gram(m) for m in range(3)])
+    for b in (bank, given):
+        for solver in SOLVERS:
+            run(problem(b, y, 1.0), solver, 1e-7, 5.0)
+
+
+def solvers(quick: bool) -> list[dict]:
+    """(a) Each solver and norm on given Grams."""
+    warm_up()
+    rows = []
+    sizes = [(200, 5)] if quick else [(1000, 50), (4000, 50)]
+    for n, M in sizes:
+        grams, y, t_grams = given_grams(n, M)
+        t_sum, t_svc = sum_and_svc(grams, y)
+        unit = t_sum + t_svc
+        print(
+            f"\nn = {n}, M = {M}: sum {t_sum:.3f} s + SVC {t_svc:.3f} s; "
+            f"Grams {t_grams:.2f} s. Multiples of sum + SVC:"
+        )
+        bank = KernelBank.from_grams(grams)
+        for tol in (1e-3, 1e-6):
+            for p in NORMS:
+                for solver in SOLVERS:
+                    slow = solver in ("alternating", "interleaved")
+                    if solver == "cutting_plane" and p != 1:
+                        continue
+                    if slow and (tol < 1e-3 or p == 1):
+                        continue
+                    row = run(problem(bank, y, p), solver, tol)
+                    row |= {"n": n, "M": M, "p": p, "tol": tol, "asked": solver}
+                    row["ratio"] = row["time_s"] / unit
+                    rows.append(row)
+                    print(
+                        f"  tol {tol:.0e} p {p:5.3g} {solver:14s} {row['ratio']:7.1f}  "
+                        f"{row['iterations']:4d} it  gap {row['gap']:.1e} "
+                        f"{row['status']}"
+                    )
+        if n <= 1000 or quick:
+            for name, other in (("SILP", silp), ("SimpleMKL", simple_mkl)):
+                took, out = seconds(lambda other=other: other(grams, y, tol=1e-3))
+                rows.append(
+                    {"n": n, "M": M, "p": 1.0, "tol": 1e-3, "asked": f"{name} wrapper",
+                     "time_s": took, "ratio": took / unit, **out}
+                )  # fmt: skip
+                print(
+                    f"  tol 1e-03 p     1 {name + ' wrapper':14s} {took / unit:7.1f}  "
+                    f"{out['fits']:4d} fits gap {out['gap']:.1e}"
+                )
+    return rows
+
+
+def many(quick: bool) -> list[dict]:
+    """(b) n = 1000 and growing numbers of kernels, computed on the fly."""
+    warm_up()
+    n = 200 if quick else 1000
+    X, y, _ = samples(n)
+    rows = []
+    for M in (5, 20) if quick else (50, 200, 1000, 10_000):
+        gammas = 1.0 / 1.2 ** np.linspace(0, 49, M)
+        bank = KernelBank(X, kernels.rbf_ladder(gammas=gammas)).stored()
+        t_sum, S = seconds(lambda bank=bank, M=M: bank.combine(np.ones(M)))
+        t_svc = seconds(lambda S=S: SVC(kernel="precomputed").fit(S, y))[0]
+        for p in (1.0, 2.0):
+            row = run(problem(bank, y, p), "auto", 1e-3, 600.0)
+            row |= {"n": n, "M": M, "p": p, "ratio": row["time_s"] / (t_sum + t_svc)}
+            rows.append(row)
+            print(
+                f"M {M:6d} p {p:3g}: {row['time_s']:8.2f} s, {row['ratio']:6.1f} x "
+                f"(computing and summing the kernels + SVC), {row['iterations']} it, "
+                f"gap {row['gap']:.1e} {row['solver']}"
+            )
+    return rows
+
+
+def large(quick: bool, sizes: list[int], alternative: bool) -> list[dict]:
+    """(c) 50 kernels on the fly within 3 GB, against one single-kernel SVC."""
+    warm_up()
+    rows = []
+    for n in [600] if quick else sizes:
+        X, y, name = samples(n)
+        M = 5 if quick else 50
+        bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M)))
+        start = time.perf_counter()
+        bank = bank.stored(memory_limit=3_000_000_000)
+        row = run(problem(bank, y, 2.0), Multilevel(Newton()), 1e-3, 7200.0)
+        row["time_s"] = time.perf_counter() - start
+        row["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        row |= {"n": n, "M": M, "p": 2.0, "data": name, "storage": bank.storage}
+        print(
+            f"{name} n {n}: {row['time_s']:.1f} s, gap {row['gap']:.1e}, "
+            f"{row['iterations']} it, {bank.storage}, peak {row['peak_mb']:.0f} MB "
+            f"(all Grams: {8e-6 * n * n * M:,.0f} MB)",
+            flush=True,
+        )
+        if alternative:
+            gamma = float(widths(50)[30])
+            svc = SVC(kernel="rbf", gamma=gamma, cache_size=2000)
+            row["svc_s"] = seconds(lambda svc=svc, X=X, y=y: svc.fit(X, y))[0]
+            row["ratio"] = row["time_s"] / row["svc_s"]
+            print(f"   SVC(kernel='rbf') {row['svc_s']:.1f} s: ratio {row['ratio']:.2f}")
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    """Run one part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=["solvers", "kernels", "large"])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[5000, 20_000, 60_000])
+    parser.add_argument("--no-alternative", action="store_true")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    if args.part == "solvers":
+        rows = solvers(args.quick)
+    elif args.part == "kernels":
+        rows = many(args.quick)
+    else:
+        rows = large(args.quick, args.sizes, not args.no_alternative)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+    if any(row.get("status") not in (None, "OPTIMAL") for row in rows):
+        sys.exit("a certificate is missing, see above")
+
+
+if __name__ == "__main__":
+    main()
