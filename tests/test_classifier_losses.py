@@ -286,13 +286,15 @@ def test_learned_cost_is_the_weight_of_the_identity(p):
     assert model.kernel_contributions_.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize(
+    "norm", [1, 2, ElasticNet(0.5), BlockNorm(4.0), np.diag([1.0, 2.0, 3.0, 0.5])]
+)
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_learned_cost_gives_the_classifier_of_that_cost(p, n_classes):
+def test_learned_cost_gives_the_classifier_of_that_cost(norm, n_classes):
     X, y = samples(45, n_classes=n_classes)
     B = stack(X)[:, :, :3]  # a narrow kernel could stand in for the identity
     weight = np.random.default_rng(0).uniform(0.5, 2.0, 45)
-    learned = precomputed(norm=p, **LEARN).fit(B, y, sample_weight=weight)
+    learned = precomputed(norm=norm, **LEARN).fit(B, y, sample_weight=weight)
     given = precomputed(loss="squared_hinge", C=learned.C_, norm=1)
     K = B @ learned.kernel_weights_
     given.fit(K, y, sample_weight=weight)
