@@ -23,7 +23,7 @@ from mklearn.problems import (
     SquaredHinge,
     block_norm,
 )
-from mklearn.solvers import Solution, solve
+from mklearn.solvers import Path, Solution, mkl_path, solve
 
 __version__ = "0.1.0"
 
@@ -56,5 +56,7 @@ __all__ = [
     "block_norm",
     # solvers
     "solve",
+    "mkl_path",
     "Solution",
+    "Path",
 ]

@@ -2,19 +2,28 @@
 
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Status
+from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.driver import solve
+from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
+from mklearn.solvers.reduced_gradient import ReducedGradient
+from mklearn.solvers.path import Path, mkl_path
 
 __all__ = [
     "Alternating",
+    "Conic",
     "CuttingPlane",
     "History",
     "Iterate",
+    "LBFGS",
     "Multilevel",
     "Newton",
+    "ReducedGradient",
+    "Path",
     "Solution",
     "Status",
+    "mkl_path",
     "solve",
 ]
