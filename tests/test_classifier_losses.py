@@ -432,7 +432,6 @@ def test_kernels_that_should_not_work_together():
         ({"C": "guess", "loss": "squared_hinge"}, "positive number or 'learn'"),
         ({"C": 0.0, "loss": "squared_hinge"}, "positive number or 'learn'"),
         ({**LEARN, "norm": np.eye(5)}, "matrix of size 5.*6 kernels"),
-        ({**LEARN, "solver": "cutting_plane"}, "norm=1"),
     ],
     ids=str,
 )

@@ -13,7 +13,7 @@ from mklearn.kernels import KernelBank
 from mklearn.problems import Ellipsoid, LpBall, MKLProblem
 from mklearn.problems.losses import Loss
 from mklearn.problems.weights import WeightSet
-from mklearn.solvers import Solution, solve
+from mklearn.solvers import Iterate, Solution, solve
 
 
 class BaseMKL(BaseKernelMachine):
@@ -24,7 +24,11 @@ class BaseMKL(BaseKernelMachine):
     """
 
     def _learn(
-        self, training: Training, losses: Sequence[Loss], bank: KernelBank | None = None
+        self,
+        training: Training,
+        losses: Sequence[Loss],
+        bank: KernelBank | None = None,
+        start: Iterate | None = None,
     ) -> list[Solution]:
         """Solve for each loss, with weights of its own, and store the model.
 
@@ -34,14 +38,16 @@ class BaseMKL(BaseKernelMachine):
         losses : one for all tasks, or one for each
         bank : KernelBank, optional
             The training bank and, behind its kernels, others that only training knows.
+        start : Iterate, optional
+            Where to start from.
         """
         M = training.raw.shape[2]
         bank = training.bank if bank is None else bank
-        solutions = [self._solve(bank, loss) for loss in losses]
+        solutions = [self._solve(bank, loss, start) for loss in losses]
         theta = np.stack([s.theta[:M] for s in solutions])
         shares = np.stack(
             [
-                MKLProblem(training.bank, loss, weight_set(self.norm)).contributions(
+                MKLProblem(training.bank, loss, self._weights()).contributions(
                     s.theta[:M], s.A
                 )
                 for loss, s in zip(losses, solutions, strict=True)
@@ -61,16 +67,23 @@ class BaseMKL(BaseKernelMachine):
         self.n_iter_ = max(s.n_iter for s in solutions)
         return solutions
 
-    def _solve(self, bank: KernelBank, loss: Loss) -> Solution:
+    def _solve(
+        self, bank: KernelBank, loss: Loss, start: Iterate | None = None
+    ) -> Solution:
         return solve(
-            MKLProblem(bank, loss, weight_set(self.norm)),
+            MKLProblem(bank, loss, self._weights()),
             self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
             callback=self.callback,
             verbose=self.verbose,
+            start=start,
         )
+
+    def _weights(self) -> WeightSet:
+        """Return the set of the kernel weights."""
+        return weight_set(self.norm)
 
     def _check_parameters(self) -> None:
         weight_set(self.norm)

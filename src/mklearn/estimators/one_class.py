@@ -49,8 +49,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         None takes them exactly as given. Precomputed test kernels need their diagonals
         for "spherical": pass ``KernelBank.from_grams(B, row_diag=...)``.
     solver : str or Solver
-        "auto", "newton", "alternating", "multilevel", "cutting_plane" (norm=1), or an
-        instance.
+        "auto", a name such as "newton" or "alternating", or an instance.
     psd, tol, max_iter, time_limit, memory_limit, callback, verbose
         As in :class:`MKLClassifier`.
 

@@ -45,8 +45,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         How kernels are made comparable, with the statistics of the training samples.
         None takes them exactly as given.
     solver : str or Solver
-        "auto", "newton", "alternating", "multilevel", "cutting_plane" (norm=1), or an
-        instance.
+        "auto", a name such as "newton" or "alternating", or an instance.
     psd, tol, max_iter, time_limit, memory_limit, callback, verbose
         As in :class:`MKLClassifier`.
 
@@ -128,12 +127,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         # the bias is free: a shift changes rounding only, and makes constants zero
         shift = np.median(training.target, axis=0)
         Y = training.target - shift
-        cost = np.repeat(self.C * training.weight[:, None], Y.shape[1], axis=1)
-        if self.loss == "squared":
-            self._learn(training, [Squared(Y, cost)])
-        else:
-            loss = EpsilonInsensitive(Y, cost, epsilon=float(self.epsilon))
-            self._learn(training, [loss])
+        self._learn(training, [self._loss(Y, self.C * training.weight)])
         self.intercept_ = self.intercept_ + shift
         return self
 
@@ -146,6 +140,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         """
         scores = self._scores(X)
         return scores[:, 0] if self._flat else scores
+
+    def _loss(self, Y: NDArray[np.float64], cost: NDArray[np.float64]) -> Any:
+        costs = np.repeat(cost[:, None], Y.shape[1], axis=1)
+        if self.loss == "squared":
+            return Squared(Y, costs)
+        return EpsilonInsensitive(Y, costs, epsilon=float(self.epsilon))
 
     def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         y = check_array(

@@ -66,8 +66,7 @@ class MKLClassifier(LabelsMixin, BaseMKL):
         With more than two classes (one against the rest): one set of kernel weights
         for all classes, or one for each.
     solver : str or Solver
-        "auto", "newton", "alternating", "multilevel", "cutting_plane" (norm=1), or an
-        instance.
+        "auto", a name such as "newton" or "alternating", or an instance.
     class_weight : dict, "balanced" or None
         Factors of C by class.
     psd : {"check", "clip", "ignore"}
@@ -211,8 +210,9 @@ class MKLClassifier(LabelsMixin, BaseMKL):
         # every f finite. Along its ray alpha has 1'alpha = 2 V at the optimum V, and
         # y'alpha = 0 gives each class half of it: alpha_i <= V. And V is at most the
         # value at w = 0, equal weights and the best bias, summed over the tasks:
-        # 2 S+ S- / ((S+ + S-) theta_0), S the sums of s by class. (Sets with
-        # theta_0 > 1 are not sets of (P), but bound the regulariser by theta_0 = 1.)
+        # 2 S+ S- / ((S+ + S-) theta_0), S the sums of s by class. A smaller theta_0
+        # is on the safe side; at most 1 covers BlockNorm, where w_0 alone costs
+        # ½ |w_0|^2.
         M = training.raw.shape[2]
         unit = training.weight.sum() if self.normalize == "trace" else 1.0
         bank = add_diagonal(training.bank, 1.0 / (unit * cost))
