@@ -244,6 +244,8 @@ class ElasticNet(_Quadratic):
                 t = np.minimum(t, np.sqrt(right / straight))
             for _ in range(60):
                 error = t * t * (straight + bend * t) - right
+                if (np.abs(error) <= 1e-15 * right).all():
+                    break
                 slope = t * (2 * straight + 3 * bend * t)
                 t = t - np.divide(error, slope, out=np.zeros_like(t), where=slope > 0)
             return np.maximum(t, 0.0)

@@ -8,8 +8,8 @@ from mklearn.solvers.driver import solve
 from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
-from mklearn.solvers.reduced_gradient import ReducedGradient
 from mklearn.solvers.path import Path, mkl_path
+from mklearn.solvers.reduced_gradient import ReducedGradient
 
 __all__ = [
     "Alternating",

@@ -36,13 +36,14 @@ class CuttingPlane:
     ----------
     accuracy : float
         How exactly the inner problem is solved, as a share of the current gap.
-    level : float or None
-        Where between the bounds the level is; None takes the minimiser itself, the
-        plain SILP and SIP.
+    level : float, optional
+        Where between the bounds the level is, in [0, 1); 0 is the minimiser itself,
+        the plain SILP and SIP. By default 0.3 for balls with p < 1.5, which are nearly
+        polyhedra, and 0.1 for rounder sets, whose shape alone keeps the steps short.
     """
 
     accuracy: float = 0.1
-    level: float | None = 0.3
+    level: float | None = None
 
     def check(self, problem: MKLProblem) -> None:
         """Require a weight set with a smooth description."""
@@ -93,12 +94,15 @@ class CuttingPlane:
         gap: float,
     ) -> FloatArray:
         """Return where the next cut is made."""
-        if self.level is None or gap == 0:
+        level = self.level
+        if level is None:
+            level = 0.3 if getattr(problem.weights, "p", 2.0) < 1.5 else 0.1
+        if level == 0 or gap == 0:
             return lowest
         if len(theta) > _DENSE:  # half of the way does nearly as well, at no cost
             return (best + lowest) / 2
         constraint = problem.weights.constraint  # type: ignore[attr-defined]
-        values = np.array(cuts.values) - (lower + self.level * gap)
+        values = np.array(cuts.values) - (lower + level * gap)
         found = project(theta, values, 0.5 * np.array(cuts.quads), constraint, lowest)
         found = outward(found, constraint)
         return found if problem.weights.contains(found) else lowest

@@ -15,17 +15,23 @@ from sklearn.exceptions import ConvergenceWarning
 from mklearn.problems.mkl import MKLProblem, relative_gap
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
+from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interleaved import Interleaved
+from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
+from mklearn.solvers.reduced_gradient import ReducedGradient
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
     "alternating": Alternating,
+    "conic": Conic,
     "cutting_plane": CuttingPlane,
     "interleaved": Interleaved,
+    "lbfgs": LBFGS,
     "multilevel": Multilevel,
     "newton": Newton,
+    "reduced_gradient": ReducedGradient,
 }
 
 _PATIENCE = 100  # iterations without progress before a run counts as stalled

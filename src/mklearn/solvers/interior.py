@@ -74,7 +74,10 @@ def minimise_quadratic(
 
 
 def minimise_level(
-    values: FloatArray, slopes: FloatArray, constraint: Describe, start: FloatArray,
+    values: FloatArray,
+    slopes: FloatArray,
+    constraint: Describe,
+    start: FloatArray,
     accuracy: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Minimise ``max_t values[t] - slopes[t]'x`` over the set.
@@ -106,8 +109,12 @@ def minimise_level(
 
 
 def project(
-    center: FloatArray, values: FloatArray, slopes: FloatArray, constraint: Describe,
-    start: FloatArray, tol: float = 1e-6,
+    center: FloatArray,
+    values: FloatArray,
+    slopes: FloatArray,
+    constraint: Describe,
+    start: FloatArray,
+    tol: float = 1e-6,
 ) -> FloatArray:
     """Return the member nearest to ``center`` with ``values - slopes x <= 0``.
 
@@ -210,17 +217,31 @@ class _Program:
 
 def outward(x: FloatArray, constraint: Describe) -> FloatArray:
     """Return the boundary point on the ray of ``x``: no weights on it do better."""
-    for _ in range(4):
-        at = constraint(x)
-        along = float(at.gradient @ x)
-        if along <= 0:
-            return x
-        x = x * max(1.0 + (1.0 - at.value) / along, 0.5)
-    return _pull(x, constraint, 1.0)
+    return _inside(_scaled(x, constraint, 1.0), constraint, 1.0)
 
 
 def _pull(x: FloatArray, constraint: Describe, limit: float) -> FloatArray:
     """Shrink ``x`` until the constraint's value is at most ``limit``."""
+    if constraint(x).value > limit:
+        x = _scaled(x, constraint, limit)
+    return _inside(x, constraint, limit)
+
+
+def _scaled(x: FloatArray, constraint: Describe, limit: float) -> FloatArray:
+    """Return the point on the ray of ``x`` with the value ``limit``, up to rounding.
+
+    Newton on the logarithms of scale and value, which is exact for powers.
+    """
+    for _ in range(6):
+        at = constraint(x)
+        along = float(at.gradient @ x)
+        if not (along > 0 and np.isfinite(at.value)):
+            break
+        x = x * (limit / at.value) ** (at.value / along)
+    return x
+
+
+def _inside(x: FloatArray, constraint: Describe, limit: float) -> FloatArray:
     while (value := constraint(x).value) > limit:
         # convex and zero at zero: the value falls at least in proportion
         x = x * (limit / value) * (1 - 1e-15)

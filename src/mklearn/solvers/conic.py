@@ -1,0 +1,177 @@
+"""Conic programs: the dual as a whole, for a general interior-point solver."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.problems.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Logistic,
+    OneClass,
+    Squared,
+    SquaredHinge,
+)
+from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.weights import BlockNorm, ElasticNet, Ellipsoid, LpBall
+from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.interior import outward
+
+FloatArray = NDArray[np.float64]
+
+_LOSSES = (Hinge, SquaredHinge, Squared, EpsilonInsensitive, Logistic, OneClass)
+_SETS = (LpBall, Ellipsoid, ElasticNet, BlockNorm)
+
+
+@dataclass(frozen=True)
+class Conic:
+    """``max D(A) - ½ support(q)`` subject to ``<A, K_m A> <= q_m``, by cvxpy.
+
+    With p = 1 this is the QCQP of Lanckriet et al. (2004): the hinge loss gives their
+    1-norm soft margin (SM1), the squared hinge loss the 2-norm soft margin (SM2), and
+    :func:`mklearn.problems.learned_cost` the latter with C learned (SM2_C). The
+    weights are the multipliers of the constraints. Other norms become second-order or
+    power cones, the logistic loss exponential cones.
+
+    It factors every kernel and hands all of them to a general solver, so it is meant
+    for a few hundred samples: as a reference, not for daily work.
+
+    Parameters
+    ----------
+    accuracy : float
+        Relative accuracy that is asked of the conic solver.
+    """
+
+    accuracy: float = 1e-11
+
+    def check(self, problem: MKLProblem) -> None:
+        """Require cvxpy with Clarabel, and a loss and a set of the library."""
+        _packages()
+        loss, weights = problem.loss, problem.weights
+        if not isinstance(loss, _LOSSES) or not isinstance(weights, _SETS):
+            raise ValueError(
+                "solver='conic' knows the losses and weight sets of the library only, "
+                f"got {type(loss).__name__} and {type(weights).__name__}; use "
+                "solver='alternating', which needs their methods alone."
+            )
+
+    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+        """Yield the solution."""
+        n = problem.bank.shape[0]
+        if n > 500:
+            warnings.warn(
+                f"solver='conic' with {n} samples will take long and much memory; use "
+                "solver='newton' above a few hundred samples.",
+                UserWarning,
+                stacklevel=2,
+            )
+        theta, A = self._solve(problem)
+        yield Iterate(theta, A)
+
+    def _solve(self, problem: MKLProblem) -> tuple[FloatArray, FloatArray]:
+        cp = _packages()
+        bank, loss, weights = problem.bank, problem.loss, problem.weights
+        M = bank.shape[2]
+        A = cp.Variable(loss.shape)
+        q = cp.Variable(M, nonneg=True)
+        value, limits = _loss(cp, loss, A)
+        size = [_factor(bank.gram(m)).T @ A for m in range(M)]
+        if isinstance(weights, BlockNorm):
+            # |w|_{2,q*} in the norms themselves: the squares are not jointly convex
+            quads = [cp.norm(S, "fro") <= q[m] for m, S in enumerate(size)]
+            penalty = cp.square(cp.pnorm(q, weights.q / (weights.q - 1.0)))
+        else:
+            quads = [cp.sum_squares(S) <= q[m] for m, S in enumerate(size)]
+            penalty, more = _support(cp, weights, q)
+            limits = limits + more
+        model = cp.Problem(cp.Maximize(value - 0.5 * penalty), [*quads, *limits])
+        tight = {
+            name: self.accuracy for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+        }
+        with warnings.catch_warnings():
+            # an answer that is less accurate than asked for is judged like any other
+            warnings.filterwarnings("ignore", "Solution may be inaccurate")
+            model.solve(solver=cp.CLARABEL, **tight)
+        if A.value is None:
+            raise RuntimeError(f"The conic solver failed: {model.status}.")
+        point = loss.repair(np.asarray(A.value, dtype=float))
+        if isinstance(weights, BlockNorm) or getattr(weights, "p", None) == np.inf:
+            return weights.step(weights.center(M), bank.quad(point)), point
+        # stationarity in q: the weights are twice the multipliers
+        theta = np.array([2.0 * np.sum(limit.dual_value) for limit in quads])
+        theta = np.maximum(theta, 0.0)
+        if not theta.any():  # no kernel matters: all weights are as good
+            theta = weights.center(M)
+        return outward(theta, weights.constraint), point  # type: ignore[attr-defined]
+
+
+def _packages() -> Any:
+    try:
+        import clarabel  # noqa: F401
+        import cvxpy
+    except ImportError as error:
+        raise ImportError(
+            "solver='conic' needs cvxpy and Clarabel: pip install mklearn[conic]"
+        ) from error
+    return cvxpy
+
+
+def _loss(cp: Any, loss: Any, A: Any) -> tuple[Any, list[Any]]:
+    """Return the dual term as an expression, and the feasible set."""
+    C = loss.C
+    limits = []
+    if loss.hyperplane:
+        limits.append(cp.sum(A, axis=0) == (1.0 if isinstance(loss, OneClass) else 0.0))
+    if isinstance(loss, OneClass):
+        return cp.Constant(0.0), [*limits, A >= 0, C >= A]
+    linear = cp.sum(cp.multiply(loss.Y, A))
+    if isinstance(loss, EpsilonInsensitive):
+        value = linear - loss.epsilon * cp.sum(cp.abs(A))
+        return value, [*limits, cp.abs(A) <= C]
+    if isinstance(loss, SquaredHinge | Squared):
+        over = np.where(C > 0, 1.0 / np.sqrt(np.where(C > 0, C, 1.0)), 0.0)
+        if (C == 0).any():
+            limits.append(cp.multiply((C == 0).astype(float), A) == 0)
+        if isinstance(loss, SquaredHinge):
+            limits.append(cp.multiply(loss.Y, A) >= 0)
+        return linear - 0.5 * cp.sum_squares(cp.multiply(over, A)), limits
+    alpha = cp.multiply(loss.Y, A)
+    limits += [alpha >= 0, alpha <= C]
+    if isinstance(loss, Hinge):
+        return linear, limits
+    share = cp.multiply(np.where(C > 0, 1.0 / np.where(C > 0, C, 1.0), 0.0), alpha)
+    entropy = cp.entr(share) + cp.entr(1.0 - share)
+    return cp.sum(cp.multiply(C, entropy)), limits
+
+
+def _support(cp: Any, weights: Any, q: Any) -> tuple[Any, list[Any]]:
+    """Return the support function as an expression, and what limits its variables."""
+    if isinstance(weights, LpBall):
+        if weights.p == 1:
+            return cp.max(q), []
+        if np.isinf(weights.p):
+            return cp.sum(q), []
+        return cp.pnorm(q, weights.p / (weights.p - 1.0)), []
+    if isinstance(weights, Ellipsoid):
+        # erratum 3: the smallest norm of the inverse among all that are at least q
+        half = np.linalg.inv(np.linalg.cholesky(weights.E))
+        above = cp.Variable(q.shape[0])
+        return cp.norm(half @ above), [above >= q]
+    # the elastic net, by the multiplier of its constraint
+    lam = cp.Variable(nonneg=True)
+    rest = cp.pos(q - lam * (1.0 - weights.mix))
+    return lam + cp.quad_over_lin(rest, lam) / (4.0 * weights.mix), []
+
+
+def _factor(K: FloatArray) -> FloatArray:
+    """Return L with ``L L' = K``, without the directions that rounding made."""
+    values, vectors = np.linalg.eigh((K + K.T) / 2)
+    kept = values > 1e-13 * max(float(values[-1]), 0.0)
+    if not kept.any():
+        return np.zeros((len(K), 1))
+    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
