@@ -71,7 +71,9 @@ class Newton:
         refused, least, idle = False, np.inf, 0
         while idle < self.patience:
             A, scores = yield from inner.solve(theta, allowed)
-            quads, hessian = _second_order(problem, inner, A)
+            used = np.flatnonzero(A.any(axis=1))
+            S = inner.bank[np.ix_(used, used)].multiply(A[used])  # (n_used, T, M)
+            quads = np.einsum("it,itm->m", A[used], S)
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
             value, own = judgement.upper, judgement.upper - judgement.lower
@@ -103,7 +105,7 @@ class Newton:
                 theta = np.ones_like(theta)
                 continue
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
-            model = hessian + np.diag(damping * majoriser)
+            model = _hessian(problem, inner, A, used, S) + np.diag(damping * majoriser)
             theta = minimise_quadratic(
                 model, slope - model @ theta, weights.constraint, theta  # type: ignore[attr-defined]
             )
@@ -112,17 +114,16 @@ class Newton:
         yield from other.iterates(problem, Iterate(base, A))
 
 
-def _second_order(
-    problem: MKLProblem, inner: InnerSolver, A: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return ``<A, K_m A>`` for each kernel, and the Hessian (M, M)."""
-    used = np.flatnonzero(A.any(axis=1))
+def _hessian(
+    problem: MKLProblem,
+    inner: InnerSolver,
+    A: FloatArray,
+    used: NDArray[np.intp],
+    S: FloatArray,
+) -> FloatArray:
+    """Return the Hessian (M, M); ``S`` is ``K_m A`` at the samples ``used``."""
     M = problem.bank.shape[2]
     hessian = np.zeros((M, M))
-    if len(used) == 0:
-        return np.zeros(M), hessian
-    a = A[used]
-    S = inner.bank[np.ix_(used, used)].multiply(a)
     rng = np.random.default_rng(0)
     curvature = problem.loss.curvature(A)[used]
     for t in range(A.shape[1]):
@@ -140,15 +141,18 @@ def _second_order(
         if problem.loss.hyperplane:
             along = V.T @ solved[:, -1]
             hessian -= np.outer(along, along) / solved[:, -1].sum()
-    return np.einsum("it,itm->m", a, S), (hessian + hessian.T) / 2
+    return (hessian + hessian.T) / 2
 
 
 def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
     """Return a Cholesky factor of ``K`` with the smallest ridge that allows one."""
     size = max(float(np.abs(np.diagonal(K)).max()), 1e-300)
     ridge = 1e-10
+    diagonal = np.diag_indices_from(K)
     while True:
         try:
-            return cho_factor(K + ridge * size * np.eye(len(K)), lower=True)
+            regular = K.copy()
+            regular[diagonal] += ridge * size
+            return cho_factor(regular, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:  # single precision, or a kernel that is not definite
             ridge *= 100

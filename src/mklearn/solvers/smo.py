@@ -86,7 +86,7 @@ class RowCache:
         """Return the combined kernel between two sets of samples."""
         if len(a) <= self.capacity:
             self.load(a)
-            return self.rows[np.ix_(self.slot[a], b)].astype(np.float64)
+            return _gather(self.rows, self.slot[a], b)
         return self.bank[np.ix_(a, b)].combine(self.theta)
 
     def _free_slots(self, count: int, keep: int) -> NDArray[Any]:
@@ -136,9 +136,7 @@ class BoxQP:
         scores = np.zeros(self.n)
         if len(support) <= self.rows.capacity:
             self.rows.load(support)
-            for i in range(0, len(support), _LOAD):
-                part = support[i : i + _LOAD]
-                scores += a[part] @ self.rows.rows[self.rows.slot[part]]
+            _add_rows(self.rows.rows, self.rows.slot[support], a[support], scores)
         else:
             scores += self.rows.bank.apply(self.rows.theta, a[:, None])[:, 0]
         if self.split:
@@ -261,6 +259,24 @@ class BoxSolver:
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between some samples."""
         return self.rows.block(samples, samples)
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _add_rows(rows, slots, weights, out):  # type: ignore[no-untyped-def]
+    for k in range(slots.size):
+        row, w = rows[slots[k]], weights[k]
+        for j in range(out.size):
+            out[j] += w * row[j]
+
+
+@njit(cache=True, nogil=True)
+def _gather(rows, slots, cols):  # type: ignore[no-untyped-def]
+    out = np.empty((slots.size, cols.size))
+    for i in range(slots.size):
+        row = rows[slots[i]]
+        for j in range(cols.size):
+            out[i, j] = row[cols[j]]
+    return out
 
 
 @njit(cache=True, nogil=True)
