@@ -4,8 +4,10 @@ from mklearn import kernels
 from mklearn.estimators import (
     BestKernelClassifier,
     MKLClassifier,
+    MKLClassifierCV,
     MKLOneClass,
     MKLRegressor,
+    MKLRegressorCV,
     UniformMKLClassifier,
 )
 from mklearn.kernels import KernelBank, MultiView
@@ -31,6 +33,8 @@ __all__ = [
     # estimators
     "MKLClassifier",
     "MKLRegressor",
+    "MKLClassifierCV",
+    "MKLRegressorCV",
     "MKLOneClass",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",

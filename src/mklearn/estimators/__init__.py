@@ -1,6 +1,7 @@
 """The scikit-learn face of the library."""
 
 from mklearn.estimators.baselines import BestKernelClassifier, UniformMKLClassifier
+from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regression import MKLRegressor
 from mklearn.estimators.svm import MKLClassifier
@@ -8,7 +9,9 @@ from mklearn.estimators.svm import MKLClassifier
 __all__ = [
     "BestKernelClassifier",
     "MKLClassifier",
+    "MKLClassifierCV",
     "MKLOneClass",
     "MKLRegressor",
+    "MKLRegressorCV",
     "UniformMKLClassifier",
 ]

@@ -1,0 +1,551 @@
+"""Estimators that choose cost and norm themselves, by warm-started paths on folds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from mklearn.estimators._base import Training, _check_weight
+from mklearn.estimators._labels import one_vs_rest
+from mklearn.estimators._mkl import BaseMKL
+from mklearn.estimators.regression import MKLRegressor
+from mklearn.estimators.svm import MKLClassifier
+from mklearn.kernels import KernelBank
+from mklearn.kernels.normalise import fit_normaliser
+from mklearn.problems import LpBall
+from mklearn.problems.weights import WeightSet
+from mklearn.solvers import Iterate, Path, Solution, mkl_path
+from mklearn.solvers.path import NORMS, check_costs, scaled
+
+FloatArray = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_BATCH = 2**26  # bytes of products with test kernels that are held at a time
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """Distinct samples to learn from, their weights, and rows of X to be tested on."""
+
+    members: Index
+    weight: FloatArray
+    rows: Index
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """What one fold found."""
+
+    path: Path  # without solutions
+    scores: FloatArray  # (P, K), NaN for cells that were not reached
+    A: FloatArray  # (P, K, n_members, T)
+
+
+class _PathSearch(BaseMKL):
+    """Cross-validation over costs and norms; a mixin before the plain estimator.
+
+    Subclasses have the parameters ``Cs``, ``norms``, ``cv``, ``scoring``, ``rule`` and
+    ``n_jobs`` besides those of the plain estimator but ``C`` and ``norm``, and say in
+    ``_plain`` what one cell is.
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Choose cost and norm by cross-validation, then learn from all samples.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        y : array
+        sample_weight : array of shape (n_samples,), optional
+            Factors of C that count in the scores, too; weight 2 equals the sample given
+            twice, weight 0 its absence.
+        """
+        self._check_parameters()
+        training = self._training(X, y, sample_weight)
+        row_weight = _check_weight(sample_weight, len(training.group))
+        target = self._target(y, row_weight)
+        folds = self._folds(training, target, row_weight)
+        weighted = row_weight if sample_weight is not None else None
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._run_fold)(training, fold, target, weighted) for fold in folds
+        )
+        self.Cs_, self.norms_ = found[0].path.Cs, np.array(found[0].path.norms)
+        self.path_ = tuple(one.path for one in found)
+        self.scores_ = np.stack([one.scores for one in found], axis=2)
+        self.mean_scores_ = self.scores_.mean(axis=2)
+        self._warn_paths()
+        i, k = choose_cell(self.scores_, self.Cs_, self.norms_, self.rule)
+        self.best_index_ = (i, k)
+        self.C_, self.norm_ = float(self.Cs_[k]), float(self.norms_[i])
+        # folds share most of their samples: their mean is close to the last solution
+        n, (_, T) = len(training.weight), found[0].A.shape[2:]
+        A, count = np.zeros((n, T)), np.zeros((n, 1))
+        for fold, one in zip(folds, found, strict=True):
+            A[fold.members] += one.A[i, k]
+            count[fold.members] += 1
+        theta = np.mean([one.path.theta[i, k] for one in found], axis=0)
+        Y, cost, shift = self._tasks(training)
+        loss = self._loss(Y, self.C_ * cost)
+        start = Iterate(
+            scaled(theta, self._weights()), loss.repair(A / np.maximum(count, 1))
+        )
+        self._learn(training, [loss], start=start)
+        self.intercept_ = self.intercept_ + shift
+        return self
+
+    def _weights(self) -> WeightSet:
+        return LpBall(self.norm_)
+
+    # --- folds ------------------------------------------------------------------------
+
+    def _folds(
+        self, training: Training, target: NDArray[Any], row_weight: FloatArray
+    ) -> list[_Fold]:
+        """Return the folds, as distinct samples and rows of X."""
+        n_rows, n = len(training.group), len(training.weight)
+        folds = []
+        for train, test in self._splits(training, target):
+            group = training.group[train]
+            kept = group >= 0
+            weight = np.bincount(group[kept], row_weight[train][kept], n)
+            members = np.flatnonzero(weight)
+            rows = np.arange(n_rows)[test]
+            rows = rows[training.group[rows] >= 0]
+            if len(members) < 2 or not len(rows):
+                raise ValueError(
+                    f"Fold {len(folds)} has {len(members)} distinct samples to learn "
+                    f"from and {len(rows)} to test on, where weights are not zero; it "
+                    "needs 2 and 1. Use other folds."
+                )
+            if is_classifier(self):
+                missing = np.setdiff1d(training.target, training.target[members])
+                if len(missing):
+                    raise ValueError(
+                        f"The training part of fold {len(folds)} has no samples of the "
+                        f"classes {self.classes_[missing].tolist()}; use stratified "
+                        "folds, or fewer of them."
+                    )
+            folds.append(_Fold(members, weight[members], rows))
+        if not folds:
+            raise ValueError(f"cv must give at least one fold, got {self.cv!r}.")
+        return folds
+
+    def _splits(
+        self, training: Training, target: NDArray[Any]
+    ) -> Iterator[tuple[Index, Index]]:
+        """Yield train and test as rows of X."""
+        classifier = is_classifier(self)
+        if not isinstance(self.cv, Integral):
+            splitter = check_cv(self.cv, target, classifier=classifier)
+            yield from splitter.split(np.zeros((len(target), 1)), target)
+            return
+        # equal samples stay together, or a model would be tested on what it knows
+        known = training.target
+        fewest = int(np.bincount(known).min()) if classifier else len(known)
+        if fewest < 2:
+            raise ValueError(
+                "Cross-validation needs at least 2 distinct samples"
+                + (" of each class" if classifier else "")
+                + f", got {fewest}. Pass folds as cv=, or use the estimator without CV."
+            )
+        splitter = check_cv(min(int(self.cv), fewest), known, classifier=classifier)
+        for train, test in splitter.split(np.zeros((len(known), 1)), known):
+            yield tuple(  # type: ignore[misc]
+                np.flatnonzero(np.isin(training.group, part)) for part in (train, test)
+            )
+
+    def _run_fold(
+        self,
+        training: Training,
+        fold: _Fold,
+        target: NDArray[Any],
+        row_weight: FloatArray | None,
+    ) -> _Scored:
+        """Follow the path on the fold's samples and score every cell on the others."""
+        a = fold.members
+        raw = training.raw[np.ix_(a, a)]
+        tested, place = np.unique(training.group[fold.rows], return_inverse=True)
+        with warnings.catch_warnings():
+            # a kernel that is constant on a fold has no part there; paths are judged
+            # together
+            warnings.simplefilter("ignore", UserWarning)
+            normaliser = fit_normaliser(self.normalize, raw, fold.weight)
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            part = replace(
+                training,
+                raw=raw,
+                bank=normaliser.train(raw),
+                normaliser=normaliser,
+                target=training.target[a],
+                weight=fold.weight,
+            )
+            Y, cost, shift = self._tasks(part)
+            path = mkl_path(
+                part.bank,
+                lambda C: self._loss(Y, C * cost),
+                self._costs_tried(),
+                tuple(float(p) for p in self.norms),
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                time_limit=self.time_limit,
+                callback=self.callback,
+                verbose=self.verbose,
+            )
+        cross = normaliser.cross(training.raw[np.ix_(tested, a)])
+        plain = self._plain()
+        scorer = check_scoring(plain, scoring=self.scoring)
+        truth = self._truth(target[fold.rows])
+        weight = {} if row_weight is None else {"sample_weight": row_weight[fold.rows]}
+        numbers = np.arange(len(fold.rows))[:, None]
+        P, K, _ = path.shape
+        scores = np.full((P, K), np.nan)
+        A = np.full((P, K, *Y.shape), np.nan)
+        for i in range(P):
+            row = [s for s in path.solutions[i] if s is not None]
+            for k, (s, F) in enumerate(zip(row, _decisions(cross, row), strict=True)):
+                plain._values = (F + s.bias + shift)[place]
+                scores[i, k] = scorer(plain, numbers, truth, **weight)
+                A[i, k] = s.A
+        # the solutions would take as much memory as the samples for each cell
+        return _Scored(replace(path, solutions=()), scores, A)
+
+    # --- checks -----------------------------------------------------------------------
+
+    def _costs_tried(self) -> FloatArray:
+        if isinstance(self.Cs, Integral) and not isinstance(self.Cs, bool):
+            if self.Cs < 1:
+                raise ValueError(f"Cs must be at least 1 value, got {self.Cs!r}.")
+            return np.logspace(-3, 3, int(self.Cs)) if self.Cs > 1 else np.ones(1)
+        return check_costs(self.Cs)
+
+    def _check_parameters(self) -> None:
+        self._costs_tried()
+        norms = self.norms
+        if not np.ndim(norms) == 1 or not len(norms):
+            raise ValueError(f"norms must be a list of numbers, got {norms!r}.")
+        for p in norms:
+            if not isinstance(p, Real):
+                raise ValueError(f"norms must be numbers from 1 to inf, got {p!r}.")
+            LpBall(float(p))
+        if self.rule not in ("best", "1se"):
+            raise ValueError(f"rule must be 'best' or '1se', got {self.rule!r}.")
+        self._plain()._check_parameters()
+
+    def _warn_paths(self) -> None:
+        gaps = np.stack([path.gap for path in self.path_])
+        missing, loose = int(np.isnan(gaps).sum()), int((gaps > self.tol).sum())
+        if missing or loose:
+            warnings.warn(
+                f"Of {gaps.size} problems on folds {missing} were not reached and "
+                f"{loose} stopped above tol={self.tol:.2g}; raise time_limit or "
+                "max_iter, or try a smaller grid.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def choose_cell(
+    scores: FloatArray, Cs: FloatArray, norms: FloatArray, rule: str = "best"
+) -> tuple[int, int]:
+    """Return the cell that a rule chooses, as numbers of norm and cost.
+
+    Parameters
+    ----------
+    scores : array of shape (P, K, n_folds)
+        Cells with NaN in any fold do not take part.
+    Cs : array of shape (K,)
+    norms : array of shape (P,)
+    rule : {"best", "1se"}
+        The best mean score, or any that is at most one standard error of the best one
+        below it. Among these, and among ties, the smallest C wins, then the largest p.
+    """
+    mean = scores.mean(axis=2).round(12)
+    if np.isnan(mean).all():
+        raise ValueError(
+            "No cell of the grid has a score on every fold, so none can be chosen; "
+            "raise time_limit, or check scoring."
+        )
+    mean = np.where(np.isnan(mean), -np.inf, mean)
+    least = mean.max()
+    n_folds = scores.shape[2]
+    if rule == "1se" and n_folds > 1:
+        best = np.unravel_index(int(mean.argmax()), mean.shape)
+        least -= scores[best].std(ddof=1) / np.sqrt(n_folds)
+    cells = [
+        (float(Cs[k]), -float(norms[i]), i, k) for i, k in np.argwhere(mean >= least)
+    ]
+    _, _, i, k = min(cells)
+    return int(i), int(k)
+
+
+def _decisions(cross: KernelBank, solutions: list[Solution]) -> Iterator[FloatArray]:
+    """Yield ``sum_m theta_m K_m A`` of each solution, shape (n_test, T).
+
+    The kernels are evaluated once for many solutions, not once for each.
+    """
+    n, _, M = cross.shape
+    if not solutions:
+        return
+    T = solutions[0].A.shape[1]
+    many = max(1, _BATCH // (8 * n * M * T))
+    for at in range(0, len(solutions), many):
+        part = solutions[at : at + many]
+        if len(part) == 1:
+            yield cross.apply(part[0].theta, part[0].A)
+            continue
+        theta = np.stack([s.theta for s in part])
+        used = np.flatnonzero(theta.any(axis=0))
+        products = cross.select(used).multiply(np.hstack([s.A for s in part]))
+        products = products.reshape(n, len(part), T, len(used))
+        yield from np.einsum("ictm,cm->cit", products, theta[:, used])
+
+
+class _Cell:
+    """A model that knows its scores at the test samples of a fold, and nothing else."""
+
+    _values: FloatArray
+
+    def _scores(self, X: Any) -> FloatArray:
+        if len(X) != len(self._values):
+            raise ValueError(
+                f"A scorer may ask for the {len(self._values)} test samples of the "
+                f"fold, got {len(X)}."
+            )
+        return self._values
+
+
+class _ClassifierCell(_Cell, MKLClassifier):
+    pass
+
+
+class _RegressorCell(_Cell, MKLRegressor):
+    pass
+
+
+class MKLClassifierCV(_PathSearch, MKLClassifier):
+    """:class:`MKLClassifier` that chooses C and the norm by cross-validation.
+
+    How sparse should the weights be? No theory says which norm p is best for given
+    data, so it is tried, at little cost: the kernels are computed once for all samples
+    and folds are views of them; on each fold one path of warm-started problems runs
+    over all norms and costs (:func:`mkl_path`); and the last fit starts from the mean
+    of the folds. Normalisation is fitted on each fold's training part. Parameters of
+    kernels that follow from the data (widths, scales of columns) are found once, from
+    all samples but no labels.
+
+    Parameters
+    ----------
+    kernels, loss, normalize, solver, class_weight, psd, memory_limit
+        As in :class:`MKLClassifier`.
+    Cs : int or array
+        Costs to try; an integer is the size of a logarithmic grid from 0.001 to 1000.
+    norms : list of float
+        Norms p to try, from 1 (sparse) to ``inf`` (plain sum).
+    cv : int, splitter or iterable of (train, test)
+        Folds. An integer makes stratified folds of the distinct samples, so that equal
+        ones are never in training and test part, and a weight of 2 is a repetition.
+    scoring : str or callable, optional
+        As in scikit-learn; accuracy by default. A scorer is called with numbers of the
+        test samples in place of X.
+    rule : {"best", "1se"}
+        The best mean score, or the simplest model that is at most one standard error
+        below it. Simplest, also among ties: the smallest C, then the largest p.
+    tol, max_iter
+        As in :class:`MKLClassifier`, for each problem.
+    time_limit : float, optional
+        Limit in seconds for the path of each fold, and for the last fit.
+    n_jobs : int, optional
+        Folds that are worked on at the same time.
+    callback : callable, optional
+        Called with the history after each iteration of each problem; a true answer
+        stops the path.
+    verbose : int
+        1 for a line for each problem, 2 for each iteration.
+
+    Attributes
+    ----------
+    C_, norm_ : float
+        The choice.
+    scores_ : array of shape (n_norms, n_Cs, n_folds)
+    mean_scores_ : array of shape (n_norms, n_Cs)
+    Cs_ : array of shape (n_Cs,)
+        Ascending.
+    norms_ : array of shape (n_norms,)
+    best_index_ : tuple of int
+        Where the choice is in ``mean_scores_``.
+    path_ : tuple of Path, one for each fold
+        Weights, bounds and iterations of every problem, without the solutions.
+
+    All attributes of :class:`MKLClassifier`, for the last fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import MKLClassifierCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifierCV(Cs=[0.1, 1, 10], norms=[1, 2], cv=3).fit(X, y)
+    >>> model.scores_.shape, bool(model.mean_scores_.max() > 0.9)
+    ((2, 3, 3), True)
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        Cs: Any = 7,
+        norms: Any = NORMS,
+        cv: Any = 5,
+        scoring: Any = None,
+        rule: str = "best",
+        loss: str = "hinge",
+        normalize: str | None = "multiplicative",
+        solver: Any = "auto",
+        class_weight: Any = None,
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        n_jobs: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.loss = loss
+        self.normalize = normalize
+        self.solver = solver
+        self.class_weight = class_weight
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+        self.callback = callback
+        self.verbose = verbose
+
+    def _tasks(self, training: Training) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return targets, costs at C = 1, and what was taken off the targets."""
+        Y = one_vs_rest(training.target, len(self.classes_))
+        return Y, self._costs(training), np.zeros(Y.shape[1])
+
+    def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
+        return self.classes_[target]
+
+    def _plain(self) -> _ClassifierCell:
+        cell = _ClassifierCell(
+            loss=self.loss,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+        )
+        cell.classes_ = getattr(self, "classes_", None)
+        return cell
+
+
+class MKLRegressorCV(_PathSearch, MKLRegressor):
+    """:class:`MKLRegressor` that chooses C and the norm by cross-validation.
+
+    As :class:`MKLClassifierCV`; the score is R² unless ``scoring`` says otherwise.
+
+    Parameters
+    ----------
+    kernels, loss, epsilon, normalize, solver, psd, memory_limit
+        As in :class:`MKLRegressor`.
+    Cs, norms, cv, scoring, rule, tol, max_iter, time_limit, n_jobs, callback, verbose
+        As in :class:`MKLClassifierCV`. With an integer ``cv`` the folds are of distinct
+        samples; those of a table are in an order that follows from their content.
+
+    Attributes
+    ----------
+    C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, path_
+        As in :class:`MKLClassifierCV`.
+
+    All attributes of :class:`MKLRegressor`, for the last fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MKLRegressorCV
+    >>> X = np.linspace(0, 6, 60)[:, None]
+    >>> model = MKLRegressorCV(Cs=3, norms=[1, 2], cv=3).fit(X, np.sin(X[:, 0]))
+    >>> model.C_, bool(model.score(X, np.sin(X[:, 0])) > 0.99)
+    (1000.0, True)
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        Cs: Any = 7,
+        norms: Any = NORMS,
+        cv: Any = 5,
+        scoring: Any = None,
+        rule: str = "best",
+        loss: str = "squared",
+        epsilon: float = 0.1,
+        normalize: str | None = "multiplicative",
+        solver: Any = "auto",
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        n_jobs: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.loss = loss
+        self.epsilon = epsilon
+        self.normalize = normalize
+        self.solver = solver
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+        self.callback = callback
+        self.verbose = verbose
+
+    def _tasks(self, training: Training) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return targets, costs at C = 1, and what was taken off the targets."""
+        shift = np.median(training.target, axis=0)
+        return training.target - shift, training.weight, shift
+
+    def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
+        return target[:, 0] if self._flat else target
+
+    def _plain(self) -> _RegressorCell:
+        cell = _RegressorCell(
+            loss=self.loss,
+            epsilon=self.epsilon,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+        )
+        cell._flat = getattr(self, "_flat", True)
+        return cell
