@@ -8,7 +8,13 @@ from mklearn.problems.losses import (
     Squared,
     SquaredHinge,
 )
-from mklearn.problems.mkl import Judgement, MKLProblem
+from mklearn.problems.mkl import (
+    Judgement,
+    MKLProblem,
+    ivanov,
+    learned_cost,
+    tikhonov,
+)
 from mklearn.problems.weights import (
     BlockNorm,
     ElasticNet,
@@ -31,4 +37,7 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "block_norm",
+    "ivanov",
+    "learned_cost",
+    "tikhonov",
 ]

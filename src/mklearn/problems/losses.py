@@ -3,7 +3,8 @@
 A loss knows its targets and costs. With scores ``F`` (n, T) and signed dual variables
 ``A`` (n, T), where column t is ``y * alpha`` of task t, every loss contributes
 
-    primal(F, b) = sum_i C_i V(F_i + b, y_i)     dual(A) = -sum_i C_i V*(-A_i / C_i, y_i)
+    primal(F, b) = sum_i C_i V(F_i + b, y_i)
+    dual(A) = -sum_i C_i V*(-A_i / C_i, y_i)
 
 to the pair (P), (D) of LPMKL; all tasks share the kernel weights. A free bias makes the
 columns of A sum to zero.
@@ -204,7 +205,9 @@ class SquaredHinge(_Costs):
 
     def bias(self, F: FloatArray) -> FloatArray:
         """Return the bias of each task."""
-        return self._each(lambda t: _root(lambda b: -self._slope(F, b, t), F, self.Y, t))
+        return self._each(
+            lambda t: _root(lambda b: -self._slope(F, b, t), F, self.Y, t)
+        )
 
     def _slope(self, F: FloatArray, b: float, t: int) -> float:
         y, C = self.Y[:, t], self.C[:, t]
@@ -254,9 +257,7 @@ class Squared(_Costs):
     def bias(self, F: FloatArray) -> FloatArray:
         """Return the weighted mean residual of each task."""
         C = self.C
-        return self._each(
-            lambda t: float(C[:, t] @ (self.Y - F)[:, t] / C[:, t].sum())
-        )
+        return self._each(lambda t: float(C[:, t] @ (self.Y - F)[:, t] / C[:, t].sum()))
 
     def curvature(self, A: FloatArray) -> FloatArray:
         """Return ``1 / C``."""
@@ -361,7 +362,9 @@ class Logistic(_Costs):
     def bias(self, F: FloatArray) -> FloatArray:
         """Return the bias of each task."""
         return self._each(
-            lambda t: _root(lambda b: -float(self.slope(F + b)[:, t].sum()), F, self.Y, t)
+            lambda t: _root(
+                lambda b: -float(self.slope(F + b)[:, t].sum()), F, self.Y, t
+            )
         )
 
     def curvature(self, A: FloatArray) -> FloatArray:
@@ -402,7 +405,9 @@ class OneClass:
 
     def __post_init__(self) -> None:
         if self.C.sum() < 1 - 1e-9:
-            raise ValueError("The costs of a one-class problem must sum to one or more.")
+            raise ValueError(
+                "The costs of a one-class problem must sum to one or more."
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -478,7 +483,9 @@ def _kink(knots: FloatArray, rises: FloatArray, start: float) -> float:
     return float((k[min(first, len(k) - 1)] + k[min(last, len(k) - 1)]) / 2)
 
 
-def _root(slope: Callable[[float], float], F: FloatArray, Y: FloatArray, t: int) -> float:
+def _root(
+    slope: Callable[[float], float], F: FloatArray, Y: FloatArray, t: int
+) -> float:
     """Return where a non-decreasing slope in the bias vanishes, by bisection."""
     if len(np.unique(np.sign(Y[:, t]))) < 2:
         return 0.0  # one class only: the best bias is at infinity

@@ -9,14 +9,16 @@ optimum from below; for any member ``theta`` and any ``A`` the primal value at
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import Loss
-from mklearn.problems.weights import WeightSet
+from mklearn.problems.losses import Hinge, Loss, OneClass
+from mklearn.problems.weights import LpBall, WeightSet
 
 FloatArray = NDArray[np.float64]
 
@@ -148,3 +150,116 @@ class MKLProblem:
         part = theta * np.maximum(self.bank.quad(A), 0.0)
         total = part.sum()
         return part / total if total > 0 else np.full(len(theta), 1.0 / len(theta))
+
+
+def learned_cost(bank: KernelBank, Y: FloatArray) -> MKLProblem:
+    """Return the 2-norm soft margin whose cost is learned (SM2_C).
+
+    Lanckriet et al. (2004) take the identity as one more kernel of a hard margin, with
+    weights on the simplex ``sum_m theta_m tr(K_m) = n``. Here the kernels are scaled to
+    trace n and the identity comes last, so that the weights sum to one and
+    ``theta[-1]`` is ``1 / C`` of the squared hinge loss on the sum of the others.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square; it is kept as one dense array.
+    Y : array of shape (n, T) of -1 and 1
+
+    Returns
+    -------
+    MKLProblem
+    """
+    n, _, M = bank.shape
+    grams = np.empty((n, n, M + 1))
+    for m in range(M):
+        gram = bank.gram(m)
+        trace = float(np.trace(gram))
+        if trace <= 0:
+            raise ValueError(f"Kernel {m} has trace {trace}; a positive one is needed.")
+        grams[:, :, m] = gram * (n / trace)
+    grams[:, :, M] = np.eye(n)
+    # a hard margin is the hinge loss with costs that no dual variable reaches: all of
+    # them sum to twice the optimum, which with the identity alone is at most T n / 2
+    cost = np.full(Y.shape, 2.0 * Y.size)
+    return MKLProblem(KernelBank.from_grams(grams), Hinge(Y, cost), LpBall(1.0))
+
+
+def tikhonov(regulariser: float, mu: float) -> float:
+    """Return the norm of the weights in the Tikhonov form of a solved problem.
+
+    LPMKL (4) adds ``mu |theta|^2`` to the objective where (P) demands ``|theta| <= 1``.
+    With ``theta = s v``, ``|v| = 1``, its objective ``C~ L(w) + R(w, v) / s + mu s^2``,
+    where R is ``½ sum |w_m|^2 / v_m``, is least in s for ``s^3 = R / (2 mu)``, and in
+    (w, v) where that of (P) with ``C = s C~`` is (Theorem 1). So the solution of (P)
+    with cost C solves (4) with cost ``C / s``, its weights multiplied by s.
+
+    Parameters
+    ----------
+    regulariser : float
+        R at the solution of (P), ``problem.weights.regulariser(theta, quads)``.
+    mu : float
+
+    Returns
+    -------
+    s : float
+    """
+    return float((regulariser / (2.0 * mu)) ** (1.0 / 3.0))
+
+
+def ivanov(
+    problem: MKLProblem,
+    mu: float,
+    regulariser: Callable[[MKLProblem], float],
+    rtol: float = 1e-6,
+) -> tuple[MKLProblem, float]:
+    """Return the problem in form (P) that has the solution of a Tikhonov problem.
+
+    It is the way back from :func:`tikhonov`: the costs of ``problem`` are the ``C~`` of
+    LPMKL (4), and the norm s of its weights is where ``2 mu s^3`` meets the regulariser
+    at the solution of (P) with cost ``s C~``. The value of (4) is convex in s, so that
+    they meet once.
+
+    Parameters
+    ----------
+    problem : MKLProblem
+        With a loss that is a sum of costs (any but the one-class loss).
+    mu : float
+    regulariser : callable
+        Solves a problem in form (P) and returns its regulariser at the solution.
+    rtol : float
+        Relative accuracy of s.
+
+    Returns
+    -------
+    problem : MKLProblem
+        With the costs ``s C~``.
+    s : float
+        The weights of (4) are s times those of this problem.
+    """
+    if isinstance(problem.loss, OneClass):
+        raise ValueError(
+            "The Tikhonov form needs a loss that is a sum of costs, not OneClass; use "
+            "Hinge without a bias for the one-class problem of LPMKL."
+        )
+
+    def scaled(s: float) -> MKLProblem:
+        loss = problem.loss.take(np.arange(problem.loss.shape[0]), s)
+        return MKLProblem(problem.bank, loss, problem.weights)
+
+    def wanted(s: float) -> float:
+        return tikhonov(regulariser(scaled(s)), mu)
+
+    low = high = 1.0
+    while wanted(low) < low:
+        low /= 4.0
+        if low < 1e-12:
+            raise ValueError("The solution is zero for all costs: there is no scale.")
+    while wanted(high) > high:
+        high *= 4.0
+    log_s = brentq(
+        lambda u: u - np.log(max(wanted(np.exp(u)), 1e-300)),
+        np.log(low), np.log(high), xtol=rtol,
+    )  # fmt: skip
+    s = float(np.exp(log_s))
+    return scaled(s), s

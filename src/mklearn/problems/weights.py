@@ -188,9 +188,13 @@ class ElasticNet(_Quadratic):
 
     def __post_init__(self) -> None:
         if not 0 < self.mix <= 1:
-            raise ValueError(f"mix must be in (0, 1], got {self.mix}; for 0 use norm=1.")
+            raise ValueError(
+                f"mix must be in (0, 1], got {self.mix}; for 0 use norm=1."
+            )
 
-    def _scaled(self, member: Callable[[float], FloatArray], level: float) -> FloatArray:
+    def _scaled(
+        self, member: Callable[[float], FloatArray], level: float
+    ) -> FloatArray:
         """Return ``member(lam)`` on the boundary; it decreases in the multiplier."""
         low = high = level
         while self._value(member(low)) < 1:

@@ -61,7 +61,7 @@ class Conic:
             )
 
     def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
-        """Yield the solution."""
+        """Yield the solution, and a second one if the first does not do."""
         n = problem.bank.shape[0]
         if n > 500:
             warnings.warn(
@@ -70,35 +70,49 @@ class Conic:
                 UserWarning,
                 stacklevel=2,
             )
-        theta, A = self._solve(problem)
-        yield Iterate(theta, A)
+        # its last steps may spoil what a solver had before: then asking for less helps
+        failed = 0
+        for accuracy in (self.accuracy, 1e-8):
+            found = self._solve(problem, accuracy)
+            if found is not None:
+                yield Iterate(*found)
+            else:
+                failed += 1
+        if failed == 2:
+            raise RuntimeError(
+                "The conic solver failed, probably for the scale of the kernels or "
+                "costs; normalise the kernels or use solver='newton'."
+            )
 
-    def _solve(self, problem: MKLProblem) -> tuple[FloatArray, FloatArray]:
+    def _solve(
+        self, problem: MKLProblem, accuracy: float
+    ) -> tuple[FloatArray, FloatArray] | None:
         cp = _packages()
         bank, loss, weights = problem.bank, problem.loss, problem.weights
         M = bank.shape[2]
-        A = cp.Variable(loss.shape)
         q = cp.Variable(M, nonneg=True)
-        value, limits = _loss(cp, loss, A)
+        A, value, limits = _loss(cp, loss, cp.Variable(loss.shape))
         size = [_factor(bank.gram(m)).T @ A for m in range(M)]
         if isinstance(weights, BlockNorm):
             # |w|_{2,q*} in the norms themselves: the squares are not jointly convex
             quads = [cp.norm(S, "fro") <= q[m] for m, S in enumerate(size)]
-            penalty = cp.square(cp.pnorm(q, weights.q / (weights.q - 1.0)))
+            length, more = _norm(cp, q, weights.q / (weights.q - 1.0))
+            penalty = cp.square(length)
         else:
             quads = [cp.sum_squares(S) <= q[m] for m, S in enumerate(size)]
             penalty, more = _support(cp, weights, q)
-            limits = limits + more
-        model = cp.Problem(cp.Maximize(value - 0.5 * penalty), [*quads, *limits])
-        tight = {
-            name: self.accuracy for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")
-        }
+        program = cp.Maximize(value - 0.5 * penalty)
+        model = cp.Problem(program, [*quads, *limits, *more])
+        tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), accuracy)
         with warnings.catch_warnings():
             # an answer that is less accurate than asked for is judged like any other
             warnings.filterwarnings("ignore", "Solution may be inaccurate")
-            model.solve(solver=cp.CLARABEL, **tight)
+            try:
+                model.solve(solver=cp.CLARABEL, **tight)
+            except cp.error.SolverError:
+                return None
         if A.value is None:
-            raise RuntimeError(f"The conic solver failed: {model.status}.")
+            return None
         point = loss.repair(np.asarray(A.value, dtype=float))
         if isinstance(weights, BlockNorm) or getattr(weights, "p", None) == np.inf:
             return weights.step(weights.center(M), bank.quad(point)), point
@@ -121,32 +135,36 @@ def _packages() -> Any:
     return cvxpy
 
 
-def _loss(cp: Any, loss: Any, A: Any) -> tuple[Any, list[Any]]:
-    """Return the dual term as an expression, and the feasible set."""
-    C = loss.C
+def _loss(cp: Any, loss: Any, Z: Any) -> tuple[Any, Any, list[Any]]:
+    """Return A and the dual term as expressions of the variables, and their limits.
+
+    Samples without cost have variables all the same, within the limits of a cost of
+    one: a set without interior would be hard on an interior-point method.
+    """
+    used = (loss.C > 0).astype(float)
+    C = np.where(loss.C > 0, loss.C, 1.0)
+    A = Z if used.all() else cp.multiply(used, Z)
     limits = []
     if loss.hyperplane:
         limits.append(cp.sum(A, axis=0) == (1.0 if isinstance(loss, OneClass) else 0.0))
     if isinstance(loss, OneClass):
-        return cp.Constant(0.0), [*limits, A >= 0, C >= A]
-    linear = cp.sum(cp.multiply(loss.Y, A))
+        return A, cp.Constant(0.0), [*limits, Z >= 0, C >= Z]
+    linear = cp.sum(cp.multiply(used * loss.Y, Z))
     if isinstance(loss, EpsilonInsensitive):
         value = linear - loss.epsilon * cp.sum(cp.abs(A))
-        return value, [*limits, cp.abs(A) <= C]
+        return A, value, [*limits, cp.abs(Z) <= C]
+    alpha = cp.multiply(loss.Y, Z)
     if isinstance(loss, SquaredHinge | Squared):
-        over = np.where(C > 0, 1.0 / np.sqrt(np.where(C > 0, C, 1.0)), 0.0)
-        if (C == 0).any():
-            limits.append(cp.multiply((C == 0).astype(float), A) == 0)
         if isinstance(loss, SquaredHinge):
-            limits.append(cp.multiply(loss.Y, A) >= 0)
-        return linear - 0.5 * cp.sum_squares(cp.multiply(over, A)), limits
-    alpha = cp.multiply(loss.Y, A)
+            limits.append(alpha >= used - 1.0)  # those without cost stay inside
+        half = 0.5 * cp.sum_squares(cp.multiply(1.0 / np.sqrt(C), Z))
+        return A, linear - half, limits
     limits += [alpha >= 0, alpha <= C]
     if isinstance(loss, Hinge):
-        return linear, limits
-    share = cp.multiply(np.where(C > 0, 1.0 / np.where(C > 0, C, 1.0), 0.0), alpha)
+        return A, linear, limits
+    share = cp.multiply(1.0 / C, alpha)
     entropy = cp.entr(share) + cp.entr(1.0 - share)
-    return cp.sum(cp.multiply(C, entropy)), limits
+    return A, cp.sum(cp.multiply(loss.C, entropy)), limits
 
 
 def _support(cp: Any, weights: Any, q: Any) -> tuple[Any, list[Any]]:
@@ -156,7 +174,7 @@ def _support(cp: Any, weights: Any, q: Any) -> tuple[Any, list[Any]]:
             return cp.max(q), []
         if np.isinf(weights.p):
             return cp.sum(q), []
-        return cp.pnorm(q, weights.p / (weights.p - 1.0)), []
+        return _norm(cp, q, weights.p / (weights.p - 1.0))
     if isinstance(weights, Ellipsoid):
         # erratum 3: the smallest norm of the inverse among all that are at least q
         half = np.linalg.inv(np.linalg.cholesky(weights.E))
@@ -166,6 +184,18 @@ def _support(cp: Any, weights: Any, q: Any) -> tuple[Any, list[Any]]:
     lam = cp.Variable(nonneg=True)
     rest = cp.pos(q - lam * (1.0 - weights.mix))
     return lam + cp.quad_over_lin(rest, lam) / (4.0 * weights.mix), []
+
+
+def _norm(cp: Any, q: Any, r: float) -> tuple[Any, list[Any]]:
+    """Return the r-norm of ``q >= 0`` as a variable, 1 < r < inf, and its cones.
+
+    ``q_m <= s_m^(1/r) t^(1-1/r)`` with ``sum(s) = t``: any r, not only rational ones.
+    """
+    if r == 2:
+        return cp.norm(q), []
+    t, s = cp.Variable(), cp.Variable(q.shape[0])
+    cones = cp.constraints.PowCone3D(s, t * np.ones(q.shape[0]), q, 1.0 / r)
+    return t, [cones, cp.sum(s) == t]
 
 
 def _factor(K: FloatArray) -> FloatArray:

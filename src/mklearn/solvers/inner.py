@@ -1,4 +1,4 @@
-"""The inner problem: the best A for given weights, by the method that suits the loss."""
+"""The inner problem: the best A for given weights, by what suits the loss."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class SmoothSolver:
         slope = loss.slope(F + bias)  # type: ignore[attr-defined]
         bend = np.maximum(loss.bend(F + bias), 1e-12)  # type: ignore[attr-defined]
         out = np.zeros_like(F)
-        factor, used = None, None
+        factor, used = None, np.zeros(0)
         for t in range(F.shape[1]):
             h = bend[:, t]
             if factor is None or not np.array_equal(h, used):

@@ -27,7 +27,15 @@ class _Point(NamedTuple):
     m: FloatArray
 
     def moved(self, d: _Point, a: float) -> _Point:
-        return _Point(*(here + a * step for here, step in zip(self, d, strict=True)))
+        return _Point(
+            self.x + a * d.x,
+            self.e + a * d.e,
+            self.s + a * d.s,
+            self.r + a * d.r,
+            self.z + a * d.z,
+            self.v + a * d.v,
+            self.m + a * d.m,
+        )
 
     def products(self) -> float:
         return float(self.x @ self.z + self.s * self.v + self.r @ self.m)

@@ -43,10 +43,11 @@ class LBFGS:
         loss, weights = problem.loss, problem.weights
         smooth = isinstance(weights, LpBall) and 1 < weights.p < np.inf
         if not isinstance(loss, Squared) or not smooth:
+            norm = getattr(weights, "p", type(weights).__name__)
             raise ValueError(
                 "solver='lbfgs' needs loss='squared' and a norm in (1, inf), for which "
-                f"the dual is smooth and free; got {type(loss).__name__} and "
-                f"{weights}. Use solver='newton' or 'alternating'."
+                f"the dual is smooth and free; got {type(loss).__name__} and {norm}. "
+                "Use solver='newton' or solver='alternating'."
             )
 
     def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:

@@ -39,8 +39,8 @@ class ReducedGradient:
         if getattr(problem.weights, "p", None) != 1:
             raise ValueError(
                 "solver='reduced_gradient' (SimpleMKL) needs norm=1, since it works on "
-                "the simplex; use solver='newton', 'cutting_plane' or 'alternating' for "
-                "other weight sets."
+                "the simplex; for other weight sets use solver='newton', "
+                "'cutting_plane' or 'alternating'."
             )
 
     def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
