@@ -7,20 +7,24 @@
 The unit of (a) and (b) is "sum + SVC": forming the sum of the given Grams and one
 ``SVC(kernel="precomputed")`` fit on it. The unit of (c) is one single-kernel
 ``SVC(kernel="rbf")`` fit on the same samples. ``--quick`` runs small sizes, ``--json
-FILE`` writes all figures.
+FILE`` writes all figures, ``--page FILE`` a Markdown table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import resource
+import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+import sklearn
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from svm_ratio import samples, seconds, widths
@@ -185,6 +189,35 @@ def large(quick: bool, sizes: list[int], alternative: bool) -> list[dict]:
     return rows
 
 
+def page(part: str, rows: list[dict]) -> str:
+    """Return a Markdown page with all figures and how they came about."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        check=False,
+    ).stdout.strip()
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [
+        f"# Speed of lp-norm MKL: {part}",
+        "",
+        f"Written by `python benchmarks/lpmkl.py {part}` at commit {commit or 'unknown'}"
+        f" on {platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}, numpy {np.__version__}, scikit-learn "
+        f"{sklearn.__version__}. `ratio` is the time in the unit that the script's "
+        "docstring names; seconds depend on the machine and on what else it does.",
+        "",
+        "| " + " | ".join(names) + " |",
+        "|" + "---|" * len(names),
+    ]
+    for row in rows:
+        cells = [row.get(name, "") for name in names]
+        shown = [f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells]
+        lines.append("| " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Run one part."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -193,6 +226,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[5000, 20_000, 60_000])
     parser.add_argument("--no-alternative", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path, help="write a Markdown table here")
     args = parser.parse_args()
     if args.part == "solvers":
         rows = solvers(args.quick)
@@ -202,6 +236,8 @@ def main() -> None:
         rows = large(args.quick, args.sizes, not args.no_alternative)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
+    if args.page:
+        args.page.write_text(page(args.part, rows))
     if any(row.get("status") not in (None, "OPTIMAL") for row in rows):
         sys.exit("a certificate is missing, see above")
 

@@ -57,12 +57,15 @@ def choose_solver(solver: str | Solver, problem: MKLProblem) -> Solver:
 
 
 def _automatic(problem: MKLProblem) -> Solver:
-    """Choose Newton where its M x M model is cheap, coarse to fine for large n."""
+    """Choose as docs/solvers.md says."""
     n, _, M = problem.bank.shape
-    p = getattr(problem.weights, "p", np.inf)
-    if M == 1 or np.isinf(p):
-        return Alternating()
-    if M <= 300 and p <= 8:
+    p = getattr(problem.weights, "p", 2.0)
+    if M == 1 or np.isinf(p) or not hasattr(problem.weights, "constraint"):
+        return Alternating()  # one step is all, or the set has no smooth description
+    box = hasattr(problem.loss, "box")
+    if box and problem.bank.row_budget() < min(n, 500):
+        return Interleaved()  # too little memory for the rows of a working set
+    if M <= 1000 and p <= 8:
         return Multilevel(Newton()) if n >= 1500 else Newton()
     return CuttingPlane() if p == 1 else Alternating()
 
