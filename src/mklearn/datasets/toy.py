@@ -1,0 +1,71 @@
+"""Two Gaussians of which only some features tell apart: LPMKL, section 5.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from sklearn.utils import check_random_state
+
+FloatArray = NDArray[np.float64]
+
+
+def make_toy(
+    n_samples: int,
+    sparsity: float = 0.0,
+    *,
+    n_features: int = 50,
+    distance: float = 1.75,
+    random_state: Any = None,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return samples of two Gaussians with opposite means and unit covariance.
+
+    The means are ``± distance * weights / |weights|``, where ``weights`` is binary and
+    has a share ``sparsity`` of zeros, the features that carry no information. However
+    many they are, the classes overlap by the same :func:`bayes_error`.
+
+    Parameters
+    ----------
+    n_samples : int
+        Half of them, rounded down, are positive.
+    sparsity : float
+        Share of features without information, from 0 to less than 1; at least one
+        feature carries some.
+    n_features : int
+    distance : float
+        Of each mean from zero.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    X : array of shape (n_samples, n_features)
+    y : array of shape (n_samples,) of -1 and 1, in random order
+    weights : array of shape (n_features,) of 0 and 1
+        The informative features come first.
+
+    Examples
+    --------
+    >>> from mklearn.datasets import make_toy
+    >>> X, y, weights = make_toy(100, sparsity=0.92, random_state=0)
+    >>> X.shape, float(y.sum()), float(weights.sum())
+    ((100, 50), 0.0, 4.0)
+    """
+    if n_samples < 2:
+        raise ValueError(f"n_samples must be at least 2, got {n_samples!r}.")
+    if not 0 <= sparsity < 1:
+        raise ValueError(f"sparsity must be from 0 to less than 1, got {sparsity!r}.")
+    rng = check_random_state(random_state)
+    informative = max(1, round((1 - sparsity) * n_features))
+    weights = np.zeros(n_features)
+    weights[:informative] = 1.0
+    y = np.where(np.arange(n_samples) < n_samples // 2, 1.0, -1.0)
+    y = rng.permutation(y)
+    mean = distance * weights / np.sqrt(informative)
+    return rng.standard_normal((n_samples, n_features)) + y[:, None] * mean, y, weights
+
+
+def bayes_error(distance: float = 1.75) -> float:
+    """Return the error that no classifier of :func:`make_toy` can stay below."""
+    return float(ndtr(-distance))
