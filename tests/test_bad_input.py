@@ -185,7 +185,7 @@ def test_class_weight(weight, match, cls):
         ({"normalize": "unit"}, "normalize must be one of"),
         ({"solver": "simplex"}, "Unknown solver 'simplex'"),
         ({"solver": 3}, "solver must be 'auto'.*got 3"),
-        ({"solver": "cutting_plane"}, "norm=1"),
+        ({"solver": "reduced_gradient"}, "norm=1"),
         ({"tol": 0}, "tol must be positive"),
         ({"tol": np.nan}, "tol must be positive"),
         ({"max_iter": 0}, "max_iter must be at least 1"),
