@@ -5,8 +5,8 @@ from mklearn.solvers.base import History, Iterate, Solution, Status
 from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.driver import solve
-from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.interleaved import Interleaved
+from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 from mklearn.solvers.path import Path, mkl_path
