@@ -7,10 +7,11 @@ import pytest
 matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from sklearn.datasets import load_iris
 
-from mklearn import MKLClassifier, MultiView
+from mklearn import MKLClassifier, MKLClassifierCV, MultiView
 from mklearn.kernels import RBF, Linear
-from mklearn.plotting import plot_convergence, plot_weights
+from mklearn.plotting import PathDisplay, plot_convergence, plot_weights
 from mklearn.report import kernel_rows, rows_by_view, used_kernels
 
 
@@ -96,3 +97,37 @@ def test_weights_at_the_level_of_rounding_do_not_count():
     assert used_kernels([0.5, 1e-9, 0.0, 0.1]).tolist() == [True, False, False, True]
     per_class = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     assert used_kernels(per_class).tolist() == [True, True, False]
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    X, y = load_iris(return_X_y=True)
+    return MKLClassifierCV(Cs=3, norms=[np.inf, 1, 4 / 3], cv=2).fit(X, y)
+
+
+@pytest.mark.parametrize("against", ["C", "norm"])
+def test_paths_show_the_mean_weights_of_the_folds(chosen, against):
+    display = PathDisplay.from_estimator(chosen, against=against, top=2)
+    assert display.ax_.figure is display.figure_
+    theta = np.mean([path.theta for path in chosen.path_], axis=0)
+    i, k = chosen.best_index_
+    along = theta[i] if against == "C" else theta[[1, 2, 0], k]
+    assert len(display.lines_) == 2
+    line = display.lines_[0]
+    m = chosen.kernel_names_.index(line.get_label())
+    assert along[:, m].max() == pytest.approx(along.max())
+    np.testing.assert_allclose(line.get_ydata(), along[:, m])
+    if against == "norm":
+        ticks = [text.get_text() for text in display.ax_.get_xticklabels()]
+        assert ticks == ["1", "4/3", "∞"]
+    else:
+        np.testing.assert_allclose(line.get_xdata(), chosen.Cs_)
+    assert "chosen" in [t.get_text() for t in display.ax_.get_legend().get_texts()]
+    pyplot.close(display.figure_)
+
+
+def test_paths_draw_into_given_axes(chosen):
+    ax = Figure().subplots()
+    assert PathDisplay.from_estimator(chosen, ax=ax).ax_ is ax
+    with pytest.raises(ValueError, match="against"):
+        PathDisplay.from_estimator(chosen, against="time")

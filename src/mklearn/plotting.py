@@ -1,4 +1,4 @@
-"""Figures: kernel weights by view, and the bounds of a run closing in.
+"""Figures: kernel weights by view and along paths, and bounds closing in.
 
 The functions draw into given axes and return them; matplotlib is imported on the first
 call. Colours are those of Okabe and Ito, which stay apart for colour-blind readers.
@@ -6,9 +6,12 @@ call. Colours are those of Okabe and Ito, which stay apart for colour-blind read
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from mklearn.report import kernel_rows, rows_by_view
 from mklearn.solvers import Solution
@@ -91,6 +94,155 @@ def plot_convergence(solution: Solution, ax: Any = None) -> Any:
     ax.legend(frameon=False)
     _open_frame(ax)
     return ax
+
+
+class PathDisplay:
+    """Kernel weights along a path over the cost or the norm.
+
+    Make it by :meth:`from_estimator`, and draw again by :meth:`plot`.
+
+    Parameters
+    ----------
+    x : array of shape (n_points,)
+        Costs or norms, ascending.
+    weights : array of shape (n_folds, n_points, n_kernels)
+        One fold for a single path; of several, the mean is drawn within their range.
+    names : sequence of str
+        The kernels.
+    against : {"C", "norm"}
+    fixed : float
+        The norm if ``against="C"``, else the cost.
+    chosen : float, optional
+        The point that the estimator chose.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : list of matplotlib Line2D, one for each kernel named, the largest first
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import MKLClassifierCV
+    >>> from mklearn.plotting import PathDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifierCV(Cs=3, norms=[1, 2], cv=2).fit(X, y)
+    >>> display = PathDisplay.from_estimator(model, against="norm")
+    >>> display.ax_.get_xlabel()
+    'norm p'
+    """
+
+    def __init__(
+        self,
+        *,
+        x: ArrayLike,
+        weights: ArrayLike,
+        names: Any,
+        against: str = "C",
+        fixed: float = 2.0,
+        chosen: float | None = None,
+    ) -> None:
+        self.x = x
+        self.weights = weights
+        self.names = names
+        self.against = against
+        self.fixed = fixed
+        self.chosen = chosen
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, against: str = "C", ax: Any = None, top: int = 7
+    ) -> PathDisplay:
+        """Draw the weights that an estimator found on its folds.
+
+        Parameters
+        ----------
+        estimator : fitted MKLClassifierCV or MKLRegressorCV
+        against : {"C", "norm"}
+            What varies; the other one is as chosen.
+        ax : matplotlib Axes, optional
+            New axes by default.
+        top : int
+            Kernels with colour and name, those of the largest weights; at most 7.
+        """
+        check_is_fitted(estimator, "path_")
+        if against not in ("C", "norm"):
+            raise ValueError(f"against must be 'C' or 'norm', got {against!r}.")
+        theta = np.stack([path.theta for path in estimator.path_])
+        i, k = estimator.best_index_
+        if against == "C":
+            x, weights, chosen = estimator.Cs_, theta[:, i], estimator.C_
+            fixed = estimator.norm_
+        else:
+            order = np.argsort(estimator.norms_)
+            x, weights = estimator.norms_[order], theta[:, order, k]
+            chosen, fixed = estimator.norm_, estimator.C_
+        display = cls(
+            x=x,
+            weights=weights,
+            names=estimator.kernel_names_,
+            against=against,
+            fixed=fixed,
+            chosen=chosen,
+        )
+        return display.plot(ax, top=top)
+
+    def plot(self, ax: Any = None, *, top: int = 7) -> PathDisplay:
+        """Draw into axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+        top : int
+            Kernels with colour and name; the others are grey.
+        """
+        ax = _axes(ax)
+        weights = np.asarray(self.weights, dtype=float)
+        along_costs = self.against == "C"
+        # norms go to infinity: equal steps, named
+        values = np.asarray(self.x, dtype=float)
+        x = values if along_costs else np.arange(len(values), dtype=float)
+        mean, low, high = (f(weights, axis=0) for f in (np.mean, np.min, np.max))
+        size = np.nan_to_num(mean).max(axis=0)
+        order = np.argsort(-size, kind="stable")
+        named = order[: min(top, len(OKABE_ITO))]
+        for m in order[len(named) :]:
+            ax.plot(x, mean[:, m], color="0.8", lw=1)
+        self.lines_ = []
+        for j, m in enumerate(named):
+            # markers besides colours, for those who cannot tell these apart
+            style = {"color": OKABE_ITO[j], "marker": "osD^vPX"[j], "ms": 5}
+            self.lines_ += ax.plot(x, mean[:, m], label=self.names[m], **style)
+            if len(weights) > 1:
+                ax.fill_between(
+                    x, low[:, m], high[:, m], color=OKABE_ITO[j], alpha=0.15, lw=0
+                )
+        if self.chosen is not None:
+            place = x[int(np.argmin(np.where(values == self.chosen, 0, 1)))]
+            ax.axvline(place, color="0.4", ls="--", lw=1, label="chosen", zorder=0)
+        if along_costs:
+            ax.set_xscale("log")
+            ax.set_xlabel("cost C")
+            ax.set_title(f"Kernel weights, p = {_norm_name(self.fixed)}")
+        else:
+            ax.set_xticks(x, [_norm_name(p) for p in values])
+            ax.set_xlabel("norm p")
+            ax.set_title(f"Kernel weights, C = {self.fixed:.3g}")
+        ax.set_ylabel("weight θ")
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False, fontsize="small")
+        _open_frame(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _norm_name(p: float) -> str:
+    if np.isinf(p):
+        return "∞"
+    near = Fraction(float(p)).limit_denominator(64)
+    return str(near) if abs(float(near) - p) < 1e-9 else f"{p:.3g}"
 
 
 def _axes(ax: Any) -> Any:
