@@ -123,12 +123,14 @@ class PathDisplay:
 
     Examples
     --------
+    >>> from matplotlib.figure import Figure
     >>> from sklearn.datasets import load_iris
     >>> from mklearn import MKLClassifierCV
     >>> from mklearn.plotting import PathDisplay
     >>> X, y = load_iris(return_X_y=True)
     >>> model = MKLClassifierCV(Cs=3, norms=[1, 2], cv=2).fit(X, y)
-    >>> display = PathDisplay.from_estimator(model, against="norm")
+    >>> ax = Figure().subplots()
+    >>> display = PathDisplay.from_estimator(model, against="norm", ax=ax)
     >>> display.ax_.get_xlabel()
     'norm p'
     """
