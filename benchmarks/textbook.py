@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 
 
 class _Wrapper:
-    """The inner step: sum the Grams, fit ``SVC``, read off value and quadratic forms."""
+    """The inner step: sum the Grams, fit ``SVC``, read off value and slopes."""
 
     def __init__(self, grams: list[np.ndarray], y: np.ndarray, C: float) -> None:
         self.grams, self.y, self.C = grams, y, C
@@ -47,7 +47,7 @@ def silp(grams, y, C=1.0, tol=1e-3, max_fits=200) -> dict:
     theta = np.full(M, 1.0 / M)
     cuts, levels = [], []
     while svm.fits < max_fits:
-        value, q, c = svm(theta)
+        _, q, c = svm(theta)
         cuts.append(-0.5 * q)
         levels.append(np.abs(c).sum())
         result = linprog(

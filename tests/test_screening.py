@@ -12,8 +12,9 @@ def setting(loss_type, n=60):
     X = rng.standard_normal((n, 6))
     bank = KernelBank(X, kernels.per_feature(kernels.RBF(0.5))).stored()
     y = np.sin(2 * X[:, 0])
-    target = y[:, None] if loss_type in (Squared, EpsilonInsensitive) else np.where(y > 0, 1.0, -1.0)[:, None]
-    return MKLProblem(bank, loss_type(target, np.ones((n, 1))), LpBall(1))
+    if loss_type not in (Squared, EpsilonInsensitive):
+        y = np.where(y > 0, 1.0, -1.0)
+    return MKLProblem(bank, loss_type(y[:, None], np.ones((n, 1))), LpBall(1))
 
 
 LOSSES = [Hinge, SquaredHinge, Squared, Logistic, EpsilonInsensitive]

@@ -94,7 +94,7 @@ class _Task:
     def step(
         self, bank: KernelBank, theta: FloatArray, S: FloatArray, count: int
     ) -> tuple[Index, FloatArray]:
-        """Optimise the worst violators; return the samples that moved and by how much."""
+        """Optimise the worst violators; return which samples moved, and how far."""
         box, before = self.box, self.a.copy()
         scores = S @ theta
         if self.split:

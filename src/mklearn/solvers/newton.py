@@ -12,8 +12,8 @@ from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane
-from mklearn.solvers.interior import minimise_quadratic
 from mklearn.solvers.inner import InnerSolver, inner_solver
+from mklearn.solvers.interior import minimise_quadratic
 
 FloatArray = NDArray[np.float64]
 
@@ -107,7 +107,10 @@ class Newton:
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = _hessian(problem, inner, A, used, S) + np.diag(damping * majoriser)
             theta = minimise_quadratic(
-                model, slope - model @ theta, weights.constraint, theta  # type: ignore[attr-defined]
+                model,
+                slope - model @ theta,
+                weights.constraint,
+                theta,  # type: ignore[attr-defined]
             )
         sparse = getattr(weights, "p", None) == 1
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)

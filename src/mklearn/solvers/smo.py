@@ -58,7 +58,7 @@ class RowCache:
         self.used = 0
 
     def _allocate(self, exact: bool) -> None:
-        """Make room for rows: float64, or twice as many in float32 if all do not fit."""
+        """Make room for rows: float64, or twice as many in float32."""
         n = len(self.slot)
         self.rows = np.empty((0, n))  # frees the old ones first
         self.capacity = min(n, self.budget if exact else 2 * self.budget)
