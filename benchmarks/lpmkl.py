@@ -161,7 +161,7 @@ def many(quick: bool) -> list[dict]:
 
 
 def large(quick: bool, sizes: list[int], alternative: bool) -> list[dict]:
-    """(c) 50 kernels on the fly within 2 GB beside the samples, against one single-kernel SVC."""
+    """(c) 50 kernels on the fly, 2 GB beside the samples, against one-kernel SVC."""
     warm_up()
     rows = []
     for n in [600] if quick else sizes:
