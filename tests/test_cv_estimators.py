@@ -26,7 +26,9 @@ from mklearn.estimators.cv import choose_cell
 SMALL = {"Cs": [0.1, 1.0], "norms": [1, 2], "cv": 2}
 
 
-@parametrize_with_checks([MKLClassifierCV(**SMALL), MKLRegressorCV(**SMALL)])
+@parametrize_with_checks(
+    [MKLClassifierCV(**{**SMALL, "norms": [2, np.inf]}), MKLRegressorCV(**SMALL)]
+)
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
 

@@ -79,7 +79,8 @@ def test_model_error_is_the_distance_of_directions(toy):
     np.testing.assert_allclose(toy.model_error(theta, truth), [0, 2**0.5], atol=1e-12)
 
 
-def test_quick_run_writes_resumes_and_starts_again(toy, tmp_path, capsys):
+def test_quick_run_writes_resumes_and_starts_again(toy, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(toy, "COSTS", (0.03, 0.1, 0.3))
     command = ["--quick", "--repetitions", "1", "--out", str(tmp_path)]
     toy.main(command)
     files = sorted((tmp_path / "cells").iterdir())

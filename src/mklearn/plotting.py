@@ -234,7 +234,8 @@ class PathDisplay:
             ax.set_title(f"Kernel weights, C = {self.fixed:.3g}")
         ax.set_ylabel("weight θ")
         ax.set_ylim(bottom=0)
-        ax.legend(frameon=False, fontsize="small")
+        # beside the axes: the lines may be anywhere within
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         _open_frame(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
