@@ -25,7 +25,7 @@ from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.problems import LpBall
 from mklearn.problems.weights import WeightSet
-from mklearn.solvers import Iterate, Path, Solution, mkl_path
+from mklearn.solvers import Iterate, Path, Solution, Status, mkl_path
 from mklearn.solvers.path import NORMS, check_costs, scaled
 
 FloatArray = NDArray[np.float64]
@@ -203,6 +203,10 @@ class _PathSearch(BaseMKL):
                 callback=self.callback,
                 verbose=self.verbose,
             )
+        # a solver answers Ctrl-C with its best iterate, but half a path chooses nothing
+        found = [s.status for row in path.solutions for s in row if s is not None]
+        if Status.INTERRUPTED in found:
+            raise KeyboardInterrupt
         cross = normaliser.cross(training.raw[np.ix_(tested, a)])
         plain = self._plain()
         scorer = check_scoring(plain, scoring=self.scoring)
