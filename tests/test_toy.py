@@ -88,9 +88,9 @@ def test_quick_run_writes_resumes_and_starts_again(toy, tmp_path, capsys, monkey
     result = json.loads(files[1].read_text())
     assert result["largest_gap"] <= 1e-6
     assert result["test_error"][0] < result["test_error"][4]
-    text = (tmp_path / "toy.md").read_text(encoding="utf-8")
+    text = (tmp_path / "lpmkl_toy.md").read_text(encoding="utf-8")
     assert "ℓ1 is best when one kernel is informative: " in text
-    assert (tmp_path / "toy.png").stat().st_size > 10_000
+    assert (tmp_path / "lpmkl_toy.png").stat().st_size > 10_000
     # what is done stays; what is missing or broken is found again, the same
     times = files[0].stat().st_mtime_ns
     files[1].write_text("{")

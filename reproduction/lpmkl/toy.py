@@ -315,6 +315,14 @@ def table(r: Results, which: str, factor: float) -> list[str]:
     return lines
 
 
+def command(args: argparse.Namespace) -> str:
+    """Return the command that makes the same page."""
+    parts = ["python reproduction/lpmkl/toy.py"]
+    parts += ["--quick"] if args.quick else ["--sizes", *map(str, args.sizes)]
+    parts += ["--repetitions", *map(str, args.repetitions), "--seed", str(args.seed)]
+    return " ".join(parts)
+
+
 def page(results: list[Results], args: argparse.Namespace, figure: str) -> str:
     """Return the report in Markdown."""
     by_size = {r.n: r for r in results}
@@ -341,6 +349,9 @@ def page(results: list[Results], args: argparse.Namespace, figure: str) -> str:
         f"mklearn {mklearn.__version__}, Python {platform.python_version()}, numpy",
         f"{np.__version__}, scipy {scipy.__version__}, scikit-learn",
         f"{sklearn.__version__}.",
+        "",
+        f"Made by `{command(args)}`."
+        + ("" if 800 in by_size else " The paper's n = 800 was not run here."),
         "",
         f"The Bayes error is {100 * bayes_error():.2f} %. Means over data sets ±",
         "standard error.",
@@ -458,10 +469,10 @@ def main(arguments: list[str] | None = None) -> None:
         joblib.delayed(cell)(args.out, *w, setting) for w in wanted
     )
     results = [Results(cells, n) for n in args.sizes]
-    draw(results, args.out / "toy.png")
-    with whole_file(args.out / "toy.md") as temporary:
-        temporary.write_text(page(results, args, "toy.png"), encoding="utf-8")
-    print(f"written: {args.out / 'toy.md'} and {args.out / 'toy.png'}")
+    draw(results, args.out / "lpmkl_toy.png")
+    with whole_file(args.out / "lpmkl_toy.md") as temporary:
+        temporary.write_text(page(results, args, "lpmkl_toy.png"), encoding="utf-8")
+    print(f"written: {args.out / 'lpmkl_toy.md'} and {args.out / 'lpmkl_toy.png'}")
 
 
 if __name__ == "__main__":
