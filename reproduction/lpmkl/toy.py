@@ -246,8 +246,8 @@ def small_claims(r: Results) -> list[str]:
     top = mean.max(axis=0)
     least = int(top.argmin())
     lines.append(
-        "ℓ4 is the most robust, its largest error over all settings the smallest: "
-        f"**{'holds' if least == 3 else 'does not hold'}**; largest errors "
+        "ℓ4 is the most robust, if that is the smallest of the largest errors over all "
+        f"settings: the smallest is that of p = {NAMES[least]}; largest errors "
         + ", ".join(
             f"p = {name}: {t:.2f} %" for name, t in zip(NAMES, top, strict=True)
         )
@@ -271,8 +271,8 @@ def large_claims(r: Results, small: Results | None) -> list[str]:
         lower = bool((r.mean() < small.mean()).all())
         lines.append(
             "Errors are much lower than with few samples: "
-            f"**{'holds' if lower else 'does not hold'}**; the mean over all settings "
-            f"falls from {100 * small.mean().mean():.2f} to {mean.mean():.2f} %."
+            f"they are {'' if lower else 'not '}in all settings; the mean over these "
+            f"goes from {100 * small.mean().mean():.2f} to {mean.mean():.2f} %."
         )
     for s in (0.0, 0.44):
         i = r.at(s)
