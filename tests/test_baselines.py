@@ -14,6 +14,7 @@ from mklearn import (
     UniformMKLClassifier,
     kernels,
 )
+from mklearn.solvers import Alternating, Newton
 
 SPECS = [kernels.RBF(1e-4), kernels.RBF(0.2), kernels.RBF(50.0)]
 
@@ -150,3 +151,15 @@ def test_limits_reach_the_solver():
     for cls in (UniformMKLClassifier, BestKernelClassifier):
         model = cls(SPECS, tol=1e-6, max_iter=500).fit(X, y)
         assert model.duality_gap_ <= 1e-6
+
+
+def test_ctrl_c_ends_the_search_for_the_best_kernel(monkeypatch):
+    def interrupted(self, problem, start):
+        raise KeyboardInterrupt
+        yield
+
+    for solver in (Newton, Alternating):
+        monkeypatch.setattr(solver, "iterates", interrupted)
+    X, y = samples(40)
+    with pytest.raises(KeyboardInterrupt):
+        BestKernelClassifier(cv=2).fit(X, y)

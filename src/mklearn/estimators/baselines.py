@@ -15,6 +15,7 @@ from mklearn.estimators._base import Training
 from mklearn.estimators._labels import one_vs_rest
 from mklearn.estimators.svm import MKLClassifier
 from mklearn.kernels import KernelBank
+from mklearn.solvers import Status
 
 
 class UniformMKLClassifier(MKLClassifier):
@@ -188,6 +189,9 @@ class BestKernelClassifier(MKLClassifier):
                 if "nothing to learn from" not in str(error):
                     raise
                 return 0.0
+        # a solver answers Ctrl-C with its best iterate, but half a search chooses nothing
+        if model.solution_.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
         return float(model.score(bank[np.ix_(b, a)], labels[b], sample_weight=weight_b))
 
     def _class_weight_codes(self) -> Any:
