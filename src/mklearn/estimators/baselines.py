@@ -189,7 +189,7 @@ class BestKernelClassifier(MKLClassifier):
                 if "nothing to learn from" not in str(error):
                     raise
                 return 0.0
-        # a solver answers Ctrl-C with its best iterate, but half a search chooses nothing
+        # a solver answers Ctrl-C with its best iterate; half a search chooses nothing
         if model.solution_.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         return float(model.score(bank[np.ix_(b, a)], labels[b], sample_weight=weight_b))
