@@ -28,6 +28,7 @@ from mklearn.kernels import (
     hsic,
     rbf_ladder,
     store,
+    threads,
 )
 from mklearn.kernels.normalise import fit_normaliser
 
@@ -483,7 +484,7 @@ def test_the_rows_of_a_solver_fit_beside_what_is_stored(limit):
 
 
 def test_small_budgets_cut_small_blocks():
-    limit = 8 * store.BLOCKS * store.n_threads() * n  # one row for each thread
+    limit = 8 * store.BLOCKS * threads.n_threads() * n  # one row for each thread
     bank = KernelBank(X, KERNELS[:2]).stored(limit)
     assert bank.storage == "recompute"
     check_all(bank, grams(KernelBank(X, KERNELS[:2])))

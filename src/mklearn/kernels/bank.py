@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mklearn.kernels import store
+from mklearn.kernels import store, threads
 from mklearn.kernels.features import FeatureSet, check_weight, feature_key
 from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.specs import (
@@ -480,7 +480,7 @@ class KernelBank:
             out[block] = K @ a
 
         blocks = bank._row_blocks(self._size[0], int(np.count_nonzero(theta)))
-        store.run_blocks(work, blocks)
+        threads.run_blocks(work, blocks)
         return out
 
     def multiply(self, A: ArrayLike) -> FloatArray:
@@ -494,7 +494,7 @@ class KernelBank:
             out[block] = bank._multiply_block(block, a)
 
         blocks = bank._row_blocks(self._size[0], self.shape[2], a.shape[1])
-        store.run_blocks(work, blocks)
+        threads.run_blocks(work, blocks)
         return out
 
     def quad(self, A: ArrayLike) -> FloatArray:
@@ -522,7 +522,7 @@ class KernelBank:
             return np.asarray(np.einsum("it,itm->m", a[block], S))
 
         blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
-        return np.asarray(np.sum(store.run_blocks(work, blocks), axis=0))
+        return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
     def diag(self) -> FloatArray:
         """Return ``K[m][i, i]`` of the row samples, shape (n_rows, n_kernels).
@@ -644,7 +644,7 @@ class KernelBank:
             bank._combine_block(rows[here], theta, out[here])
 
         blocks = bank._row_blocks(len(rows), int(np.count_nonzero(theta)))
-        store.run_blocks(work, blocks)
+        threads.run_blocks(work, blocks)
         return out
 
     def _combine_block(self, rows: Index, theta: FloatArray, out: FloatArray) -> None:

@@ -14,21 +14,19 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal, Protocol, get_args
 
-import numba
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
-from threadpoolctl import ThreadpoolController
 
 from mklearn.kernels import functions
 from mklearn.kernels.functions import BASES, Prepared, prepare
 from mklearn.kernels.specs import ComputedKernel, VectorKernel
+from mklearn.kernels.threads import n_threads, run_blocks
 
 FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -818,11 +816,6 @@ BLOCKS = 4  # a block of values, and what its computation needs beside it
 _MIN_WORK = 2**19  # kernel values that are computed before a second thread has started
 
 
-def n_threads() -> int:
-    """Return how many threads to use (NUMBA_NUM_THREADS, which joblib lowers)."""
-    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-
-
 def block_bytes(limit: int | None = None) -> int:
     """Return the size of one block of rows, smaller if the budget is small."""
     if limit is None:
@@ -845,18 +838,3 @@ def row_blocks(
         np.arange(i, min(i + size, n_rows), dtype=np.intp)
         for i in range(0, n_rows, size)
     ]
-
-
-def run_blocks(function: Callable[[Index], Any], blocks: Sequence[Index]) -> list[Any]:
-    """Call ``function`` on each block, on all threads, and return the results."""
-    workers = min(n_threads(), len(blocks))
-    if workers <= 1:
-        return [function(block) for block in blocks]
-    # threads of BLAS beside ours make the products of narrow blocks three times slower
-    with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, blocks))
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()  # finds the loaded libraries, which takes 4 ms

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from mklearn.kernels.threads import blas_threads
 from mklearn.problems.mkl import MKLProblem, relative_gap
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
@@ -109,8 +110,9 @@ def solve(
     """
     solver = choose_solver(solver, problem)
     run = _Run(problem, tol, verbose)
-    status = run.loop(solver, start, max_iter, time_limit, callback)
-    solution = run.solution(status, type(solver).__name__)
+    with blas_threads(1):
+        status = run.loop(solver, start, max_iter, time_limit, callback)
+        solution = run.solution(status, type(solver).__name__)
     if solution.gap > tol:
         warnings.warn(
             f"Stopped at a relative duality gap of {solution.gap:.2g}, above tol="

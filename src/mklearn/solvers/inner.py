@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.threads import factor_threads
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxSolver, inner_gap
@@ -111,7 +112,8 @@ class SmoothSolver:
             h = bend[:, t]
             if factor is None or not np.array_equal(h, used):
                 system = self.K + np.diag(1.0 / h)
-                factor = cho_factor(system, lower=True, overwrite_a=True)
+                with factor_threads(len(system)):
+                    factor = cho_factor(system, lower=True, overwrite_a=True)
                 used = h
             right = F[:, t] + bias[t] + slope[:, t] / h
             both = cho_solve(factor, np.c_[right, np.ones(len(right))])

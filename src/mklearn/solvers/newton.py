@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from mklearn.kernels.threads import factor_threads
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
@@ -106,12 +107,8 @@ class Newton:
                 continue
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = _hessian(problem, inner, A, used, S) + np.diag(damping * majoriser)
-            theta = minimise_quadratic(
-                model,
-                slope - model @ theta,
-                weights.constraint,
-                theta,  # type: ignore[attr-defined]
-            )
+            constraint = weights.constraint  # type: ignore[attr-defined]
+            theta = minimise_quadratic(model, slope - model @ theta, constraint, theta)
         sparse = getattr(weights, "p", None) == 1
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
         yield from other.iterates(problem, Iterate(base, A))
@@ -156,6 +153,7 @@ def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
         try:
             regular = K.copy()
             regular[diagonal] += ridge * size
-            return cho_factor(regular, lower=True, overwrite_a=True, check_finite=False)
+            with factor_threads(len(K)):
+                return cho_factor(regular, True, overwrite_a=True, check_finite=False)
         except LinAlgError:  # single precision, or a kernel that is not definite
             ridge *= 100

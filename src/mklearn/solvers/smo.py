@@ -27,7 +27,7 @@ from mklearn.solvers.base import Iterate
 FloatArray = NDArray[np.float64]
 
 _DONE, _MISSING, _STEPS = 0, 1, 2
-_LOAD = 256  # rows that are fetched together at the most
+_LOAD = 2**23  # entries of the rows that are fetched together at the most
 _ALL_AT_ONCE = 6e7  # kernel values that are computed sooner than asked for one by one
 
 
@@ -74,8 +74,9 @@ class RowCache:
         # rows that are asked for count as used, so that the others do not evict them
         self.stamp[held[held >= 0]] = self.stamp.max(initial=0) + 1
         wanted = samples[held < 0]
-        for i in range(0, len(wanted), _LOAD):
-            part = wanted[i : i + _LOAD]
+        together = max(64, _LOAD // len(self.slot))
+        for i in range(0, len(wanted), together):
+            part = wanted[i : i + together]
             slots = self._free_slots(len(part), keep)
             self.rows[slots] = self.bank.columns(part, self.theta)
             self.slot[part] = slots
@@ -174,7 +175,7 @@ class BoxQP:
         The more rows were needed so far, the more are fetched at once.
         """
         rows = self.rows
-        half = min(rows.used // 16, rows.capacity // 8, _LOAD // 2)
+        half = min(rows.used // 16, rows.capacity // 8, 128)
         if half < 2 or self.steps < 100:  # nothing is known of the violators yet
             return np.array([i])
         g, lower, upper = self.gradient, self.box.lower, self.box.upper
