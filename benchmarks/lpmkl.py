@@ -3,11 +3,12 @@
     python benchmarks/lpmkl.py solvers   # (a) every solver and norm, Grams given
     python benchmarks/lpmkl.py kernels   # (b) n = 1000 and growing numbers of kernels
     python benchmarks/lpmkl.py large     # (c) kernels on the fly, bounded memory
+    python benchmarks/lpmkl.py growth    # exponents of n and M, with --figure FILE
 
 The unit of (a) and (b) is "sum + SVC": forming the sum of the given Grams and one
 ``SVC(kernel="precomputed")`` fit on it. The unit of (c) is one single-kernel
 ``SVC(kernel="rbf")`` fit on the same samples. ``--quick`` runs small sizes, ``--json
-FILE`` writes all figures, ``--page FILE`` a Markdown table.
+FILE`` writes all numbers, ``--page FILE`` a Markdown table.
 """
 
 from __future__ import annotations
@@ -192,6 +193,60 @@ def large(quick: bool, sizes: list[int], alternative: bool) -> list[dict]:
     return rows
 
 
+def growth(quick: bool, figure: Path | None) -> list[dict]:
+    """How time grows: exponents of n and of M, fitted on a logarithmic scale."""
+    warm_up()
+    along = {
+        "n": [(n, 20) for n in ((100, 200) if quick else (500, 1000, 2000, 4000))],
+        "M": [(n, m) for n in (200 if quick else 1000,)
+              for m in ((5, 10) if quick else (10, 30, 100, 300))],
+    }  # fmt: skip
+    rows, lines = [], {}
+    for axis, cells in along.items():
+        for p in (1.0, 2.0, np.inf):
+            times = []
+            for n, M in cells:
+                X, y, _ = samples(n)
+                bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M))).stored()
+                task = problem(bank, y, p)
+                best = min((run(task, "auto", 1e-3) for _ in range(3)),
+                           key=lambda row: row["time_s"])  # fmt: skip
+                times.append(best["time_s"])
+                rows.append(best | {"n": n, "M": M, "p": p, "along": axis})
+            at = [cell[axis == "M"] for cell in cells]
+            exponent = float(np.polyfit(np.log(at), np.log(times), 1)[0])
+            lines[axis, p] = (at, times, exponent)
+            rows[-1]["exponent"] = exponent
+            print(f"along {axis}, p = {p:g}: time grows as {axis}^{exponent:.2f}")
+    if figure is not None:
+        draw(lines, figure)
+    return rows
+
+
+def draw(lines: dict, figure: Path) -> None:
+    """Plot time against n and M on logarithmic scales."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    styles = {1.0: ("#0072B2", "o"), 2.0: ("#D55E00", "s"), np.inf: ("#009E73", "^")}
+    for (axis, p), (at, times, exponent) in lines.items():
+        ax = axes[int(axis == "M")]
+        colour, marker = styles[p]
+        name = "∞" if np.isinf(p) else f"{p:g}"
+        label = f"p = {name}: {axis}$^{{{exponent:.2f}}}$"
+        ax.loglog(at, times, color=colour, marker=marker, label=label)
+        ax.set_xlabel("samples n (20 kernels)" if axis == "n" else "kernels M")
+        ax.set_ylabel("seconds to a gap of 1e-3")
+    for ax in axes:
+        ax.legend(frameon=False)
+        ax.grid(which="both", alpha=0.2)
+    fig.savefig(figure, dpi=120)
+    plt.close(fig)
+
+
 def page(part: str, rows: list[dict]) -> str:
     """Return a Markdown page with all figures and how they came about."""
     commit = subprocess.run(
@@ -224,17 +279,20 @@ def page(part: str, rows: list[dict]) -> str:
 def main() -> None:
     """Run one part."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["solvers", "kernels", "large"])
+    parser.add_argument("part", choices=["solvers", "kernels", "large", "growth"])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--sizes", type=int, nargs="*", default=[5000, 20_000, 60_000])
     parser.add_argument("--no-alternative", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--figure", type=Path, help="draw growth here (PNG)")
     parser.add_argument("--page", type=Path, help="write a Markdown table here")
     args = parser.parse_args()
     if args.part == "solvers":
         rows = solvers(args.quick)
     elif args.part == "kernels":
         rows = many(args.quick)
+    elif args.part == "growth":
+        rows = growth(args.quick, args.figure)
     else:
         rows = large(args.quick, args.sizes, not args.no_alternative)
     if args.json:
