@@ -240,6 +240,8 @@ def draw(lines: dict, figure: Path) -> None:
         ax.loglog(at, times, color=colour, marker=marker, label=label)
         ax.set_xlabel("samples n (20 kernels)" if axis == "n" else "kernels M")
         ax.set_ylabel("seconds to a gap of 1e-3")
+        ax.set_xticks(at, [str(value) for value in at])
+        ax.set_xticks([], minor=True)
     for ax in axes:
         ax.legend(frameon=False)
         ax.grid(which="both", alpha=0.2)
