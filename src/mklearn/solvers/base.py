@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,3 @@ class Solution:
         """Return the relative gap computed afresh from ``problem``."""
         upper = problem.judge(self.theta, self.A).upper
         return relative_gap(upper, problem.dual(self.dual))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return dict(self.__dict__)
