@@ -11,7 +11,7 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.problems.losses import Box
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate, Iterates
-from mklearn.solvers.smo import solve_dense
+from mklearn.solvers.smo import Variables, solve_dense
 
 FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -77,19 +77,8 @@ class Interleaved:
                 theta = problem.weights.step(theta, quads)
 
 
-class _Task:
+class _Task(Variables):
     """One task's variables and how a working set of them is optimised."""
-
-    def __init__(self, box: Box, a: FloatArray) -> None:
-        self.box, self.n = box, len(a)
-        self.split = len(box.linear) == 2 * self.n
-        parts = [np.maximum(a, 0.0), np.minimum(a, 0.0)] if self.split else [a]
-        self.c = np.concatenate(parts)
-
-    @property
-    def a(self) -> FloatArray:
-        """The dual variables, one for each sample."""
-        return self.c[: self.n] + self.c[self.n :] if self.split else self.c
 
     def step(
         self, bank: KernelBank, theta: FloatArray, S: FloatArray, count: int

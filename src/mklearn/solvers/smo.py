@@ -105,24 +105,31 @@ class RowCache:
         return slots
 
 
-class BoxQP:
-    """One quadratic program over the rows of a cache, kept between calls."""
+class Variables:
+    """The variables of a box: one for each sample, or its positive and negative part."""
 
-    def __init__(self, rows: RowCache, box: Box, a: FloatArray) -> None:
-        self.rows, self.box = rows, box
-        self.n = len(a)
-        self.split = len(box.linear) == 2 * self.n  # positive and negative parts
+    def __init__(self, box: Box, a: FloatArray) -> None:
+        self.box, self.n = box, len(a)
+        self.split = len(box.linear) == 2 * self.n
         parts = [np.maximum(a, 0.0), np.minimum(a, 0.0)] if self.split else [a]
         self.c = np.concatenate(parts)
-        self.gradient = box.linear.copy()
-        self.active = np.arange(len(self.c))
-        self.n_active = len(self.c)
-        self.steps = 0
 
     @property
     def a(self) -> FloatArray:
         """The dual variables, one for each sample."""
         return self.c[: self.n] + self.c[self.n :] if self.split else self.c
+
+
+class BoxQP(Variables):
+    """One quadratic program over the rows of a cache, kept between calls."""
+
+    def __init__(self, rows: RowCache, box: Box, a: FloatArray) -> None:
+        super().__init__(box, a)
+        self.rows = rows
+        self.gradient = box.linear.copy()
+        self.active = np.arange(len(self.c))
+        self.n_active = len(self.c)
+        self.steps = 0
 
     @property
     def scores(self) -> FloatArray:
