@@ -106,7 +106,7 @@ class RowCache:
 
 
 class Variables:
-    """The variables of a box: one for each sample, or its positive and negative part."""
+    """The variables of a box: one for each sample, or its two parts by sign."""
 
     def __init__(self, box: Box, a: FloatArray) -> None:
         self.box, self.n = box, len(a)
