@@ -78,11 +78,17 @@ def run(n: int, M: int, source: str, tol: float) -> dict:
     small = kernels.rbf_ladder(gammas=gammas)
     row: dict = {"n": n, "M": M, "data": name, "source": source, "norms": {}}
 
+    def stored(part: np.ndarray) -> KernelBank:
+        return KernelBank(part, small).stored(storage="float64")
+
+    def grams_of(part: np.ndarray) -> list[np.ndarray]:
+        bank = stored(part)
+        return [bank.gram(m) for m in range(M)]
+
     def bank_of(part: np.ndarray) -> KernelBank:
-        bank = KernelBank(part, small).stored(storage="float64")
         if source == "samples":
-            return bank
-        return KernelBank.from_grams([bank.gram(m) for m in range(M)])
+            return stored(part)
+        return KernelBank.from_grams(grams_of(part))
 
     def problem(bank: KernelBank, labels: np.ndarray, p: float) -> MKLProblem:
         Y = labels[:, None]
@@ -92,8 +98,8 @@ def run(n: int, M: int, source: str, tol: float) -> dict:
         solve(problem(bank_of(X[:60]), y[:60], p), tol=1e-3)
 
     if source == "grams":
-        row["grams_s"], bank = seconds(lambda: bank_of(X))
-        grams = bank._parts[0].source.grams
+        row["grams_s"], grams = seconds(lambda: grams_of(X))
+        bank = KernelBank.from_grams(grams)
 
         def total() -> np.ndarray:
             S = np.zeros((n, n))

@@ -1,6 +1,6 @@
 """Where kernel values come from: given Grams, stored bases, or recomputed blocks.
 
-Only ``bank.py`` looks in here. A *source* holds some kernels over a fixed set of rows
+Only this folder looks in here. A *source* holds some kernels over a fixed set of rows
 and columns and answers for a block of them; the bank cuts the work into blocks, runs
 them on threads and adds up. Sources never hand out more than a block.
 """
