@@ -87,7 +87,7 @@ class _Part:
         return rows if self.rows is None else self.rows[rows]
 
     def col_index(self, start: int, stop: int) -> store.Columns:
-        return slice(start, stop) if self.cols is None else self.cols[start:]
+        return slice(start, stop) if self.cols is None else self.cols[start:stop]
 
     def compact(self) -> _Part:
         """Return the part without indices, where its source can be cut to size."""
@@ -100,6 +100,9 @@ class _Part:
     def raw(self) -> _Part:
         """Return the part without stored values, which may lie differently."""
         return replace(self, source=self.source.raw())
+
+
+_TILE = 512  # columns that are computed at once at the least
 
 
 class KernelBank:
@@ -475,9 +478,10 @@ class KernelBank:
             return out
 
         def work(block: Index) -> None:
-            K = np.zeros((len(block), len(a)))
-            bank._combine_block(block, theta, K)
-            out[block] = K @ a
+            for start, stop in bank._col_ranges(len(block)):
+                K = np.zeros((len(block), stop - start))
+                bank._combine_block(block, theta, K, start)
+                out[block] += K @ a[start:stop]
 
         blocks = bank._row_blocks(self._size[0], int(np.count_nonzero(theta)))
         threads.run_blocks(work, blocks)
@@ -491,7 +495,8 @@ class KernelBank:
             return out
 
         def work(block: Index) -> None:
-            out[block] = bank._multiply_block(block, a)
+            for start, stop in bank._col_ranges(len(block)):
+                out[block] += bank._multiply_block(block, a[start:stop], start)
 
         blocks = bank._row_blocks(self._size[0], self.shape[2], a.shape[1])
         threads.run_blocks(work, blocks)
@@ -515,11 +520,12 @@ class KernelBank:
 
         def work(block: Index) -> FloatArray:
             # pairs right of the diagonal block count twice
-            start = int(block[0])
-            right = 2.0 * a[start:]
-            right[: len(block)] *= 0.5
-            S = bank._multiply_block(block, right, start)
-            return np.asarray(np.einsum("it,itm->m", a[block], S))
+            total, end = np.zeros(self.shape[2]), int(block[-1]) + 1
+            for start, stop in bank._col_ranges(len(block), int(block[0])):
+                right = 2.0 * a[start:stop]
+                right[: max(0, end - start)] *= 0.5
+                total += bank._quad_block(block, a[block], right, start)
+            return total
 
         blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
@@ -630,10 +636,27 @@ class KernelBank:
     ) -> list[Index]:
         # products with all kernels are held three times: by source, in place, result
         n_cols = self._size[1]
-        row_bytes = 8 * (n_cols + 3 * n_targets * n_kernels)
-        recomputed = any(part.source.storage == "recompute" for part in self._parts)
-        row_work = np.inf if recomputed else n_cols * max(1, n_kernels)
+        width = min(n_cols, _TILE) if self._recomputed else n_cols
+        row_bytes = 8 * (width + 3 * n_targets * n_kernels)
+        row_work = np.inf if self._recomputed else n_cols * max(1, n_kernels)
         return store.row_blocks(n_rows, row_bytes, self.memory_limit, row_work)
+
+    def _col_ranges(self, n_rows: int, start: int = 0) -> list[tuple[int, int]]:
+        """Return ranges of columns for a block of rows.
+
+        Values that are computed come in tiles, because a product of few samples with
+        all others reads them all for little work; values that are stored come row by
+        row, as they lie.
+        """
+        n_cols = self._size[1]
+        step = n_cols
+        if self._recomputed:
+            step = max(_TILE, store.block_bytes(self.memory_limit) // (8 * n_rows))
+        return [(i, min(i + step, n_cols)) for i in range(start, n_cols, step)]
+
+    @property
+    def _recomputed(self) -> bool:
+        return any(part.source.storage == "recompute" for part in self._parts)
 
     def _combine_rows(self, rows: Index, theta: FloatArray) -> FloatArray:
         out = np.zeros((len(rows), self._size[1]))
@@ -641,15 +664,19 @@ class KernelBank:
 
         def work(block: Index) -> None:
             here = slice(int(block[0]), int(block[-1]) + 1)
-            bank._combine_block(rows[here], theta, out[here])
+            for start, stop in bank._col_ranges(len(block)):
+                tile = out[here, start:stop]
+                bank._combine_block(rows[here], theta, tile, start)
 
         blocks = bank._row_blocks(len(rows), int(np.count_nonzero(theta)))
         threads.run_blocks(work, blocks)
         return out
 
-    def _combine_block(self, rows: Index, theta: FloatArray, out: FloatArray) -> None:
-        """Add the combined rows to ``out``, shape (len(rows), n_cols)."""
-        affine = self._affine
+    def _combine_block(
+        self, rows: Index, theta: FloatArray, out: FloatArray, start: int
+    ) -> None:
+        """Add the combined kernel to ``out``, whose columns begin at ``start``."""
+        affine, stop = self._affine, start + out.shape[1]
         raw = theta if affine is None else theta * affine.scale
         for part in self._parts:
             weights = raw[part.positions]
@@ -659,8 +686,8 @@ class KernelBank:
             if affine is not None and affine.u is not None and affine.v is not None:
                 if affine.curved[part.positions].any():
                     u = affine.u[part.positions[:, None], rows]
-                    v = affine.v[part.positions]
-            cols = part.col_index(0, self._size[1])
+                    v = affine.v[part.positions, start:stop]
+            cols = part.col_index(start, stop)
             part.source.combine(
                 part.which, weights, part.row_index(rows), cols, u, v, out
             )
@@ -668,19 +695,19 @@ class KernelBank:
             return
         assert affine.col is not None and affine.const is not None
         out -= (theta @ affine.row[:, rows])[:, None]
-        out -= theta @ affine.col - theta @ affine.const
+        out -= theta @ affine.col[:, start:stop] - theta @ affine.const
 
-    def _multiply_block(self, rows: Index, A: FloatArray, start: int = 0) -> FloatArray:
-        """Return ``K[m][rows, start:] A``, shape (len(rows), n_targets, n_kernels)."""
+    def _multiply_block(self, rows: Index, A: FloatArray, start: int) -> FloatArray:
+        """Return ``K[m][rows, start:stop] A``, (len(rows), n_targets, n_kernels)."""
         out = np.empty((len(rows), A.shape[1], self.shape[2]))
-        affine = self._affine
+        affine, stop = self._affine, start + len(A)
         At = np.ascontiguousarray(A.T)
         for part in self._parts:
             v = None
             if affine is not None and affine.v is not None:
                 if affine.curved[part.positions].any():
-                    v = affine.v[part.positions, start:]
-            cols = part.col_index(start, self._size[1])
+                    v = affine.v[part.positions, start:stop]
+            cols = part.col_index(start, stop)
             S = part.source.multiply(part.which, part.row_index(rows), cols, At, v)
             out[:, :, part.positions] = np.moveaxis(S, 0, 2)
         if affine is None:
@@ -692,8 +719,27 @@ class KernelBank:
             assert affine.col is not None and affine.const is not None
             total = A.sum(axis=0)
             out -= affine.row[:, rows].T[:, None, :] * total[:, None]
-            out -= (affine.col[:, start:] @ A).T - total[:, None] * affine.const
+            out -= (affine.col[:, start:stop] @ A).T - total[:, None] * affine.const
         return out
+
+    def _quad_block(
+        self, rows: Index, left: FloatArray, A: FloatArray, start: int
+    ) -> FloatArray:
+        """Return ``sum_t left[:, t]' K[m][rows, start:stop] A[:, t]``, shape (M,)."""
+        affine, stop = self._affine, start + len(A)
+        out = np.empty(self.shape[2])
+        plain = affine is None or (affine.u is None and affine.row is None)
+        for part in self._parts if plain else []:
+            cols = part.col_index(start, stop)
+            q = part.source.quad(part.which, part.row_index(rows), cols, left, A.T)
+            if q is None:
+                plain = False
+                break
+            out[part.positions] = q
+        if not plain:
+            S = self._multiply_block(rows, A, start)
+            return np.asarray(np.einsum("it,itm->m", left, S))
+        return out if affine is None else out * affine.scale
 
 
 def _groups(keys: Iterable[Hashable]) -> list[Index]:

@@ -120,6 +120,11 @@ class DiagonalSource:
             np.add.at(out[k], i, a[:, None] * At.T[j])
         return out
 
+    def quad(
+        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+    ) -> FloatArray | None:
+        return None
+
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         return self.values[rows]
 

@@ -26,6 +26,7 @@ from scipy import sparse
 from mklearn.kernels import functions
 from mklearn.kernels.functions import BASES, Prepared, prepare
 from mklearn.kernels.specs import ComputedKernel, VectorKernel
+from mklearn.kernels.tables import Tables
 from mklearn.kernels.threads import n_threads, run_blocks
 
 FloatArray = NDArray[np.float64]
@@ -73,6 +74,11 @@ class Source(Protocol):
         v: FloatArray | None,
     ) -> FloatArray:
         """Return ``K_k v[k] A`` as (len(which), n_rows, T); ``At`` is (T, n_cols)."""
+
+    def quad(
+        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+    ) -> FloatArray | None:
+        """Return ``sum_t left[:, t]' K_k At[t]``, None if ``multiply`` is as good."""
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         """Return ``k(x, x)`` of row samples."""
@@ -217,6 +223,11 @@ class GramSource:
             a = At if v is None else At * v[position]
             _multiply_gram(self.grams[k], rows, start, index, a, out[position])
         return out
+
+    def quad(
+        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+    ) -> FloatArray | None:
+        return None
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         if self.row_diag is not None:
@@ -368,6 +379,7 @@ class BaseSource:
     matrix: NDArray[Any] | None = None
     folder: Folder | None = field(default=None, repr=False)
     single: bool = False
+    tables: Tables = field(default_factory=Tables, repr=False)
 
     @classmethod
     def of(cls, kernels: tuple[VectorKernel, ...], X: Any) -> BaseSource:
@@ -398,10 +410,6 @@ class BaseSource:
 
     def block(self, rows: Index, cols: Columns) -> NDArray[Any]:
         """Return the base matrix on a block, contiguous."""
-        B = self._double_block(rows, cols)
-        return B.astype(np.float32) if self.single else B
-
-    def _double_block(self, rows: Index, cols: Columns) -> NDArray[Any]:
         if self.matrix is not None:
             if isinstance(cols, slice):
                 return np.ascontiguousarray(self.matrix[_as_slice(rows), cols])
@@ -439,8 +447,15 @@ class BaseSource:
         B = self.block(rows, cols)
         fused = used & self._fused[which] & (u is None)
         if fused.any():
-            maps = self._maps[which[fused]]
-            functions.exponential_combine(B, maps, weights[fused], out)
+            maps, theta = self._maps[which[fused]], weights[fused]
+            found = self.tables.table(maps, theta, B.size)
+            if found is None:
+                if self.single:
+                    B = np.asarray(B, dtype=np.float32)
+                functions.exponential_combine(B, maps, theta, out)
+            else:
+                grid, table = found
+                grid.add(table, B, out)
         for k in np.flatnonzero(used & ~fused):
             K = self._kernel(which[k], B, rows, cols)
             K *= weights[k]
@@ -457,6 +472,8 @@ class BaseSource:
         B = self.block(rows, cols)
         if v is None and self._fused[which].all():
             out = np.zeros((len(which), len(rows), len(At)))
+            if self.single:
+                B = np.asarray(B, dtype=np.float32)
             functions.exponential_multiply(B, self._maps[which], At, out)
             return out
         out = np.empty((len(which), len(rows), len(At)))
@@ -468,9 +485,35 @@ class BaseSource:
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         return self.kernels[k].diag(self.rows.take(rows))
 
+    def quad(
+        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+    ) -> FloatArray | None:
+        if not self._fused[which].all():
+            return None
+        n_cols = cols.stop - cols.start if isinstance(cols, slice) else len(cols)
+        grid = self.tables.grid(self._maps[which], len(rows) * n_cols)
+        if grid is None:
+            return None
+        return grid.quads(self.block(rows, cols), left, At.T)
+
     def rough(self) -> Source:
+        if not self._fused.any():
+            return self
         # values of one formula in single precision cost a third of those in double
-        return replace(self, single=True) if self._fused.any() else self
+        source = replace(self, single=True)
+        if self.matrix is None and self._single_base():
+            # the product of the samples half of what it costs in double
+            source.rows = _halved(self.rows)
+            source.cols = source.rows if self.cols is self.rows else _halved(self.cols)
+        return source
+
+    def _single_base(self) -> bool:
+        """Tell whether a base in single precision errs less than the values may."""
+        if self.kernels[0].base != "sqdist" or sparse.issparse(self.rows.rows):
+            return False
+        size = max(self.rows.sqnorms.max(), self.cols.sqnorms.max())
+        steepest = self._maps[self._fused, 0].max()
+        return bool(steepest * size * np.finfo(np.float32).eps < 1e-4)
 
     def raw(self) -> Source:
         return replace(self, matrix=None, folder=None)
@@ -490,7 +533,7 @@ class BaseSource:
 
     def cross(self, X: Any) -> Source:
         rows = prepare(X if self.shift is None else X - self.shift)
-        return BaseSource(self.kernels, rows, self.cols, self.shift)
+        return BaseSource(self.kernels, rows, self.cols, self.shift, tables=self.tables)
 
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
@@ -519,6 +562,11 @@ def _gather(matrix, rows, cols, out):  # type: ignore[no-untyped-def]
         row, o = matrix[rows[i]], out[i]
         for j in range(cols.size):
             o[j] = row[cols[j]]
+
+
+def _halved(samples: Prepared) -> Prepared:
+    """Return samples in single precision."""
+    return Prepared(samples.rows.astype(np.float32), samples.sqnorms.astype(np.float32))
 
 
 def _as_slice(rows: Index) -> Index | slice:
@@ -588,6 +636,11 @@ class ComputedSource:
             K = self._gram(k, rows, cols)
             out[position] = _scale(K, None, None if v is None else v[position]) @ At.T
         return out
+
+    def quad(
+        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+    ) -> FloatArray | None:
+        return None
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         return self.kernels[k].diag(self.rows[rows])
