@@ -72,9 +72,7 @@ class Newton:
         refused, least, idle = False, np.inf, 0
         while idle < self.patience:
             A, scores = yield from inner.solve(theta, allowed)
-            used = np.flatnonzero(A.any(axis=1))
-            S = inner.bank[np.ix_(used, used)].multiply(A[used])  # (n_used, T, M)
-            quads = np.einsum("it,itm->m", A[used], S)
+            quads = inner.bank.quad(A)
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
             value, own = judgement.upper, judgement.upper - judgement.lower
@@ -106,7 +104,7 @@ class Newton:
                 theta = np.ones_like(theta)
                 continue
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
-            model = _hessian(problem, inner, A, used, S) + np.diag(damping * majoriser)
+            model = _hessian(problem, inner, A) + np.diag(damping * majoriser)
             constraint = weights.constraint  # type: ignore[attr-defined]
             theta = minimise_quadratic(model, slope - model @ theta, constraint, theta)
         sparse = getattr(weights, "p", None) == 1
@@ -114,29 +112,24 @@ class Newton:
         yield from other.iterates(problem, Iterate(base, A))
 
 
-def _hessian(
-    problem: MKLProblem,
-    inner: InnerSolver,
-    A: FloatArray,
-    used: NDArray[np.intp],
-    S: FloatArray,
-) -> FloatArray:
-    """Return the Hessian (M, M); ``S`` is ``K_m A`` at the samples ``used``."""
+def _hessian(problem: MKLProblem, inner: InnerSolver, A: FloatArray) -> FloatArray:
+    """Return the Hessian, shape (M, M), at the solution ``A`` for fixed weights."""
     M = problem.bank.shape[2]
     hessian = np.zeros((M, M))
     rng = np.random.default_rng(0)
-    curvature = problem.loss.curvature(A)[used]
+    curvature = problem.loss.curvature(A)
     for t in range(A.shape[1]):
         free = np.flatnonzero(np.isfinite(curvature[:, t]))
         if len(free) < 2:
             continue
         if len(free) > _MOST_FREE:
             free = np.sort(rng.permutation(free)[:_MOST_FREE])
-        K = inner.block(used[free])
+        used = np.flatnonzero(A[:, t])
+        V = inner.bank[np.ix_(free, used)].multiply(A[used, t])[:, 0, :]
+        K = inner.block(free)
         K[np.diag_indices_from(K)] += curvature[free, t]
-        factor = _factor(K)
-        V = S[free, t, :]
-        solved = cho_solve(factor, np.c_[V, np.ones(len(free))], check_finite=False)
+        right = np.c_[V, np.ones(len(free))]
+        solved = cho_solve(_factor(K), right, check_finite=False)
         hessian += V.T @ solved[:, :-1]
         if problem.loss.hyperplane:
             along = V.T @ solved[:, -1]
