@@ -8,15 +8,14 @@ after the compiled functions are warm, so that the peak memory is that row's.
 
     python benchmarks/svm_ratio.py [--quick] [--json FILE]
 
-Data: MNIST odd against even if MKLEARN_DATA names a folder with mnist.npz, otherwise
-the digits of scikit-learn with noise.
+Data: MNIST odd against even if its file is at hand (docs/datasets.md), otherwise the
+digits of scikit-learn with noise.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -24,10 +23,10 @@ import time
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 from mklearn import Hinge, KernelBank, LpBall, MKLProblem, kernels, solve
+from mklearn.datasets import load
 
 NORMS = (1.0, 4 / 3, 2.0, 4.0, np.inf)
 FULL = [(1000, 10), (1000, 50), (4000, 10), (4000, 50)]
@@ -37,17 +36,16 @@ QUICK = [(200, 5)]
 def samples(n: int) -> tuple[np.ndarray, np.ndarray, str]:
     """Return n samples, odd against even digits as -1 and 1, and the data's name."""
     rng = np.random.default_rng(0)
-    file = Path(os.environ.get("MKLEARN_DATA", "")) / "mnist.npz"
-    if file.is_file():
-        data = np.load(file)
-        chosen = np.sort(rng.permutation(60_000)[:n])
-        X, digit = data["X"][chosen] / 255.0, data["y"][chosen].astype(int)
-        name = "MNIST"
+    try:
+        mnist = load("mnist", download=False)
+    except FileNotFoundError:
+        digits = load("digits")
+        chosen = rng.integers(len(digits.data), size=n)
+        X = digits.data[chosen] / 16.0 + 0.1 * rng.standard_normal((n, 64))
+        digit, name = digits.target[chosen], "digits + noise"
     else:
-        X, digit = load_digits(return_X_y=True)
-        chosen = rng.integers(len(X), size=n)
-        X = X[chosen] / 16.0 + 0.1 * rng.standard_normal((n, 64))
-        digit, name = digit[chosen], "digits + noise"
+        chosen = np.sort(rng.permutation(60_000)[:n])
+        X, digit, name = mnist.data[chosen] / 255.0, mnist.target[chosen], "MNIST"
     return X, np.where(digit % 2 == 1, 1.0, -1.0), name
 
 
