@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,10 +12,10 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.threads import factor_threads
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate
-from mklearn.solvers.smo import BoxSolver, inner_gap
+from mklearn.solvers.smo import BoxSolver, Found, inner_gap
+from mklearn.solvers.working_set import WorkingSetSolver
 
 FloatArray = NDArray[np.float64]
-Found = Generator[Iterate, Any, tuple[FloatArray, FloatArray]]
 
 
 class InnerSolver(Protocol):
@@ -38,7 +37,8 @@ class InnerSolver(Protocol):
 def inner_solver(problem: MKLProblem, start: Iterate | None) -> InnerSolver:
     """Return SMO for box losses, Newton for smooth ones."""
     if hasattr(problem.loss, "box"):
-        return BoxSolver(problem, start)
+        narrow = WorkingSetSolver.suits(problem)
+        return (WorkingSetSolver if narrow else BoxSolver)(problem, start)
     return SmoothSolver(problem, start)
 
 

@@ -25,6 +25,7 @@ from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate
 
 FloatArray = NDArray[np.float64]
+Found = Generator[Iterate, Any, tuple[FloatArray, FloatArray]]
 
 _DONE, _MISSING, _STEPS = 0, 1, 2
 _LOAD = 2**23  # entries of the rows that are fetched together at the most
@@ -83,6 +84,16 @@ class RowCache:
             self.owner[slots] = part
             self.stamp[slots] = self.stamp.max(initial=0) + 1
 
+    def apply(self, a: FloatArray) -> FloatArray:
+        """Return the combined kernel times a vector."""
+        used = np.flatnonzero(a)
+        if len(used) > self.capacity:
+            return self.bank.apply(self.theta, a[:, None])[:, 0]
+        self.load(used)
+        out = np.zeros(len(a))
+        _add_rows(self.rows, self.slot[used], a[used], out)
+        return out
+
     def block(self, a: NDArray[Any], b: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between two sets of samples."""
         if len(a) <= self.capacity:
@@ -139,14 +150,7 @@ class BoxQP(Variables):
 
     def refresh(self) -> None:
         """Compute the gradient anew, after the weights or ``c`` changed."""
-        a = self.a
-        support = np.flatnonzero(a)
-        scores = np.zeros(self.n)
-        if len(support) <= self.rows.capacity:
-            self.rows.load(support)
-            _add_rows(self.rows.rows, self.rows.slot[support], a[support], scores)
-        else:
-            scores += self.rows.bank.apply(self.rows.theta, a[:, None])[:, 0]
+        scores = self.rows.apply(self.a)
         if self.split:
             scores = np.concatenate([scores, scores])
         self.gradient = scores + self.box.linear + self.box.ridge * self.c
@@ -222,9 +226,7 @@ class BoxSolver:
         boxes = [problem.loss.box(t) for t in range(T)]  # type: ignore[attr-defined]
         self.tasks = [BoxQP(self.rows, box, A[:, t]) for t, box in enumerate(boxes)]
 
-    def solve(
-        self, theta: FloatArray, allowed: float
-    ) -> Generator[Iterate, Any, tuple[FloatArray, FloatArray]]:
+    def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve for ``theta`` until the inner duality gap is at most ``allowed``.
 
         Yields signs of life; returns ``A`` and the scores ``K_theta A``.

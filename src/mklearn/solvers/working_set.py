@@ -1,0 +1,176 @@
+"""The inner problem within bounded memory: a large working set at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+
+from mklearn.kernels.bank import KernelBank
+from mklearn.problems.losses import Box
+from mklearn.problems.mkl import MKLProblem
+from mklearn.solvers.base import Iterate
+from mklearn.solvers.smo import BoxQP, Found, RowCache, inner_gap
+
+FloatArray = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+class WorkingSetSolver:
+    """SMO on the samples that would move, whose rows fit into memory.
+
+    A cache that holds fewer rows than there are support vectors computes each of them
+    again and again. Rows over the working set alone are short enough to keep all of
+    them, so the variables of that set are optimised with the others fixed; one product
+    of what changed with all samples then tells who would move next. Samples that rest
+    at a bound, the greater part, never need a row.
+
+    Parameters
+    ----------
+    problem : MKLProblem
+        With a box loss.
+    start : Iterate, optional
+    spare : float
+        Samples that come next, as a share of those that would move.
+    """
+
+    def __init__(
+        self, problem: MKLProblem, start: Iterate | None, spare: float = 0.25
+    ) -> None:
+        self.problem, self.spare = problem, spare
+        self.theta = problem.weights.center(problem.bank.shape[2])
+        A = np.zeros(problem.loss.shape)
+        if start is not None:
+            A, self.theta = start.A, start.theta
+        self.A = problem.loss.repair(A)
+        self.coarse = 0.02 if start is None else 1e-3
+        self.size = np.inf
+        self.exact, self.bank = problem.bank, problem.bank.rough()
+        self.at = np.full_like(self.theta, np.nan)
+        self.scores = np.zeros_like(A)
+        self.members = np.zeros(0, dtype=np.intp)
+        self.rows: RowCache | None = None
+        boxes = range(problem.loss.shape[1])
+        self.boxes = [problem.loss.box(t) for t in boxes]  # type: ignore[attr-defined]
+
+    @staticmethod
+    def suits(problem: MKLProblem) -> bool:
+        """Tell whether memory holds too few rows for SMO on all samples."""
+        return _room(problem.bank, 4) < problem.bank.shape[0]
+
+    def block(self, samples: NDArray[Any]) -> FloatArray:
+        """Return the combined kernel between some samples."""
+        return self.bank[np.ix_(samples, samples)].combine(self.at)
+
+    def solve(self, theta: FloatArray, allowed: float) -> Found:
+        """Solve until the inner duality gap is at most ``allowed``."""
+        precise = self.bank is self.exact or allowed < 1e-5 * self.size
+        if precise or not np.array_equal(theta, self.at):
+            self.at = theta
+            self.bank = self.exact if precise else self.bank
+            self.scores = self.bank.apply(theta, self.A)
+            self.members = np.zeros(0, dtype=np.intp)
+        eps, least, idle = np.inf, np.inf, 0
+        while True:
+            gap, self.size = inner_gap(self.problem, self.A, self.scores)
+            size = self.size
+            enough = max(min(allowed, self.coarse * size), 1e-13 * size)
+            least, idle = (gap, 0) if gap < 0.99 * least else (least, idle + 1)
+            if gap <= enough or idle > 50:  # rounding decides
+                return self.A.copy(), self.scores.copy()
+            yield Iterate(theta, self.A.copy(), complete=False)
+            # steps are cheap beside the products with all samples, so go as far as
+            # the gap, which falls with the violation, promises to be enough
+            worst = self._choose(eps)
+            wanted = 0.05 * worst if np.isinf(eps) else 0.5 * eps * enough / gap
+            eps = min(max(wanted, 0.01 * worst), 0.3 * worst)
+            yield from self._improve(eps)
+
+    def _improve(self, eps: float) -> Any:
+        """Optimise the variables of the working set with all others fixed."""
+        members, rows = self.members, self.rows
+        assert rows is not None
+        before = self.A[members].copy()
+        for t, box in enumerate(self.boxes):
+            parts = members
+            if len(box.linear) > len(self.A):
+                parts = np.concatenate([members, members + len(self.A)])
+            # what the fixed variables add to the scores goes into the linear term
+            fixed = self.scores[members, t] - rows.apply(before[:, t])
+            linear = box.linear[parts] + np.tile(fixed, len(parts) // len(members))
+            lower, upper, ridge = box.lower[parts], box.upper[parts], box.ridge[parts]
+            own = Box(linear, lower, upper, ridge, box.hyperplane)
+            task = BoxQP(rows, own, before[:, t])
+            task.refresh()
+            while not task.run(eps):
+                self.A[members, t] = task.a
+                yield Iterate(self.at, self.A.copy(), complete=False)
+            self.A[members, t] = task.a
+        change = np.zeros_like(self.A)
+        change[members] = self.A[members] - before
+        self.scores += self.bank.apply(self.at, change)
+
+    def _choose(self, eps: float) -> float:
+        """Choose the samples to work on; return by how much one would move.
+
+        The set stays if it holds all that would move by more than ``eps``.
+        """
+        up, down = self._distances()
+        far = np.minimum(up, down)
+        outside = far.copy()
+        outside[self.members] = np.inf
+        if outside.min(initial=np.inf) < -eps or not len(self.members):
+            exact = self.bank is self.exact
+            moving = np.count_nonzero(far <= 0)
+            count = min(len(far), max(64, int((1 + self.spare) * moving)))
+            count = min(count, _room(self.exact, 8 if exact else 4))
+            # what one variable gains another one loses: the set needs both kinds
+            half = count // 2
+            both = [np.argpartition(v, half - 1)[:half] for v in (up, down)]
+            order = far.copy()
+            order[np.concatenate(both)] = -np.inf
+            self.members = np.sort(np.argpartition(order, count - 1)[:count])
+            self.rows = None  # frees the old ones first
+            self.rows = RowCache(self.exact[np.ix_(self.members, self.members)])
+            self.rows.set_theta(self.at, exact)
+        return float(-far.min())
+
+    def _distances(self) -> tuple[FloatArray, FloatArray]:
+        """Return how far each sample is from moving up and down, negative if it would.
+
+        The slopes are those at the best bias, the least over the tasks.
+        """
+        loss, A = self.problem.loss, self.A
+        n = len(A)
+        # the scores of a start are right up to their size, if it comes from few samples
+        F = self._length() * self.scores
+        bias = loss.bias(F)
+        up, down = np.full(n, np.inf), np.full(n, np.inf)
+        for t, box in enumerate(self.boxes):
+            copies = len(box.linear) // n
+            parts = [np.maximum(A[:, t], 0.0), np.minimum(A[:, t], 0.0)]
+            c = np.concatenate(parts) if copies == 2 else A[:, t]
+            slope = np.tile(F[:, t] + bias[t], copies) + box.linear + box.ridge * c
+            can_rise = np.where(c < box.upper, slope, np.inf).reshape(copies, n)
+            can_fall = np.where(c > box.lower, -slope, np.inf).reshape(copies, n)
+            up = np.minimum(up, can_rise.min(axis=0))
+            down = np.minimum(down, can_fall.min(axis=0))
+        return up, down
+
+    def _length(self) -> float:
+        """Return the factor of the scores that has the least primal value."""
+        loss, F = self.problem.loss, self.scores
+        norm = 0.5 * float(np.sum(self.A * F))
+
+        def value(s: float) -> float:
+            return loss.primal(s * F, loss.bias(s * F)) + s * s * norm
+
+        return float(minimize_scalar(value, bounds=(1.0, 30.0), method="bounded").x)
+
+
+def _room(bank: KernelBank, itemsize: int) -> int:
+    """Return the size of the largest square of kernel values within the budget."""
+    n = bank.shape[0]
+    return max(64, int((bank.row_budget() * n * 8 / itemsize) ** 0.5))
