@@ -471,8 +471,10 @@ class KernelBank:
 
         Rows of A that are zero are never evaluated.
         """
-        theta = self._check_theta(theta)
-        bank, a = self._on_support(self._check_targets(A))
+        theta, A = self._check_theta(theta), self._check_targets(A)
+        if self._symmetric and not self._recomputed:
+            return self._apply_rows(theta, A)
+        bank, a = self._on_support(A)
         out = np.zeros((self._size[0], a.shape[1]))
         if len(a) == 0 or not theta.any():
             return out
@@ -486,6 +488,22 @@ class KernelBank:
         blocks = bank._row_blocks(self._size[0], int(np.count_nonzero(theta)))
         threads.run_blocks(work, blocks)
         return out
+
+    def _apply_rows(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return ``K A`` from the rows of K where A is not zero, which lie together."""
+        used = np.flatnonzero(A.any(axis=1))
+        n_rows = self._size[0]
+        if len(used) == 0 or not theta.any():
+            return np.zeros((n_rows, A.shape[1]))
+
+        def work(block: Index) -> FloatArray:
+            rows = used[block]
+            K = np.zeros((len(rows), n_rows))
+            self._combine_block(rows, theta, K, 0)
+            return np.asarray(K.T @ A[rows])
+
+        blocks = self._row_blocks(len(used), int(np.count_nonzero(theta)))
+        return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
     def multiply(self, A: ArrayLike) -> FloatArray:
         """Return ``K[m] A`` for every kernel, shape (n_rows, n_targets, n_kernels)."""
@@ -528,6 +546,9 @@ class KernelBank:
             return total
 
         blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
+        if len(blocks[0]) > 64:  # the smaller the blocks, the nearer is half
+            share = max(64, -(-len(used) // 8))
+            blocks = [part for block in blocks for part in _cut(block, share)]
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
     def diag(self) -> FloatArray:
@@ -655,6 +676,14 @@ class KernelBank:
         return [(i, min(i + step, n_cols)) for i in range(start, n_cols, step)]
 
     @property
+    def _symmetric(self) -> bool:
+        """Whether rows and columns are the same samples in the same order."""
+        return all(
+            part.source.square and store.same(part.rows, part.cols)
+            for part in self._parts
+        )
+
+    @property
     def _recomputed(self) -> bool:
         return any(part.source.storage == "recompute" for part in self._parts)
 
@@ -740,6 +769,11 @@ class KernelBank:
             S = self._multiply_block(rows, A, start)
             return np.asarray(np.einsum("it,itm->m", left, S))
         return out if affine is None else out * affine.scale
+
+
+def _cut(block: Index, size: int) -> list[Index]:
+    """Return consecutive parts of a block."""
+    return [block[i : i + size] for i in range(0, len(block), size)]
 
 
 def _groups(keys: Iterable[Hashable]) -> list[Index]:

@@ -90,6 +90,10 @@ class DiagonalSource:
     def eps(self) -> float:
         return float(np.finfo(np.float64).eps)
 
+    @property
+    def square(self) -> bool:
+        return True
+
     def combine(
         self,
         which: Index,

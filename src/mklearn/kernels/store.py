@@ -53,6 +53,10 @@ class Source(Protocol):
     def eps(self) -> float:
         """Relative rounding error of the values."""
 
+    @property
+    def square(self) -> bool:
+        """Whether rows and columns are the same samples."""
+
     def combine(
         self,
         which: Index,
@@ -192,6 +196,13 @@ class GramSource:
                 by_col[:, which] = v.T
             _combine_stack(self.stack, by_row, by_col, rows, start, index, out)
             return
+        span = _span(index) if u is None else None
+        if span is not None:
+            # reading all columns between the first and the last one is faster
+            between = np.zeros((len(rows), span.stop - span.start))
+            self.combine(which, weights, rows, span, None, None, between)
+            out += between[:, index - span.start]
+            return
         for k in np.flatnonzero(weights).tolist():
             K = self.grams[which[k]]
             if u is None or v is None:
@@ -218,6 +229,11 @@ class GramSource:
             every = np.empty((n_kernels, len(rows), len(At)))
             _multiply_stack(self.stack, rows, start, index, At, by_col, every)
             return every[which]
+        span = _span(index) if v is None else None
+        if span is not None:
+            between = np.zeros((span.stop - span.start, len(At)))
+            np.add.at(between, index - span.start, At.T)
+            return self.multiply(which, rows, span, np.ascontiguousarray(between.T), v)
         out = np.empty((len(which), len(rows), len(At)))
         for position, k in enumerate(which):
             a = At if v is None else At * v[position]
@@ -280,6 +296,14 @@ def _split(cols: Columns) -> tuple[int, Index]:
     if isinstance(cols, slice):
         return int(cols.start), np.empty(0, dtype=np.intp)
     return 0, cols
+
+
+def _span(index: Index) -> slice | None:
+    """Return the range that the columns lie in, if they fill a good part of it."""
+    if len(index) < 8:
+        return None
+    first, last = int(index.min()), int(index.max())
+    return slice(first, last + 1) if last - first < 5 * len(index) else None
 
 
 def _scale(K: FloatArray, u: FloatArray | None, v: FloatArray | None) -> FloatArray:
@@ -408,6 +432,10 @@ class BaseSource:
         dtype = np.float64 if self.matrix is None else self.matrix.dtype
         return float(np.finfo(np.float32 if self.single else dtype).eps)
 
+    @property
+    def square(self) -> bool:
+        return self.rows is self.cols
+
     def block(self, rows: Index, cols: Columns) -> NDArray[Any]:
         """Return the base matrix on a block, contiguous."""
         if self.matrix is not None:
@@ -524,11 +552,11 @@ class BaseSource:
         if self.matrix is not None:
             return None
         a, b = self.rows, self.cols
-        same = a is b and _same(rows, cols)
+        shared = a is b and same(rows, cols)
         if rows is not None:
             a = a.take(rows)
-        if same or cols is not None:
-            b = a if same else b.take(cols)
+        if shared or cols is not None:
+            b = a if shared else b.take(cols)
         return replace(self, kernels=_pick(self.kernels, which), rows=a, cols=b)
 
     def cross(self, X: Any) -> Source:
@@ -576,8 +604,9 @@ def _as_slice(rows: Index) -> Index | slice:
     return rows
 
 
-def _same(a: Index | None, b: Index | None) -> bool:
-    if a is None or b is None:
+def same(a: Index | None, b: Index | None) -> bool:
+    """Tell whether two choices of samples, None for all, are equal."""
+    if a is b or a is None or b is None:
         return a is b
     return bool(np.array_equal(a, b))
 
@@ -604,6 +633,10 @@ class ComputedSource:
     @property
     def eps(self) -> float:
         return float(np.finfo(np.float64).eps)
+
+    @property
+    def square(self) -> bool:
+        return self.rows is self.cols
 
     def _gram(self, k: int, rows: Index, cols: Columns) -> FloatArray:
         return self.kernels[k].compute(self.rows[rows], self.cols[cols])
@@ -656,7 +689,7 @@ class ComputedSource:
     ) -> Source | None:
         a = self.rows if rows is None else self.rows[rows]
         b = self.cols if cols is None else self.cols[cols]
-        if self.rows is self.cols and _same(rows, cols):
+        if self.rows is self.cols and same(rows, cols):
             b = a
         return ComputedSource(_pick(self.kernels, which), a, b)
 

@@ -237,7 +237,8 @@ class BoxSolver:
         if not np.array_equal(theta, rows.theta) or (exact and rows.bank is rows.rough):
             rows.set_theta(theta, exact)
             n, _, M = rows.bank.shape
-            if n * n * M < _ALL_AT_ONCE and rows.capacity == n:
+            known = any(task.steps for task in self.tasks)  # who needs a row
+            if not known and n * n * M < _ALL_AT_ONCE and rows.capacity == n:
                 rows.load(np.arange(n))
             for task in self.tasks:
                 task.refresh()
