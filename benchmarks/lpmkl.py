@@ -4,6 +4,7 @@
     python benchmarks/lpmkl.py kernels   # (b) n = 1000 and growing numbers of kernels
     python benchmarks/lpmkl.py large     # (c) kernels on the fly, bounded memory
     python benchmarks/lpmkl.py growth    # exponents of n and M, with --figure FILE
+    python benchmarks/lpmkl.py profile   # where the time goes
 
 The unit of (a) and (b) is "sum + SVC": forming the sum of the given Grams and one
 ``SVC(kernel="precomputed")`` fit on it. The unit of (c) is one single-kernel
@@ -14,9 +15,11 @@ FILE`` writes all numbers, ``--page FILE`` a Markdown table.
 from __future__ import annotations
 
 import argparse
+import cProfile
 import json
 import os
 import platform
+import pstats
 import resource
 import subprocess
 import sys
@@ -36,6 +39,7 @@ from mklearn import Hinge, KernelBank, LpBall, MKLProblem, kernels, solve
 from mklearn.solvers import Multilevel, Newton
 
 NORMS = (1.0, 4 / 3, 2.0, 4.0, np.inf)
+PARTS = ("solvers", "kernels", "large", "growth", "profile")
 SOLVERS = ("auto", "newton", "alternating", "cutting_plane", "interleaved")
 
 
@@ -62,10 +66,14 @@ def run(task: MKLProblem, solver: object, tol: float, limit: float = 120.0) -> d
 
 
 def given_grams(n: int, M: int) -> tuple[list[np.ndarray], np.ndarray, float]:
-    """Return M Grams, the labels and the seconds that the Grams took."""
+    """Return M Grams, the labels and the seconds that the Grams took.
+
+    Above 4000 samples they are in single precision: 50 of 8000 take 26 GB in double.
+    """
     X, y, _ = samples(n)
     bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M))).stored(storage="float64")
-    took, grams = seconds(lambda: [bank.gram(m) for m in range(M)])
+    dtype = np.float64 if n <= 4000 else np.float32
+    took, grams = seconds(lambda: [bank.gram(m).astype(dtype) for m in range(M)])
     return grams, y, took
 
 
@@ -73,7 +81,7 @@ def sum_and_svc(grams: list[np.ndarray], y: np.ndarray) -> tuple[float, float]:
     """Return the seconds of summing and of fitting."""
 
     def total() -> np.ndarray:
-        S = np.zeros_like(grams[0])
+        S = np.zeros(grams[0].shape)
         for K in grams:
             S += K
         return S
@@ -87,8 +95,10 @@ def warm_up() -> None:
     """Compile everything on a small problem."""
     X, y, _ = samples(60)
     bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(3))).stored()
-    given = KernelBank.from_grams([bank.gram(m) for m in range(3)])
-    for b in (bank, given):
+    grams = [bank.gram(m) for m in range(3)]
+    given = KernelBank.from_grams(grams)
+    single = KernelBank.from_grams([K.astype(np.float32) for K in grams])
+    for b in (bank, given, single):
         for solver in SOLVERS:
             run(problem(b, y, 1.0), solver, 1e-7, 5.0)
 
@@ -97,7 +107,7 @@ def solvers(quick: bool) -> list[dict]:
     """(a) Each solver and norm on given Grams."""
     warm_up()
     rows = []
-    sizes = [(200, 5)] if quick else [(1000, 50), (4000, 50)]
+    sizes = [(200, 5)] if quick else [(1000, 50), (4000, 50), (8000, 50)]
     for n, M in sizes:
         grams, y, t_grams = given_grams(n, M)
         t_sum, t_svc = sum_and_svc(grams, y)
@@ -113,7 +123,7 @@ def solvers(quick: bool) -> list[dict]:
                     slow = solver in ("alternating", "interleaved")
                     if solver == "cutting_plane" and p != 1:
                         continue
-                    if slow and (tol < 1e-3 or p == 1):
+                    if slow and (tol < 1e-3 or p == 1 or n > 4000):
                         continue
                     row = run(problem(bank, y, p), solver, tol)
                     row |= {"n": n, "M": M, "p": p, "tol": tol, "asked": solver}
@@ -278,10 +288,58 @@ def page(part: str, rows: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+# what the time goes to: label, and the function that does it
+STAGES = {
+    "rows of the combined kernel": ("bank.py", "columns"),
+    "scores of all samples": ("bank.py", "apply"),
+    "quadratic forms": ("bank.py", "quad"),
+    "products for the Hessian": ("bank.py", "multiply"),
+    "distances kept for a part of the samples": ("store.py", "store"),
+    "SMO steps": ("smo.py", "_smo"),
+    "Cholesky factors": ("newton.py", "_factor"),
+    "steps over the weight set": ("interior.py", "minimise_quadratic"),
+}
+
+
+def profile(quick: bool) -> list[dict]:
+    """Where the time goes, as shares of the whole, for given Grams and samples."""
+    warm_up()
+    rows = []
+    for n, given in (
+        [(300, True)] if quick else [(1000, True), (4000, True), (20_000, False)]
+    ):
+        M = 5 if quick else 50
+        if given:
+            grams, y, _ = given_grams(n, M)
+            bank = KernelBank.from_grams(grams)
+        else:
+            X, y, _ = samples(n)
+            bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M)))
+            bank = bank.stored(memory_limit=2_000_000_000)
+        for p in (1.0, 2.0):
+            run(problem(bank, y, p), "auto", 1e-3, 3600.0)
+            watch = cProfile.Profile()
+            watch.enable()
+            row = run(problem(bank, y, p), "auto", 1e-3, 3600.0)
+            watch.disable()
+            row |= {"n": n, "kernels": "given" if given else "computed", "p": p}
+            spent = {
+                (Path(file).name, name): entry[3]
+                for (file, _, name), entry in pstats.Stats(watch).stats.items()
+                if "mklearn" in file
+            }
+            for label, function in STAGES.items():
+                row[label] = f"{spent.get(function, 0.0) / row['time_s']:.0%}"
+            rows.append(row)
+            print(row)
+        bank = grams = None
+    return rows
+
+
 def main() -> None:
     """Run one part."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["solvers", "kernels", "large", "growth"])
+    parser.add_argument("part", choices=PARTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--sizes", type=int, nargs="*", default=[5000, 20_000, 60_000])
     parser.add_argument("--no-alternative", action="store_true")
@@ -295,6 +353,8 @@ def main() -> None:
         rows = many(args.quick)
     elif args.part == "growth":
         rows = growth(args.quick, args.figure)
+    elif args.part == "profile":
+        rows = profile(args.quick)
     else:
         rows = large(args.quick, args.sizes, not args.no_alternative)
     if args.json:
