@@ -106,7 +106,10 @@ class Newton:
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = _hessian(problem, inner, A) + np.diag(damping * majoriser)
             constraint = weights.constraint  # type: ignore[attr-defined]
-            theta = minimise_quadratic(model, slope - model @ theta, constraint, theta)
+            # the model is no better than the gap: neither need its minimum be
+            enough = min(max(1e-4 * own / max(abs(value), 1e-300), 1e-9), 1e-6)
+            pull = slope - model @ theta
+            theta = minimise_quadratic(model, pull, constraint, theta, enough)
         sparse = getattr(weights, "p", None) == 1
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
         yield from other.iterates(problem, Iterate(base, A))
