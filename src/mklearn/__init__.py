@@ -5,6 +5,7 @@ from mklearn.estimators import (
     BestKernelClassifier,
     MKLClassifier,
     MKLClassifierCV,
+    MKLDiscriminant,
     MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
@@ -36,6 +37,7 @@ __all__ = [
     "MKLClassifierCV",
     "MKLRegressorCV",
     "MKLOneClass",
+    "MKLDiscriminant",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",

@@ -2,6 +2,7 @@
 
 from mklearn.estimators.baselines import BestKernelClassifier, UniformMKLClassifier
 from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
+from mklearn.estimators.discriminant import MKLDiscriminant
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regression import MKLRegressor
 from mklearn.estimators.svm import MKLClassifier
@@ -10,6 +11,7 @@ __all__ = [
     "BestKernelClassifier",
     "MKLClassifier",
     "MKLClassifierCV",
+    "MKLDiscriminant",
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",

@@ -23,6 +23,7 @@ from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 from mklearn.solvers.reduced_gradient import ReducedGradient
+from mklearn.solvers.semidefinite import Semidefinite
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
     "alternating": Alternating,
@@ -33,6 +34,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "multilevel": Multilevel,
     "newton": Newton,
     "reduced_gradient": ReducedGradient,
+    "sdp": Semidefinite,
 }
 
 _PATIENCE = 100  # iterations without progress before a run counts as stalled
