@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
@@ -387,7 +386,8 @@ class MKLDiscriminant(
 
     def _target(self, y: Any, weight: FloatArray) -> NDArray[Any]:
         """Return class numbers, or the indicators of labels."""
-        table = np.ndim(check_given(y)) == 2 or sparse.issparse(y)
+        listed = isinstance(check_given(y), (list, tuple)) and len(y) > 0
+        table = getattr(y, "ndim", 1) == 2 or (listed and np.ndim(y[0]) == 1)
         self._multilabel = table and type_of_target(y, input_name="y").startswith(
             "multilabel"
         )

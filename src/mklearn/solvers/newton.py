@@ -130,9 +130,8 @@ class Newton:
             quads = np.einsum("it,itm->m", A, S)
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
-            if getattr(weights, "p", None) == np.inf:
-                idle += 1
-                continue
+            if len(theta) == 1 or getattr(weights, "p", None) == np.inf:
+                return  # there is nothing to choose
             now, own = judgement.upper, judgement.upper - judgement.lower
             if now > value and own > 0.9 * gap:
                 # too far: back along the line, to where the slopes at both ends say
