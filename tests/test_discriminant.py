@@ -14,7 +14,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cases import factor, samples, small, stack
-from mklearn import KernelBank, LpBall, MKLDiscriminant, kernels, solve
+from mklearn import (
+    KernelBank,
+    LpBall,
+    MKLClassifier,
+    MKLDiscriminant,
+    SingleKernelCV,
+    kernels,
+    solve,
+)
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems.discriminant import (
     Fisher,
@@ -42,6 +50,7 @@ REG = 5e-3
         MKLDiscriminant(),
         MKLDiscriminant(reg="learn", norm=2),
         MKLDiscriminant(criterion="kfda"),
+        SingleKernelCV(MKLDiscriminant(), values=[1e-3, 1e-1], cv=2),
     ]
 )
 def test_scikit_learn_conventions(estimator, check):
@@ -847,3 +856,44 @@ def test_a_singular_kernel_and_hardly_any_reg():
     model = MKLDiscriminant(kernels.Linear(), reg=1e-10).fit(X, y)
     lda = LinearDiscriminantAnalysis(priors=[0.5, 0.5]).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), lda.predict(X))
+
+
+# --- competitors ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [(MKLDiscriminant(), "reg"), (MKLClassifier(norm=1, tol=1e-6), "C")],
+)
+def test_double_cross_validation_is_a_grid_for_each_kernel(estimator, name):
+    X, y = samples(60, 3)
+    given = [kernels.Linear(), kernels.RBF(0.1), kernels.RBF(10.0)]
+    values = [1e-4, 1e-2, 1.0]
+    bank = KernelBank(X, given)
+    B = np.stack([bank.gram(m) for m in range(3)], axis=2)
+    model = SingleKernelCV(estimator, "precomputed", values=values, cv=3).fit(B, y)
+    for m in range(3):
+        one = clone(estimator).set_params(kernels="precomputed")
+        grid = GridSearchCV(one, {name: values}, cv=3).fit(B[:, :, [m]], y)
+        np.testing.assert_allclose(
+            grid.cv_results_["mean_test_score"], model.cv_scores_[m]
+        )
+        assert model.best_values_[m] == grid.best_params_[name]
+    best = model.best_index_
+    assert model.cv_scores_[best].max() == model.cv_scores_.max()
+    alone = clone(estimator).set_params(
+        kernels="precomputed", **{name: model.best_value_}
+    )
+    alone.fit(B[:, :, [best]], y)
+    np.testing.assert_array_equal(model.predict(B), alone.predict(B[:, :, [best]]))
+    assert model.kernel_weights_.tolist() == [float(m == best) for m in range(3)]
+    table = SingleKernelCV(estimator, given, values=values, cv=3).fit(X, y)
+    assert table.kernel_names_[table.best_index_] in bank.names
+    assert table.score(X, y) > 0.5
+    assert hasattr(table, "predict_proba") == (name == "reg")
+
+
+def test_double_cross_validation_needs_values():
+    X, y = samples(30, 2)
+    with pytest.raises(ValueError, match="values must be a list"):
+        SingleKernelCV(MKLDiscriminant(), values=[]).fit(X, y)

@@ -9,6 +9,7 @@ from mklearn.estimators import (
     MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
+    SingleKernelCV,
     UniformMKLClassifier,
 )
 from mklearn.kernels import KernelBank, MultiView
@@ -41,6 +42,7 @@ __all__ = [
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",
+    "SingleKernelCV",
     # data and kernels
     "kernels",
     "KernelBank",

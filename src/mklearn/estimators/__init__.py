@@ -1,6 +1,10 @@
 """The scikit-learn face of the library."""
 
-from mklearn.estimators.baselines import BestKernelClassifier, UniformMKLClassifier
+from mklearn.estimators.baselines import (
+    BestKernelClassifier,
+    SingleKernelCV,
+    UniformMKLClassifier,
+)
 from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from mklearn.estimators.discriminant import MKLDiscriminant
 from mklearn.estimators.one_class import MKLOneClass
@@ -15,5 +19,6 @@ __all__ = [
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "SingleKernelCV",
     "UniformMKLClassifier",
 ]
