@@ -39,14 +39,14 @@ class InnerSolver(Protocol):
 
 
 def inner_solver(problem: MKLProblem, start: Iterate | None) -> InnerSolver:
-    """Return SMO for box losses, a linear system for quadratic ones, else Newton."""
-    if hasattr(problem.loss, "box"):
-        return BoxSolver(problem, start)
+    """Return SMO for box losses, Newton for smooth ones."""
     system = linear_system(problem)
-    if system is not None:
+    if system is not None:  # Newton in one step
         center = problem.weights.center(problem.bank.shape[2])
         theta = center if start is None else start.theta
         return LinearSolver(problem.bank, system, theta)
+    if hasattr(problem.loss, "box"):
+        return BoxSolver(problem, start)
     return SmoothSolver(problem, start)
 
 

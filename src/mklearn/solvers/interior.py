@@ -42,8 +42,8 @@ class _Point(NamedTuple):
 
     def room(self, d: _Point) -> float:
         """Return the largest step in [0, 1] that keeps all of them positive."""
-        here = np.r_[self.x, self.s, self.r, self.z, self.v, self.m]
-        step = np.r_[d.x, d.s, d.r, d.z, d.v, d.m]
+        here = np.hstack([self.x, self.s, self.r, self.z, self.v, self.m])
+        step = np.hstack([d.x, d.s, d.r, d.z, d.v, d.m])
         down = step < 0
         return float(np.min(-here[down] / step[down], initial=1.0))
 
