@@ -266,9 +266,7 @@ class _Run:
             time=self.elapsed(),
             solver=name,
             history=self.history,
-            weight_bounds=self.problem.weight_bounds(
-                self.dual, self.upper, self.quads
-            ),
+            weight_bounds=self.problem.weight_bounds(self.dual, self.upper, self.quads),
         )
 
 

@@ -14,7 +14,7 @@ from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.inner import InnerSolver, LinearSolver, inner_solver
-from mklearn.solvers.interior import minimise_quadratic
+from mklearn.solvers.interior import minimise_quadratic, outward
 
 FloatArray = NDArray[np.float64]
 
@@ -122,8 +122,7 @@ class Newton:
         """
         weights = problem.weights
         theta = base = inner.theta
-        value, gap, slope, part = np.inf, np.inf, np.zeros_like(theta), 1.0
-        idle = 0
+        value, gap, slope, idle = np.inf, np.inf, np.zeros_like(theta), 0
         while idle < min(self.patience, 4):
             A, scores = inner.best(theta)
             S = problem.bank.multiply(A)  # (n, T, M)
@@ -141,15 +140,23 @@ class Newton:
                 part = before / (before - after) if before < 0 < after else 0.5
                 theta, idle = base + min(max(part, 0.05), 0.7) * move, idle + 1
                 continue
-            idle = 0 if own < 0.9 * gap else idle + 1
+            idle = 0 if own < 0.9 * gap or value - now > 0.01 * own else idle + 1
             base, value, gap, slope = theta, now, own, -0.5 * quads
             model = inner.hessian(S)
+            if now > 0 and not inner.system.sums.any():
+                # The value J is of degree -1 in the matrix, so that 1 / J is concave
+                # and nearly linear. Half of the curvature that this takes away makes
+                # steps long enough where a weight is far too small.
+                model -= np.outer(slope, slope) / now
             constraint = weights.constraint  # type: ignore[attr-defined]
             theta = minimise_quadratic(
                 model, slope - model @ base, constraint, base, tol=1e-13
             )
             if getattr(weights, "p", None) == 1:
                 theta = _polished(theta, slope + model @ (theta - base), model)
+            if own > 1e-2 * abs(now):
+                # near zero the value is steep: far from the end no weight goes there
+                theta = outward(np.maximum(theta, 0.1 * base), constraint)
         yield from self._other(problem, Iterate(base, A))
 
     def _other(self, problem: MKLProblem, start: Iterate) -> Iterates:
