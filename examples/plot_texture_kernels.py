@@ -125,6 +125,7 @@ def draw(weights, figure):
         return
     fig, ax = plt.subplots(figsize=(5, 3.2), layout="constrained")
     shown = ax.imshow(weights, cmap="viridis")
+    ax.set_yticks(range(SCALES))
     ax.set_xlabel("orientation, in steps of 30°")
     ax.set_ylabel("scale, from fine to coarse")
     fig.colorbar(shown, label="kernel weight")

@@ -562,13 +562,16 @@ def test_reg_path_is_separate_fits():
     model = MKLDiscriminant(criterion="kfda", tol=1e-8)
     path = model.reg_path(X, y, regs)
     assert [m.reg_ for m in path] == regs
+    count = 0
     for one in path:
         alone = clone(model).set_params(reg=one.reg_).fit(X, y)
+        count += alone.n_iter_
         assert one.objective_ == pytest.approx(alone.objective_, rel=1e-6)
         np.testing.assert_allclose(
             one.kernel_weights_, alone.kernel_weights_, atol=1e-3
         )
         np.testing.assert_array_equal(one.predict(X), alone.predict(X))
+    assert sum(one.n_iter_ for one in path) <= count  # warm starts
     # the ratio falls as reg grows
     by_reg = sorted(path, key=lambda m: m.reg_)
     assert by_reg[0].objective_ > by_reg[-1].objective_
@@ -668,16 +671,19 @@ def test_the_scale_of_kernels_does_not_matter():
     assert a.objective_ == pytest.approx(b.objective_)
 
 
-@pytest.mark.parametrize("how", ["rkda", "kfda"])
-def test_weights_are_repetitions(how):
+@pytest.mark.parametrize(
+    "settings", [{}, {"criterion": "kfda"}, {"reg": "learn"}], ids=str
+)
+def test_weights_are_repetitions(settings):
     X, y = samples(30, 2)
     times = np.random.default_rng(0).integers(0, 4, 30)
     rows = np.repeat(np.arange(30), times)
     B = stack(X)
-    model = MKLDiscriminant("precomputed", criterion=how, tol=1e-9)
+    model = MKLDiscriminant("precomputed", tol=1e-9, **settings)
     a = clone(model).fit(B, y, sample_weight=times)
     b = clone(model).fit(B[np.ix_(rows, rows)], y[rows])
     assert a.objective_ == pytest.approx(b.objective_, rel=1e-6)
+    assert a.reg_ == pytest.approx(b.reg_, rel=1e-3)
     np.testing.assert_allclose(
         a.decision_function(B), b.decision_function(B[:, rows]), rtol=1e-4, atol=1e-4
     )
