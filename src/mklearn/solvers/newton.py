@@ -166,27 +166,6 @@ class Newton:
         yield from other.iterates(problem, start)
 
 
-def _polished(theta: FloatArray, gradient: FloatArray, model: FloatArray) -> FloatArray:
-    """Return where the quadratic model is least among weights with the same zeros.
-
-    An interior-point method ends with errors that the last steps would feel; on the
-    kernels that it chose, and a plane, the minimum is the solution of linear equations.
-    """
-    kept = np.flatnonzero(theta)
-    k = len(kept)
-    system = np.ones((k + 1, k + 1))
-    system[:k, :k] = model[np.ix_(kept, kept)]
-    system[k, k] = 0.0
-    size = max(float(np.abs(system[:k, :k]).max()), 1e-300)
-    system[:k, :k] /= size
-    right = np.append(-gradient[kept] / size, 0.0)
-    found = theta.copy()
-    found[kept] += np.linalg.lstsq(system, right, rcond=1e-13)[0][:k]
-    if (found < 0).any():
-        return theta
-    return np.asarray(found / found.sum())
-
-
 def _hessian(
     problem: MKLProblem,
     inner: InnerSolver,
@@ -230,3 +209,24 @@ def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
                 return cho_factor(regular, True, overwrite_a=True, check_finite=False)
         except LinAlgError:  # single precision, or a kernel that is not definite
             ridge *= 100
+
+
+def _polished(theta: FloatArray, gradient: FloatArray, model: FloatArray) -> FloatArray:
+    """Return where the quadratic model is least among weights with the same zeros.
+
+    An interior-point method ends with errors that the last steps would feel; on the
+    kernels that it chose, and a plane, the minimum is the solution of linear equations.
+    """
+    kept = np.flatnonzero(theta)
+    k = len(kept)
+    system = np.ones((k + 1, k + 1))
+    system[:k, :k] = model[np.ix_(kept, kept)]
+    system[k, k] = 0.0
+    size = max(float(np.abs(system[:k, :k]).max()), 1e-300)
+    system[:k, :k] /= size
+    right = np.append(-gradient[kept] / size, 0.0)
+    found = theta.copy()
+    found[kept] += np.linalg.lstsq(system, right, rcond=1e-13)[0][:k]
+    if (found < 0).any():
+        return theta
+    return np.asarray(found / found.sum())
