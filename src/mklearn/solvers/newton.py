@@ -14,7 +14,8 @@ from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.inner import InnerSolver, LinearSolver, inner_solver
-from mklearn.solvers.interior import minimise_quadratic, outward
+from mklearn.solvers.interior import minimise_quadratic
+from mklearn.solvers.newton_exact import exact_newton
 
 FloatArray = NDArray[np.float64]
 
@@ -66,7 +67,7 @@ class Newton:
         """Yield one iterate for each inner problem solved."""
         inner = inner_solver(problem, start)
         if isinstance(inner, LinearSolver):
-            yield from self._exact(problem, inner)
+            yield from exact_newton(problem, inner)
             return
         weights = problem.weights
         theta, allowed, damping = inner.theta, np.inf, self.damping
@@ -112,58 +113,9 @@ class Newton:
             model = _hessian(problem, inner, A, used, S) + np.diag(damping * majoriser)
             constraint = weights.constraint  # type: ignore[attr-defined]
             theta = minimise_quadratic(model, slope - model @ theta, constraint, theta)
-        yield from self._other(problem, Iterate(base, A))
-
-    def _exact(self, problem: MKLProblem, inner: LinearSolver) -> Iterates:
-        """Yield one iterate for each Cholesky factor: value, gradient and Hessian.
-
-        For a quadratic loss the inner problem is solved exactly, so that the steps can
-        be trusted to the last digits: they end where none lowers value or gap.
-        """
-        weights = problem.weights
-        theta = base = inner.theta
-        value, gap, slope, idle = np.inf, np.inf, np.zeros_like(theta), 0
-        while idle < min(self.patience, 4):
-            A, scores = inner.best(theta)
-            S = problem.bank.multiply(A)  # (n, T, M)
-            quads = np.einsum("it,itm->m", A, S)
-            judgement = yield Iterate(theta, A, scores, quads)
-            assert judgement is not None
-            if len(theta) == 1 or getattr(weights, "p", None) == np.inf:
-                return  # there is nothing to choose
-            now, own = judgement.upper, judgement.upper - judgement.lower
-            if now > value and own > 0.9 * gap:
-                # too far: back along the line, to where the slopes at both ends say
-                # that the value is least
-                move = theta - base
-                before, after = slope @ move, -0.5 * quads @ move
-                part = before / (before - after) if before < 0 < after else 0.5
-                theta, idle = base + min(max(part, 0.05), 0.7) * move, idle + 1
-                continue
-            idle = 0 if own < 0.9 * gap or value - now > 0.01 * own else idle + 1
-            base, value, gap, slope = theta, now, own, -0.5 * quads
-            model = inner.hessian(S)
-            if now > 0 and not inner.system.sums.any():
-                # The value J is of degree -1 in the matrix, so that 1 / J is concave
-                # and nearly linear. Half of the curvature that this takes away makes
-                # steps long enough where a weight is far too small.
-                model -= np.outer(slope, slope) / now
-            constraint = weights.constraint  # type: ignore[attr-defined]
-            theta = minimise_quadratic(
-                model, slope - model @ base, constraint, base, tol=1e-13
-            )
-            if getattr(weights, "p", None) == 1:
-                theta = _polished(theta, slope + model @ (theta - base), model)
-            if own > 1e-2 * abs(now):
-                # near zero the value is steep: far from the end no weight goes there
-                theta = outward(np.maximum(theta, 0.1 * base), constraint)
-        yield from self._other(problem, Iterate(base, A))
-
-    def _other(self, problem: MKLProblem, start: Iterate) -> Iterates:
-        """Go on with what makes slow progress, but makes it."""
-        sparse = getattr(problem.weights, "p", None) == 1
+        sparse = getattr(weights, "p", None) == 1
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
-        yield from other.iterates(problem, start)
+        yield from other.iterates(problem, Iterate(base, A))
 
 
 def _hessian(
@@ -209,24 +161,3 @@ def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
                 return cho_factor(regular, True, overwrite_a=True, check_finite=False)
         except LinAlgError:  # single precision, or a kernel that is not definite
             ridge *= 100
-
-
-def _polished(theta: FloatArray, gradient: FloatArray, model: FloatArray) -> FloatArray:
-    """Return where the quadratic model is least among weights with the same zeros.
-
-    An interior-point method ends with errors that the last steps would feel; on the
-    kernels that it chose, and a plane, the minimum is the solution of linear equations.
-    """
-    kept = np.flatnonzero(theta)
-    k = len(kept)
-    system = np.ones((k + 1, k + 1))
-    system[:k, :k] = model[np.ix_(kept, kept)]
-    system[k, k] = 0.0
-    size = max(float(np.abs(system[:k, :k]).max()), 1e-300)
-    system[:k, :k] /= size
-    right = np.append(-gradient[kept] / size, 0.0)
-    found = theta.copy()
-    found[kept] += np.linalg.lstsq(system, right, rcond=1e-13)[0][:k]
-    if (found < 0).any():
-        return theta
-    return np.asarray(found / found.sum())
