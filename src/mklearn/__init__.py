@@ -5,9 +5,11 @@ from mklearn.estimators import (
     BestKernelClassifier,
     MKLClassifier,
     MKLClassifierCV,
+    MKLDiscriminant,
     MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
+    SingleKernelCV,
     UniformMKLClassifier,
 )
 from mklearn.kernels import KernelBank, MultiView
@@ -36,9 +38,11 @@ __all__ = [
     "MKLClassifierCV",
     "MKLRegressorCV",
     "MKLOneClass",
+    "MKLDiscriminant",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",
+    "SingleKernelCV",
     # data and kernels
     "kernels",
     "KernelBank",

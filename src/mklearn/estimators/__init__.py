@@ -1,7 +1,12 @@
 """The scikit-learn face of the library."""
 
-from mklearn.estimators.baselines import BestKernelClassifier, UniformMKLClassifier
+from mklearn.estimators.baselines import (
+    BestKernelClassifier,
+    SingleKernelCV,
+    UniformMKLClassifier,
+)
 from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
+from mklearn.estimators.discriminant import MKLDiscriminant
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regression import MKLRegressor
 from mklearn.estimators.svm import MKLClassifier
@@ -10,8 +15,10 @@ __all__ = [
     "BestKernelClassifier",
     "MKLClassifier",
     "MKLClassifierCV",
+    "MKLDiscriminant",
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "SingleKernelCV",
     "UniformMKLClassifier",
 ]

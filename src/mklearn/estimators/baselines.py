@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.model_selection import check_cv
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
-from mklearn.estimators._base import Training
-from mklearn.estimators._labels import one_vs_rest
+from mklearn.estimators._base import BaseKernelMachine, Training
+from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators.svm import MKLClassifier
 from mklearn.kernels import KernelBank
 from mklearn.solvers import Status
@@ -140,28 +143,12 @@ class BestKernelClassifier(MKLClassifier):
 
     def _cross_validate(self, training: Training, n: int) -> NDArray[np.float64]:
         """Return the weighted mean accuracy of each kernel alone."""
-        rows = np.flatnonzero(training.group >= 0)
-        labels = training.target[training.group[rows]]
-        cv = self.cv
-        if isinstance(cv, int):
-            fewest = int(np.bincount(labels).min())
-            if fewest < 2:
-                raise ValueError(
-                    "Cross-validation needs at least 2 samples of each class; the "
-                    f"smallest class has {fewest}. Merge or drop it, or pass cv=."
-                )
-            splitter = check_cv(min(cv, fewest), labels, classifier=True)
-            folds = [(rows[a], rows[b]) for a, b in splitter.split(rows, labels)]
-        else:
-            every = np.full(n, -1)
-            every[rows] = labels
-            folds = list(check_cv(cv, every, classifier=True).split(np.zeros(n), every))
-        weighted = [tuple(_fold(training, part) for part in fold) for fold in folds]
+        folds = _folds(self.cv, training, n)
         n_kernels = training.raw.shape[2]
         scores = Parallel(n_jobs=self.n_jobs)(
             delayed(self._score)(training.raw.select([m]), training.target, *fold)
             for m in range(n_kernels)
-            for fold in weighted
+            for fold in folds
         )
         return np.reshape(scores, (n_kernels, len(folds))).mean(axis=1)
 
@@ -203,7 +190,170 @@ class BestKernelClassifier(MKLClassifier):
         }
 
 
+class SingleKernelCV(LabelsMixin, BaseKernelMachine):
+    """One kernel and its regularisation, both chosen by cross-validation.
+
+    What the papers on discriminant kernel learning compare with: every kernel is tried
+    alone with every value of the regularisation ("double" cross-validation), and the
+    best pair is fitted on all samples. With one kernel only its regularisation is
+    chosen.
+
+    Parameters
+    ----------
+    estimator : MKLDiscriminant, MKLClassifier or one like them
+        Fitted on each kernel; its own ``kernels`` do not matter. Where it has ``reg``
+        this is what is chosen, otherwise ``C``.
+    kernels, psd, memory_limit
+        As in :class:`MKLClassifier`.
+    values : array, optional
+        What to choose from; 13 values of ``reg`` from 1e-6 to 1, or of ``C`` from
+        0.001 to 1000, by default.
+    cv : int, splitter or iterable
+    n_jobs : int, optional
+        Kernels tried at the same time.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    best_index_ : int
+        The kernel chosen.
+    best_value_ : float
+        The regularisation chosen.
+    best_values_ : array of shape (n_kernels,)
+        The best regularisation of each kernel.
+    values_ : array of shape (n_values,)
+    cv_scores_ : array of shape (n_kernels, n_values)
+        Mean accuracies.
+    estimator_ : estimator
+        Fitted on the kernel chosen, with numbers for classes.
+    kernel_weights_ : array of shape (n_kernels,)
+        One for the kernel chosen and zero for the others.
+    """
+
+    normalize = None
+
+    def __init__(
+        self,
+        estimator: Any,
+        kernels: Any = "auto",
+        *,
+        values: Any = None,
+        cv: Any = 5,
+        psd: str = "check",
+        memory_limit: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.kernels = kernels
+        self.values = values
+        self.cv = cv
+        self.psd = psd
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SingleKernelCV:
+        """Choose kernel and regularisation, then fit them on all samples.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :class:`MKLClassifier`; weights count in the scores as well.
+        """
+        name = "reg" if "reg" in self.estimator.get_params() else "C"
+        default = np.logspace(-6, 0, 13) if name == "reg" else np.logspace(-3, 3, 13)
+        values = default if self.values is None else self.values
+        self.values_ = np.asarray(values, dtype=np.float64)
+        if self.values_.ndim != 1 or not len(self.values_):
+            raise ValueError(f"values must be a list of numbers, got {self.values!r}.")
+        training = self._training(X, y, sample_weight)
+        folds = _folds(self.cv, training, len(training.group))
+        M = training.raw.shape[2]
+        scores = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._scores_alone)(
+                training.raw.select([m]), training.target, name, fold
+            )
+            for m in range(M)
+            for fold in folds
+        )
+        each = np.reshape(scores, (M, len(folds), -1)).mean(axis=1)
+        self.cv_scores_ = each
+        # scores that differ by rounding are ties, and the first wins
+        best, at = np.unravel_index(int(np.argmax(each.round(12))), each.shape)
+        self.best_index_, self.best_value_ = int(best), float(self.values_[at])
+        self.best_values_ = self.values_[each.round(12).argmax(axis=1)]
+        alone = training.raw.select([self.best_index_])
+        self.estimator_ = self._alone(**{name: self.best_value_})
+        self.estimator_.fit(alone, training.target, sample_weight=training.weight)
+        weights = np.zeros(M)
+        weights[self.best_index_] = 1.0
+        n = len(training.weight)
+        self._keep(training, weights, np.ones((n, 1)), np.zeros(1))
+        self.kernel_contributions_ = weights.copy()
+        self.support_ = training.index[self.estimator_.support_]
+        self.dual_coef_ = self.estimator_.dual_coef_
+        self.intercept_ = self.estimator_.intercept_
+        return self
+
+    def _alone(self, **settings: float) -> Any:
+        model = clone(self.estimator)
+        return model.set_params(kernels="precomputed", psd="ignore", **settings)
+
+    def _scores_alone(
+        self, bank: KernelBank, labels: NDArray[Any], name: str, fold: Any
+    ) -> list[float]:
+        """Return the accuracy of one kernel on one fold for every value."""
+        (a, weight_a), (b, weight_b) = fold
+        train, test = bank[np.ix_(a, a)], bank[np.ix_(b, a)]
+        found = []
+        for value in self.values_.tolist():
+            model = self._alone(**{name: value})
+            with warnings.catch_warnings():
+                # a kernel that is constant on a fold is simply a bad kernel
+                warnings.simplefilter("ignore", UserWarning)
+                try:
+                    model.fit(train, labels[a], sample_weight=weight_a)
+                except ValueError as error:
+                    if "nothing to learn from" not in str(error):
+                        raise
+                    found.append(0.0)
+                    continue
+            found.append(float(model.score(test, labels[b], sample_weight=weight_b)))
+        return found
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """Return the decision function of the kernel chosen."""
+        check_is_fitted(self)
+        scores = self.estimator_.decision_function(self._cross(X))
+        return np.asarray(scores[:, None] if scores.ndim == 1 else scores)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(self._cross(X))
+
+
 Fold = tuple[NDArray[np.intp], NDArray[np.float64]]
+
+
+def _folds(cv: Any, training: Training, n: int) -> list[tuple[Fold, Fold]]:
+    """Return training and test parts as distinct samples with weights."""
+    rows = np.flatnonzero(training.group >= 0)
+    labels = training.target[training.group[rows]]
+    if isinstance(cv, int):
+        fewest = int(np.bincount(labels).min())
+        if fewest < 2:
+            raise ValueError(
+                "Cross-validation needs at least 2 samples of each class; the "
+                f"smallest class has {fewest}. Merge or drop it, or pass cv=."
+            )
+        splitter = check_cv(min(cv, fewest), labels, classifier=True)
+        folds = [(rows[a], rows[b]) for a, b in splitter.split(rows, labels)]
+    else:
+        every = np.full(n, -1)
+        every[rows] = labels
+        folds = list(check_cv(cv, every, classifier=True).split(np.zeros(n), every))
+    return [(_fold(training, train), _fold(training, test)) for train, test in folds]
 
 
 def _fold(training: Training, rows: NDArray[np.intp]) -> Fold:

@@ -21,6 +21,7 @@ from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
 FloatArray = NDArray[np.float64]
 
 NORMALIZATIONS = (None, "center", "trace", "multiplicative", "spherical")
+CENTRED_TRACE = "center, trace"  # what discriminant and subspace learning always do
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,14 @@ def fit_normaliser(
     kind : {None, "center", "trace", "multiplicative", "spherical"}
         "center": ``P K P`` with ``P = I - 1 w'``; "trace": ``K / tr K``;
         "multiplicative": ``K / (mean K_ii - mean K_ij)``, unit variance in feature
-        space (LPMKL 26); "spherical": ``K_ij / sqrt(K_ii K_jj)`` (LPMKL 27).
+        space (LPMKL 26); "spherical": ``K_ij / sqrt(K_ii K_jj)`` (LPMKL 27). Besides
+        these, CENTRED_TRACE: centred, then scaled to unit trace.
     bank : KernelBank
     sample_weight : array of shape (n,), optional
         A sample of weight 2 counts as two equal samples.
     """
     n, n_cols, M = bank.shape
-    if kind not in NORMALIZATIONS:
+    if kind not in (*NORMALIZATIONS, CENTRED_TRACE):
         raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {kind!r}.")
     if n != n_cols:
         raise ValueError(
@@ -151,6 +153,8 @@ def fit_normaliser(
     spread = _reciprocal(bank, w @ diag - mean, rounding)
     if kind == "multiplicative":
         return Normaliser(kind, spread, w)
+    if kind == CENTRED_TRACE:
+        return Normaliser(kind, spread / total.sum(), w, means=means, mean=mean)
     scale = np.where(spread > 0, 1.0, 0.0)
     return Normaliser(kind, scale, w, means=means, mean=mean)
 

@@ -47,6 +47,18 @@ class Box(NamedTuple):
     hyperplane: bool
 
 
+class System(NamedTuple):
+    """Linear conditions that the best A for fixed weights satisfies.
+
+    ``(K + diag(ridge)) A + E b = right`` and ``E'A = sums``, where b are biases.
+    """
+
+    ridge: FloatArray  # (n,)
+    right: FloatArray  # (n, T)
+    E: FloatArray  # (n, c), c may be zero
+    sums: FloatArray  # (c, T)
+
+
 class Loss(Protocol):
     """What problems and solvers ask of a loss."""
 
@@ -86,6 +98,13 @@ class BoxLoss(Loss, Protocol):
 
     def box(self, task: int) -> Box:
         """Return the QP of one task."""
+
+
+class QuadraticLoss(Loss, Protocol):
+    """A loss whose dual term is quadratic: for fixed weights, one linear system."""
+
+    def system(self) -> System | None:
+        """Return the system, None where the tasks have different ones."""
 
 
 class SmoothLoss(Loss, Protocol):
@@ -270,6 +289,14 @@ class Squared(_Costs):
     def bend(self, F: FloatArray) -> FloatArray:
         """Return ``C``."""
         return self.C
+
+    def system(self) -> System | None:
+        """Return ``(K + 1 / C) A + b = y``, None if costs are zero or of a task."""
+        C = self.C[:, 0]
+        if not ((C > 0).all() and (self.C == C[:, None]).all()):
+            return None
+        E = np.ones((len(C), int(self.with_bias)))
+        return System(1.0 / C, self.Y, E, np.zeros((E.shape[1], self.Y.shape[1])))
 
     def repair(self, A: FloatArray) -> FloatArray:
         """Shift to sum zero, by shares of the cost."""

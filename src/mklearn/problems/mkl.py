@@ -107,7 +107,9 @@ class MKLProblem:
         q = self.bank.quad(A) if quads is None else quads
         return self.loss.dual(A) - 0.5 * self.weights.support(q)
 
-    def weight_bounds(self, A: FloatArray, upper: float) -> FloatArray:
+    def weight_bounds(
+        self, A: FloatArray, upper: float, quads: FloatArray | None = None
+    ) -> FloatArray:
         """Return bounds that no optimal weights exceed, shape (M,), for p = 1.
 
         Every feasible ``A`` has ``J(theta) >= dual.term - ½ theta'q``, so a weight
@@ -122,7 +124,7 @@ class MKLProblem:
         n_kernels = self.bank.shape[2]
         if getattr(self.weights, "p", None) != 1:
             return np.ones(n_kernels)
-        q = self.bank.quad(self.loss.repair(A))
+        q = self.bank.quad(self.loss.repair(A)) if quads is None else quads
         gap = max(upper - self.dual(A, q), 0.0)
         short = q.max() - q
         bounds = np.ones(n_kernels)

@@ -11,6 +11,7 @@ from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 from mklearn.solvers.path import Path, mkl_path
 from mklearn.solvers.reduced_gradient import ReducedGradient
+from mklearn.solvers.semidefinite import Semidefinite
 
 __all__ = [
     "Alternating",
@@ -24,6 +25,7 @@ __all__ = [
     "Newton",
     "Path",
     "ReducedGradient",
+    "Semidefinite",
     "Solution",
     "Status",
     "mkl_path",

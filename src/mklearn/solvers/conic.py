@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.problems.discriminant import Fisher
 from mklearn.problems.losses import (
     EpsilonInsensitive,
     Hinge,
@@ -20,11 +22,12 @@ from mklearn.problems.losses import (
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.weights import BlockNorm, ElasticNet, Ellipsoid, LpBall
 from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.inner import LinearSolver, linear_system
 from mklearn.solvers.interior import outward
 
 FloatArray = NDArray[np.float64]
 
-_LOSSES = (Hinge, SquaredHinge, Squared, EpsilonInsensitive, Logistic, OneClass)
+_LOSSES = (Hinge, SquaredHinge, Squared, EpsilonInsensitive, Logistic, OneClass, Fisher)
 _SETS = (LpBall, Ellipsoid, ElasticNet, BlockNorm)
 
 
@@ -36,7 +39,8 @@ class Conic:
     1-norm soft margin (SM1), the squared hinge loss the 2-norm soft margin (SM2), and
     :func:`mklearn.problems.learned_cost` the latter with C learned (SM2_C). The
     weights are the multipliers of the constraints. Other norms become second-order or
-    power cones, the logistic loss exponential cones.
+    power cones, the logistic loss exponential cones. The criteria of discriminant
+    analysis give the QCQPs of DKL: (13), (34) and, with reg learned, (43), (46).
 
     It factors every kernel and hands all of them to a general solver, so it is meant
     for a few hundred samples: as a reference, not for daily work.
@@ -45,13 +49,16 @@ class Conic:
     ----------
     accuracy : float
         Relative accuracy that is asked of the conic solver.
+    backend : {"clarabel", "scs"}
+        Interior points, or a first-order method that reaches fewer digits.
     """
 
     accuracy: float = 1e-11
+    backend: str = "clarabel"
 
     def check(self, problem: MKLProblem) -> None:
-        """Require cvxpy with Clarabel, and a loss and a set of the library."""
-        _packages()
+        """Require cvxpy with its backend, and a loss and a set of the library."""
+        packages(self.backend)
         loss, weights = problem.loss, problem.weights
         if not isinstance(loss, _LOSSES) or not isinstance(weights, _SETS):
             raise ValueError(
@@ -75,7 +82,14 @@ class Conic:
         for accuracy in (self.accuracy, 1e-8):
             found = self._solve(problem, accuracy)
             if found is not None:
-                yield Iterate(*found)
+                theta, A = found
+                # a quadratic loss has an exact A for these weights: a better primal
+                system = linear_system(problem)
+                if system is None:
+                    yield Iterate(theta, A)
+                else:
+                    best, _ = LinearSolver(problem.bank, system, theta).best(theta)
+                    yield Iterate(theta, best, dual=A)
             else:
                 failed += 1
         if failed == 2:
@@ -87,7 +101,7 @@ class Conic:
     def _solve(
         self, problem: MKLProblem, accuracy: float
     ) -> tuple[FloatArray, FloatArray] | None:
-        cp = _packages()
+        cp = packages(self.backend)
         bank, loss, weights = problem.bank, problem.loss, problem.weights
         M = bank.shape[2]
         q = cp.Variable(M, nonneg=True)
@@ -103,14 +117,7 @@ class Conic:
             penalty, more = _support(cp, weights, q)
         program = cp.Maximize(value - 0.5 * penalty)
         model = cp.Problem(program, [*quads, *limits, *more])
-        tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), accuracy)
-        with warnings.catch_warnings():
-            # an answer that is less accurate than asked for is judged like any other
-            warnings.filterwarnings("ignore", "Solution may be inaccurate")
-            try:
-                model.solve(solver=cp.CLARABEL, **tight)
-            except cp.error.SolverError:
-                return None
+        run(cp, model, self.backend, accuracy)
         if A.value is None:
             return None
         point = loss.repair(np.asarray(A.value, dtype=float))
@@ -124,15 +131,37 @@ class Conic:
         return outward(theta, weights.constraint), point  # type: ignore[attr-defined]
 
 
-def _packages() -> Any:
+def packages(backend: str) -> Any:
+    """Return cvxpy, or raise if it or the backend is missing."""
+    if backend not in ("clarabel", "scs"):
+        raise ValueError(f"backend must be 'clarabel' or 'scs', got {backend!r}.")
     try:
-        import clarabel  # noqa: F401
+        import_module(backend)
         import cvxpy
     except ImportError as error:
         raise ImportError(
-            "solver='conic' needs cvxpy and Clarabel: pip install mklearn[conic]"
+            "Conic programs need cvxpy and a backend, Clarabel or SCS: pip install "
+            "mklearn[conic]"
         ) from error
     return cvxpy
+
+
+def run(cp: Any, model: Any, backend: str, accuracy: float) -> None:
+    """Solve a model as well as the backend can; variables without value tell if not."""
+    if backend == "clarabel":
+        names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+        settings: dict[str, Any] = dict.fromkeys(names, accuracy)
+    else:
+        # a first-order method would go on for ever
+        settings = dict.fromkeys(("eps_abs", "eps_rel"), max(accuracy, 1e-9))
+        settings["max_iters"] = 50_000
+    with warnings.catch_warnings():
+        # an answer that is less accurate than asked for is judged like any other
+        warnings.filterwarnings("ignore", "Solution may be inaccurate")
+        try:
+            model.solve(solver=backend.upper(), **settings)
+        except cp.error.SolverError:
+            return
 
 
 def _loss(cp: Any, loss: Any, Z: Any) -> tuple[Any, Any, list[Any]]:
@@ -141,6 +170,10 @@ def _loss(cp: Any, loss: Any, Z: Any) -> tuple[Any, Any, list[Any]]:
     Samples without cost have variables all the same, within the limits of a cost of
     one: a set without interior would be hard on an interior-point method.
     """
+    if isinstance(loss, Fisher):
+        ridge, _, E, sums = loss.system()
+        half = cp.sum_squares(cp.multiply(np.sqrt(ridge)[:, None], Z - loss.a))
+        return Z, -0.5 * half, [E.T @ Z == sums]
     used = (loss.C > 0).astype(float)
     C = np.where(loss.C > 0, loss.C, 1.0)
     A = Z if used.all() else cp.multiply(used, Z)

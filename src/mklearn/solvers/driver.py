@@ -23,6 +23,7 @@ from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 from mklearn.solvers.reduced_gradient import ReducedGradient
+from mklearn.solvers.semidefinite import Semidefinite
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
     "alternating": Alternating,
@@ -33,6 +34,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "multilevel": Multilevel,
     "newton": Newton,
     "reduced_gradient": ReducedGradient,
+    "sdp": Semidefinite,
 }
 
 _PATIENCE = 100  # iterations without progress before a run counts as stalled
@@ -137,6 +139,7 @@ class _Run:
         self.history = History()
         self.began = time.perf_counter()
         self.certified = False
+        self.quads: Any = None
         self.progress = _Progress(verbose, tol)
 
     def loop(
@@ -228,10 +231,12 @@ class _Run:
     def certify(self) -> bool:
         """Compute both bounds afresh, without anything a solver claimed."""
         if not self.certified and self.best is not None:
-            judgement = self.problem.judge(self.best.theta, self.best.A)
+            problem, best = self.problem, self.best
+            self.quads = problem.bank.quad(problem.loss.repair(self.dual))
+            quads = self.quads if self.dual is best.A else None
+            judgement = problem.judge(best.theta, best.A, quads=quads)
             self.upper, self.bias = judgement.upper, judgement.bias
-            same = self.dual is self.best.A
-            self.lower = judgement.lower if same else self.problem.dual(self.dual)
+            self.lower = problem.dual(self.dual, self.quads)
             self.certified = True
         return self.gap() <= self.tol
 
@@ -261,7 +266,7 @@ class _Run:
             time=self.elapsed(),
             solver=name,
             history=self.history,
-            weight_bounds=self.problem.weight_bounds(self.dual, self.upper),
+            weight_bounds=self.problem.weight_bounds(self.dual, self.upper, self.quads),
         )
 
 

@@ -7,9 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.blas import dsymm
+from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.threads import factor_threads
+from mklearn.problems.losses import System
 from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
@@ -36,10 +39,134 @@ class InnerSolver(Protocol):
 
 def inner_solver(problem: MKLProblem, start: Iterate | None) -> InnerSolver:
     """Return SMO for box losses, Newton for smooth ones."""
+    system = linear_system(problem)
+    if system is not None:  # Newton in one step
+        center = problem.weights.center(problem.bank.shape[2])
+        theta = center if start is None else start.theta
+        return LinearSolver(problem.bank, system, theta)
     if hasattr(problem.loss, "box"):
         narrow = WorkingSetSolver.suits(problem)
         return (WorkingSetSolver if narrow else BoxSolver)(problem, start)
     return SmoothSolver(problem, start)
+
+
+def linear_system(problem: MKLProblem) -> System | None:
+    """Return the linear system of a quadratic loss, None for other losses."""
+    loss = problem.loss
+    return loss.system() if hasattr(loss, "system") else None
+
+
+class LinearSolver:
+    """The exact A of a quadratic loss, all tasks from one Cholesky factor.
+
+    The factor overwrites one triangle of the combined kernel. The other one stays, so
+    that products with the kernel need no second matrix of its size.
+    """
+
+    def __init__(self, bank: KernelBank, system: System, theta: FloatArray) -> None:
+        self.bank, self.system, self.theta = bank, system, theta
+        self.matrix: FloatArray | None = None  # both triangles, Fortran order
+        self.diagonal = np.zeros(0)
+        self.Q = np.zeros(0)
+        self.factors = 0
+
+    def block(self, samples: NDArray[Any]) -> FloatArray:
+        """Return the combined kernel between some samples."""
+        assert self.matrix is not None
+        upper = np.triu(self.matrix[np.ix_(samples, samples)], 1)
+        return upper + upper.T + np.diag(self.diagonal[samples])
+
+    def solve(self, theta: FloatArray, allowed: float) -> Found:
+        """Solve, as exactly as double precision allows."""
+        yield from ()
+        return self.best(theta)
+
+    def best(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the best A for the weights, and its scores."""
+        self._factorise(theta)
+        ridge, right, E, sums = self.system
+        U = self._half(E)
+        self.Q = np.linalg.qr(U)[0]
+        A, b = self._step(U, right, sums)
+        # refined once: the residual is known to more digits than the factor
+        rest = right - ridge[:, None] * A - self._product(A) - E @ b
+        A = A + self._step(U, rest, sums - E.T @ A)[0]
+        return A, self._product(A)
+
+    def hessian(self, S: FloatArray) -> FloatArray:
+        """Return the Hessian of the value in the weights, from ``S = K_m A``.
+
+        It is the Gram matrix of the ``L^-1 K_m A``, L the factor, without their parts
+        in ``L^-1 E``.
+        """
+        n, T, M = S.shape
+        W = self._half(S.reshape(n, T * M))
+        W -= self.Q @ (self.Q.T @ W)
+        W = W.reshape(n * T, M)
+        return np.asarray(W.T @ W)
+
+    def inverse_diagonal(self) -> FloatArray:
+        """Return the diagonal of ``Q - QE (E'QE)^-1 E'Q``, Q the inverse; forget it.
+
+        What belongs to A in the inverse of the whole system; it takes the time of one
+        more factor and no memory.
+        """
+        E = self.system.E
+        R = self._back(self._half(E)) if E.shape[1] else E
+        R = R @ np.linalg.inv(np.linalg.cholesky(E.T @ R)).T if E.shape[1] else R
+        with factor_threads(len(E)):
+            inverse = dtrtri(self.matrix, lower=1, overwrite_c=1)[0]
+        self.matrix = None
+        n = len(inverse)
+        out = -np.sum(R**2, axis=1)
+        for start in range(0, n, 256):
+            columns = np.tril(inverse[start:, start : start + 256])
+            out[start : start + 256] += np.einsum("ij,ij->j", columns, columns)
+        return out
+
+    def _step(
+        self, U: FloatArray, right: FloatArray, sums: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        half = self._half(right)
+        b = np.asarray(np.linalg.solve(U.T @ U, U.T @ half - sums), float)
+        return self._back(half - U @ b), b
+
+    def _back(self, half: FloatArray) -> FloatArray:
+        """Return ``L^-T half``."""
+        with factor_threads(len(half)):
+            return np.asarray(dtrtrs(self.matrix, half, lower=1, trans=1)[0])
+
+    def _half(self, right: FloatArray) -> FloatArray:
+        """Return ``L^-1 right``."""
+        if right.shape[1] == 0:
+            return np.zeros_like(right)
+        with factor_threads(len(right)):
+            return np.asarray(dtrtrs(self.matrix, right, lower=1)[0])
+
+    def _product(self, A: FloatArray) -> FloatArray:
+        """Return ``K A`` from the triangle that the factor left alone."""
+        assert self.matrix is not None
+        with factor_threads(len(A)):
+            out = dsymm(1.0, self.matrix, A, lower=0)
+        changed = self.diagonal - np.diagonal(self.matrix)
+        return np.asarray(out + changed[:, None] * A)
+
+    def _factorise(self, theta: FloatArray) -> None:
+        self.matrix = None  # its memory is needed for the next one
+        extra = 0.0
+        while True:
+            K = self.bank.combine(theta)
+            self.diagonal = np.diagonal(K).copy()
+            size = max(float(np.abs(self.diagonal).max()), 1e-300)
+            K[np.diag_indices_from(K)] += self.system.ridge + extra * size
+            with factor_threads(len(K)):
+                self.matrix, info = dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
+            self.factors += 1
+            if info == 0:
+                return
+            # rounding made it indefinite; what is added is not part of the problem,
+            # and refining takes out most of it
+            extra = max(100 * extra, 1e-15 * len(K))
 
 
 class SmoothSolver:

@@ -42,8 +42,8 @@ class _Point(NamedTuple):
 
     def room(self, d: _Point) -> float:
         """Return the largest step in [0, 1] that keeps all of them positive."""
-        here = np.r_[self.x, self.s, self.r, self.z, self.v, self.m]
-        step = np.r_[d.x, d.s, d.r, d.z, d.v, d.m]
+        here = np.hstack([self.x, self.s, self.r, self.z, self.v, self.m])
+        step = np.hstack([d.x, d.s, d.r, d.z, d.v, d.m])
         down = step < 0
         return float(np.min(-here[down] / step[down], initial=1.0))
 
@@ -185,13 +185,13 @@ class _Program:
             value = abs(float(x @ (0.5 * H @ x + g) + e.sum()))
             error = count * gap + np.abs(dual) @ x + v * abs(excess)
             error += m @ np.abs(short) + abs(total) * float(np.abs(e).sum())
-            if error <= max(tol * value, allowed):
-                break
+            if error <= max(tol * value, allowed) or count * gap <= 1e-25 * value:
+                break  # done, or what is left is rounding
             w = m / r
             K = H + np.diag(z / x) + v * c.hessian + (B.T * w) @ B
             K += (v / s) * np.outer(c.gradient, c.gradient)
             K = np.block([[K, (B.T * w) @ E], [(E.T * w) @ B, (E.T * w) @ E]])
-            K[np.diag_indices(len(K))] += 1e-14 * np.trace(K)
+            K[np.diag_indices(len(K))] *= 1 + 1e-14
             try:
                 factor = cho_factor(K, lower=True, check_finite=False)
             except LinAlgError:  # no more digits: this point has to do

@@ -13,8 +13,9 @@ from mklearn.problems.mkl import MKLProblem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane
-from mklearn.solvers.inner import InnerSolver, inner_solver
+from mklearn.solvers.inner import InnerSolver, LinearSolver, inner_solver
 from mklearn.solvers.interior import minimise_quadratic
+from mklearn.solvers.newton_exact import exact_newton
 
 FloatArray = NDArray[np.float64]
 
@@ -65,6 +66,9 @@ class Newton:
     def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
         inner = inner_solver(problem, start)
+        if isinstance(inner, LinearSolver):
+            yield from exact_newton(problem, inner)
+            return
         weights = problem.weights
         theta, allowed, damping = inner.theta, np.inf, self.damping
         best, lower, gap, limit = np.inf, -np.inf, np.inf, np.inf

@@ -1,0 +1,384 @@
+"""Discriminant kernel learning: class targets, criteria, projections, choice of reg.
+
+Both criteria are the saddle point of :mod:`mklearn.problems.mkl`, on centred kernels of
+unit trace. Samples may have weights ``w`` (two equal samples are one of weight two),
+with the matrix ``D = diag(w)``; without weights D is the identity.
+
+*RKDA* (Ye, Ji, Chen 2008, "DKL") minimises ``F(theta) = tr H'(I + G_theta/lam)^-1 H``
+over the weights; this is ``2 lam`` times the value of the squared loss with targets H
+and costs ``1/lam``. *KFDA* (Kim, Magnani, Boyd 2006) maximises the largest Fisher
+discriminant ratio ``F*(theta)``; ``-lam/2`` times it is the value of :class:`Fisher`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.diagonal import add_diagonal
+from mklearn.problems.losses import Rows, Squared, System
+from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.weights import LpBall, WeightSet
+
+FloatArray = NDArray[np.float64]
+
+# Least weight of I/n where reg is learned, relative to the weights' norm: it makes all
+# members of the weight set regular matrices, and changes values by a factor 1 + 1e-9.
+FLOOR = 1e-9
+
+
+# --- targets --------------------------------------------------------------------------
+
+
+def class_targets(
+    labels: NDArray[np.intp], n_classes: int, weight: FloatArray | None = None
+) -> FloatArray:
+    """Return the targets of the classes, DKL (3) and (24); all columns are centred.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        Numbers of the classes.
+    n_classes : int
+    weight : array of shape (n,), optional
+
+    Returns
+    -------
+    array of shape (n, 1) for two classes
+        ``1/m+`` for samples of class 1, ``-1/m-`` for those of class 0.
+    array of shape (n, n_classes) otherwise
+        ``sqrt(n/n_j) - sqrt(n_j/n)`` in the column of a sample's class j, else
+        ``-sqrt(n_j/n)``.
+    """
+    w = np.ones(len(labels)) if weight is None else weight
+    counts = np.bincount(labels, w, n_classes)
+    if n_classes == 2:
+        return np.where(labels == 1, 1.0 / counts[1], -1.0 / counts[0])[:, None]
+    return label_targets(labels[:, None] == np.arange(n_classes), w)
+
+
+def label_targets(
+    Y: NDArray[np.bool_] | FloatArray, weight: FloatArray | None = None
+) -> FloatArray:
+    """Return the targets of labels that do not exclude each other.
+
+    They are the columns of (24) with the samples that have label j for class j.
+
+    Parameters
+    ----------
+    Y : array of shape (n, k)
+        Which sample has which label; every label has samples with and without it.
+    weight : array of shape (n,), optional
+    """
+    Y = np.asarray(Y, dtype=np.float64)
+    w = np.ones(len(Y)) if weight is None else weight
+    share = w @ Y / w.sum()
+    return np.asarray((Y - share) / np.sqrt(share))
+
+
+# --- criteria -------------------------------------------------------------------------
+
+
+def rkda(
+    bank: KernelBank,
+    H: FloatArray,
+    reg: float,
+    weights: WeightSet | None = None,
+    weight: FloatArray | None = None,
+) -> MKLProblem:
+    """Return the problem of DKL (11), (33) with reg given.
+
+    Its optimum A is ``(G_theta + lam I)^-1 H`` and its value ``F / (2 lam)``.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Centred, of unit trace.
+    H : array of shape (n, T)
+        Centred targets.
+    reg : float
+        lam.
+    weights : WeightSet, optional
+        The simplex by default.
+    weight : array of shape (n,), optional
+        Of the samples.
+    """
+    w = np.ones(len(H)) if weight is None else weight
+    cost = np.repeat(w[:, None] / reg, H.shape[1], axis=1)
+    # kernels and targets are centred, so that the best bias is zero
+    return MKLProblem(bank, Squared(H, cost, False), weights or LpBall(1.0))
+
+
+def rkda_joint(
+    bank: KernelBank,
+    H: FloatArray,
+    weights: WeightSet | None = None,
+    weight: FloatArray | None = None,
+) -> MKLProblem:
+    """Return the problem that learns reg, too: DKL (41)-(47).
+
+    The identity, scaled to unit trace, is the last kernel. Its value is half of
+    ``tr H'(sum_m theta_m G_m)^-1 H``. :func:`joint_reg` tells the lam of a solution.
+    """
+    w = np.ones(len(H)) if weight is None else weight
+    total = float(w.sum())
+    return rkda(add_diagonal(bank, 1.0 / (total * w)), H, FLOOR / total, weights, w)
+
+
+def joint_reg(theta: FloatArray, total: float) -> float:
+    """Return lam in ``G + lam I`` from all weights and the number of samples."""
+    return float(theta[-1] + FLOOR) / total
+
+
+@dataclass(frozen=True)
+class Fisher:
+    """Minus ``lam/2`` times the regularised Fisher discriminant ratio, as a loss.
+
+    With ``a`` of DKL (3), classes of ``m_c`` samples and scores f,
+
+        primal(f) = -a'f + sum_c var_c(f) / (2 lam),
+        dual(A) = -lam/2 sum_i m_c(i) (A_i - a_i)^2,  sums of A over classes as of a,
+
+    so that ``max_A dual(A) - ½ A'KA = -lam/2 F*``, with F* of KFDA (8): ``A = a - Jv``
+    turns the one into the other. No terms cancel, however small lam is. The optimum is
+    ``lam`` times the coefficients (5).
+
+    Parameters
+    ----------
+    labels : array of shape (n,) of 0 and 1
+    lam : float
+    weight : array of shape (n,)
+        Of the samples.
+    """
+
+    labels: NDArray[np.intp]
+    lam: float
+    weight: FloatArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and tasks."""
+        return len(self.labels), 1
+
+    @property
+    def hyperplane(self) -> bool:
+        """Whether A sums to a given number: it does in each class."""
+        return True
+
+    @property
+    def members(self) -> FloatArray:
+        """The classes' indicators, shape (n, 2)."""
+        return np.asarray(self.labels[:, None] == np.arange(2), dtype=np.float64)
+
+    @property
+    def share(self) -> FloatArray:
+        """Each sample's share of its class, shape (n,)."""
+        return np.asarray(self.weight / (self.weight @ self.members)[self.labels])
+
+    @property
+    def a(self) -> FloatArray:
+        """The difference of class means as coefficients, shape (n, 1)."""
+        return (np.where(self.labels == 1, 1.0, -1.0) * self.share)[:, None]
+
+    @property
+    def scatter_root(self) -> FloatArray:
+        """The matrix J of KFDA (5), shape (n, n): JJ' gives the scatter in classes."""
+        root = np.sqrt(self.share)
+        return (
+            np.diag(root)
+            - (self.members * self.share[:, None]) @ (self.members * root[:, None]).T
+        )
+
+    @property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of the dual term."""
+        return self.lam / float(self.share.max())
+
+    def _inner(self, F: FloatArray) -> FloatArray:
+        """Return the scores less the mean of their class."""
+        means = self.members.T @ (self.share[:, None] * F)
+        return F - means[self.labels]
+
+    def primal(self, F: FloatArray, bias: FloatArray) -> float:
+        """Return minus the distance of the means, plus the variances by ``2 lam``."""
+        inner = self._inner(F)
+        spread = float(self.share @ (inner[:, 0] ** 2))
+        return spread / (2 * self.lam) - float(np.sum(self.a * F))
+
+    def dual(self, A: FloatArray) -> float:
+        """Return the quadratic term."""
+        return -0.5 * self.lam * float((1.0 / self.share) @ (A - self.a)[:, 0] ** 2)
+
+    def bias(self, F: FloatArray) -> FloatArray:
+        """Return zero: the criterion does not see one."""
+        return np.zeros(1)
+
+    def repair(self, A: FloatArray) -> FloatArray:
+        """Shift each class to its sum, by the samples' shares."""
+        off = self.members.T @ (A - self.a)
+        return np.asarray(A - self.share[:, None] * off[self.labels])
+
+    def curvature(self, A: FloatArray) -> FloatArray:
+        """Return ``lam m_c``."""
+        return np.asarray(self.lam / self.share)[:, None]
+
+    def system(self) -> System:
+        """Return ``(K + lam diag(m_c)) A + E b = 0``, ``E'A = (-1, 1)``."""
+        ridge = self.curvature(self.a)[:, 0]
+        return System(
+            ridge, np.zeros(self.shape), self.members, np.array([[-1.0], [1.0]])
+        )
+
+    def take(self, rows: Rows, factor: float) -> Fisher:
+        """Return the loss on some samples."""
+        return Fisher(self.labels[rows], self.lam / factor, self.weight[rows])
+
+
+def kfda(
+    bank: KernelBank,
+    labels: NDArray[np.intp],
+    reg: float,
+    weights: WeightSet | None = None,
+    weight: FloatArray | None = None,
+) -> MKLProblem:
+    """Return the problem of KFDA (8): two classes, scatter ``S+ + S-``."""
+    w = np.ones(len(labels)) if weight is None else weight
+    return MKLProblem(bank, Fisher(labels, reg, w), weights or LpBall(1.0))
+
+
+def criterion(problem: MKLProblem, value: float, reg: float | None) -> float:
+    """Return F of DKL (to be small) or F* of KFDA (to be large) from a value.
+
+    ``reg`` None is for :func:`rkda_joint`, whose F has no factor lam.
+    """
+    if isinstance(problem.loss, Fisher):
+        return -2.0 * value / problem.loss.lam
+    return 2.0 * value * (1.0 if reg is None else reg)
+
+
+# --- projections ----------------------------------------------------------------------
+
+
+class Projection(NamedTuple):
+    """From scores on the targets to discriminant directions.
+
+    ``rotation`` (k, q) turns the scores of least squares on the k targets into
+    coordinates along q directions. ``ratio`` (q,), between 0 and 1, is the part of the
+    regularised total scatter along each that lies between the classes.
+    """
+
+    rotation: FloatArray
+    ratio: FloatArray
+
+
+def projection(
+    H: FloatArray, F: FloatArray, weight: FloatArray, rank: int
+) -> Projection:
+    """Return the directions that maximise DKL (23), from a k x k eigenproblem.
+
+    With ``A = (G + lam I)^-1 H`` and ``F = G A``, the eigenvectors U and eigenvalues s
+    of ``H'F`` give the coefficients ``A U s^(-1/2)``: along these the regularised total
+    scatter ``W'(S + lam I)W`` is the identity and the scatter ``W'BW`` between classes
+    is ``diag(s)``, whose trace is the optimum (25).
+
+    Parameters
+    ----------
+    H, F : arrays of shape (n, k)
+    weight : array of shape (n,)
+    rank : int
+        Directions that there can be.
+    """
+    S = H.T @ (weight[:, None] * F)
+    values, U = np.linalg.eigh((S + S.T) / 2)
+    order = np.argsort(values)[::-1][:rank]
+    order = order[values[order] > 1e-10 * max(float(values[-1]), 0.0)]
+    U = U[:, order]
+    # the sign of an eigenvector is arbitrary: its largest entry is made positive
+    U = U * np.sign(U[np.abs(U).argmax(axis=0), np.arange(len(order))])
+    # what s would be if all scatter were between: n for (24), n / (m+ m-) for (3)
+    most = np.linalg.eigvalsh(H.T @ (weight[:, None] * H))[-1]
+    ratio = np.clip(values[order] / most, 0.0, 1.0)
+    return Projection(U / np.sqrt(values[order]), ratio)
+
+
+def within_scatter(
+    Z: FloatArray, labels: NDArray[np.intp], weight: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the class means (k, q) and the scatter (q, q) of samples around them."""
+    E = np.asarray(labels[:, None] == np.arange(labels.max() + 1), dtype=np.float64)
+    means = (E * weight[:, None]).T @ Z / (weight @ E)[:, None]
+    rest = Z - means[labels]
+    return means, rest.T @ (weight[:, None] * rest)
+
+
+def gaussian_rule(
+    means: FloatArray, covariance: FloatArray, priors: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return coefficients (k, q) and intercepts (k,) of the classes' log-posteriors.
+
+    Classes are normal around their means with one covariance: the rule of linear
+    discriminant analysis. A constant that all classes share is left out.
+    """
+    coef = np.asarray(np.linalg.lstsq(covariance, means.T, rcond=None)[0].T, float)
+    return coef, np.log(priors) - 0.5 * np.sum(coef * means, axis=1)
+
+
+# --- leaving samples out --------------------------------------------------------------
+
+
+def least_squares(problem: MKLProblem, reg: float, weight: FloatArray) -> System:
+    """Return the least-squares problem with a free mean that has the same directions.
+
+    For RKDA it is the problem itself (DKL, Lemmas 2.1 and 3.1); for KFDA the targets
+    are -1 and 1 and the classes count the same.
+    """
+    loss = problem.loss
+    ones = np.ones((loss.shape[0], 1))
+    if isinstance(loss, Fisher):
+        right = np.where(loss.labels == 1, 1.0, -1.0)[:, None]
+        ridge = loss.system().ridge
+    else:
+        assert isinstance(loss, Squared)
+        right, ridge = loss.Y, reg / weight
+    return System(ridge, right, ones, np.zeros((1, right.shape[1])))
+
+
+def left_out(H: FloatArray, A: FloatArray, inverse: FloatArray) -> FloatArray:
+    """Return the scores that each sample gets from a model without it, shape (n, T).
+
+    Kernels and targets are kept, coefficients and mean are those of the other samples.
+    No model is fitted again: the residual without sample i is ``A_i / inverse_i``.
+
+    Parameters
+    ----------
+    H : array of shape (n, T)
+        Targets of least squares with a free mean.
+    A : array of shape (n, T)
+        Its coefficients.
+    inverse : array of shape (n,)
+        Diagonal of ``Q - Q1 1'Q / 1'Q1``, where ``Q = (G + lam D^-1)^-1``.
+    """
+    return np.asarray(H - A / np.maximum(inverse, 1e-300)[:, None])
+
+
+def press(H: FloatArray, out: FloatArray, weight: FloatArray) -> float:
+    """Return the mean squared error of left-out scores."""
+    return float(weight @ np.sum((H - out) ** 2, axis=1) / weight.sum())
+
+
+def gcv(
+    A: FloatArray, inverse: FloatArray, ridge: FloatArray, weight: FloatArray
+) -> float:
+    """Return the generalised cross-validation score.
+
+    The mean squared residual, divided by the square of the share of degrees of freedom
+    that is left: residuals are ``ridge A``, leverages ``1 - ridge inverse``.
+    """
+    total = weight.sum()
+    error = float(weight @ np.sum((ridge[:, None] * A) ** 2, axis=1)) / total
+    left = 1.0 - float(np.sum(1.0 - ridge * inverse)) / total
+    return error / max(left, 1e-300) ** 2

@@ -1,0 +1,179 @@
+"""Semidefinite programs of discriminant kernel learning, for a general solver."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.problems.discriminant import Fisher
+from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.weights import ElasticNet, Ellipsoid, LpBall
+from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.conic import packages, run
+from mklearn.solvers.inner import LinearSolver, linear_system
+from mklearn.solvers.interior import outward
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Semidefinite:
+    """``min sum_j t_j`` over weights and t, subject to linear matrix inequalities.
+
+    For the squared loss without bias there is one for each target h_j, DKL (8), (29)
+    and, if reg is learned, (41), (45):
+
+        [[R + sum_m theta_m G_m, h_j], [h_j', t_j]] >= 0
+
+    or, approximately, one for all of them, DKL (32), which restricts the weights to
+    those for which the targets do not interact:
+
+        [[R + sum_m theta_m G_m, H], [H', diag(t)]] >= 0
+
+    For :class:`~mklearn.problems.discriminant.Fisher` it is KFDA (9). Every inequality
+    is a matrix of the size of the sample: this is a reference for a few dozen samples.
+
+    Parameters
+    ----------
+    approximate : bool
+        One large matrix inequality in place of one for each target. The weights found
+        are not optimal in general, and the certificate shows by how much.
+    backend : {"clarabel", "scs"}
+        Interior points (accurate), or first order (more samples, fewer digits).
+    accuracy : float, optional
+        Relative accuracy that is asked of the backend.
+    """
+
+    approximate: bool = False
+    backend: str = "clarabel"
+    accuracy: float | None = None
+
+    def check(self, problem: MKLProblem) -> None:
+        """Require cvxpy, a quadratic loss without bias and a convex set."""
+        packages(self.backend)
+        loss = problem.loss
+        system = linear_system(problem)
+        fisher = isinstance(loss, Fisher)
+        if not fisher and (system is None or system.E.shape[1] > 0):
+            raise ValueError(
+                "solver='sdp' is for the criteria of discriminant analysis, got the "
+                f"loss {type(loss).__name__}; use solver='newton'."
+            )
+        if self.approximate and fisher:
+            raise ValueError(
+                "solver='sdp-approx' is for several targets, and criterion='kfda' has "
+                "one; use solver='sdp'."
+            )
+        if not isinstance(problem.weights, LpBall | Ellipsoid | ElasticNet):
+            raise ValueError(
+                "solver='sdp' needs a convex weight set of the library, got "
+                f"{type(problem.weights).__name__}; use solver='alternating'."
+            )
+
+    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+        """Yield the solution, with the exact A for its weights."""
+        n = problem.bank.shape[0]
+        if n > 200:
+            warnings.warn(
+                f"solver='sdp' with {n} samples will take long and much memory; use "
+                "solver='newton' above a few hundred samples.",
+                UserWarning,
+                stacklevel=2,
+            )
+        cp = packages(self.backend)
+        theta, objective, limits, dual = _program(cp, problem, self.approximate)
+        model = cp.Problem(cp.Minimize(objective), limits)
+        default = 1e-10 if self.backend == "clarabel" else 1e-7
+        run(cp, model, self.backend, self.accuracy or default)
+        if theta.value is None:
+            raise RuntimeError(
+                f"The semidefinite solver failed ({model.status}); try the other "
+                "backend, normalise the kernels, or use solver='newton'."
+            )
+        found = np.maximum(np.asarray(theta.value, dtype=float), 0.0)
+        weights = problem.weights
+        if getattr(weights, "p", None) == np.inf:
+            found = np.ones_like(found)
+        else:
+            found = outward(found, weights.constraint)  # type: ignore[attr-defined]
+        linear = LinearSolver(
+            problem.bank,
+            problem.loss.system(),  # type: ignore[attr-defined]
+            found,
+        )
+        A, scores = linear.best(found)
+        yield Iterate(found, A, scores, dual=dual())
+
+
+def _program(
+    cp: Any, problem: MKLProblem, approximate: bool
+) -> tuple[Any, Any, list[Any], Callable[[], FloatArray | None]]:
+    """Return weights, objective, constraints, and how to read a dual point off them.
+
+    The multiplier of an inequality is at the optimum the outer product of
+    ``(-inner^-1 h, 1)`` with itself.
+    """
+    bank, loss = problem.bank, problem.loss
+    n, _, M = bank.shape
+    grams = [bank.gram(m) for m in range(M)]
+    theta = cp.Variable(M, nonneg=True)
+    limits = _member(cp, problem.weights, theta)
+    if isinstance(loss, Fisher):
+        J, a, lam = loss.scatter_root, loss.a, loss.lam
+        t = cp.Variable((1, 1))
+        inner = lam * np.eye(n) + _sum(theta, [J.T @ K @ J for K in grams])
+        along = _sum(theta, [J.T @ K @ a for K in grams])
+        matrix = cp.bmat([[inner, along], [along.T, t]]) >> 0
+        # relative to the largest of what is subtracted
+        linear = np.array([float((a.T @ K @ a)[0, 0]) for K in grams])
+        objective = (t[0, 0] - linear @ theta) / max(linear.max(), 1e-300)
+        return theta, objective, [*limits, matrix], lambda: a + J @ _corner(matrix)
+    ridge, H, _, _ = loss.system()  # type: ignore[attr-defined]
+    unit = max(float(ridge.mean()), 1.0 / n)
+    size = float(np.linalg.norm(H)) / np.sqrt(H.shape[1])
+    h = H / max(size, 1e-300)
+    inner = np.diag(ridge / unit) + _sum(theta, [K / unit for K in grams])
+    T = H.shape[1]
+    t = cp.Variable(T)
+    if approximate:
+        matrix = cp.bmat([[inner, h], [h.T, cp.diag(t)]]) >> 0
+        return theta, cp.sum(t), [*limits, matrix], lambda: None
+    each = []
+    for j in range(T):
+        column = h[:, [j]]
+        corner = cp.reshape(t[j], (1, 1), order="C")
+        each.append(cp.bmat([[inner, column], [column.T, corner]]) >> 0)
+
+    def dual() -> FloatArray:
+        return -np.hstack([_corner(matrix) for matrix in each]) * (size / unit)
+
+    return theta, cp.sum(t), [*limits, *each], dual
+
+
+def _corner(matrix: Any) -> FloatArray:
+    """Return the last column of an inequality's multiplier, by its last entry."""
+    multiplier = np.asarray(matrix.dual_value, dtype=float)
+    return multiplier[:-1, -1:] / max(float(multiplier[-1, -1]), 1e-300)
+
+
+def _sum(theta: Any, matrices: list[FloatArray]) -> Any:
+    return sum(theta[m] * matrix for m, matrix in enumerate(matrices))
+
+
+def _member(cp: Any, weights: Any, theta: Any) -> list[Any]:
+    """Return what makes the weights a member of the set."""
+    if isinstance(weights, Ellipsoid):
+        return [cp.norm(np.linalg.cholesky(weights.E).T @ theta) <= 1]
+    if isinstance(weights, ElasticNet):
+        mix = weights.mix
+        return [(1 - mix) * cp.sum(theta) + mix * cp.sum_squares(theta) <= 1]
+    if weights.p == 1:
+        return [cp.sum(theta) == 1]
+    if np.isinf(weights.p):
+        return [theta == 1]
+    return [cp.pnorm(theta, weights.p) <= 1]
