@@ -437,9 +437,13 @@ class KernelBank:
 
         At least 64, without which no solver makes progress.
         """
+        left = self.spare_bytes() // (8 * max(1, self._size[1]))
+        return int(max(64, min(self._size[0], left)))
+
+    def spare_bytes(self) -> int:
+        """Return what the budget leaves beside stored values and blocks in flight."""
         plan = self.estimate_memory(self.memory_limit, "recompute")
-        left = plan.limit - plan.stored - plan.working
-        return int(max(64, min(self._size[0], left // (8 * max(1, self._size[1])))))
+        return max(0, plan.limit - plan.stored - plan.working)
 
     # --- questions --------------------------------------------------------------------
 
@@ -483,6 +487,67 @@ class KernelBank:
         threads.run_blocks(work, blocks)
         return out
 
+    def combine_each(self, thetas: ArrayLike) -> FloatArray:
+        """Return ``sum_m thetas[t, m] K[m]`` for every t, shape (T, n_rows, n_cols).
+
+        Each kernel value is computed once, whatever the number of combinations.
+        """
+        D = np.asarray(thetas, dtype=np.float64)
+        n_kernels = self.shape[2]
+        if D.ndim != 2 or D.shape[1] != n_kernels:
+            raise ValueError(f"thetas must have shape (T, {n_kernels}), got {D.shape}.")
+        if len(D) == 1:
+            return self.combine(D[0])[None]
+        out = np.zeros((len(D), *self._size))
+        used = np.flatnonzero(D.any(axis=0)).tolist()
+        bank = self._compact()
+
+        def work(block: Index) -> None:
+            values = np.empty((len(block), self._size[1]))
+            one = np.zeros(n_kernels)
+            for m in used:
+                values[:] = 0.0
+                one[m] = 1.0
+                bank._combine_block(block, one, values)
+                one[m] = 0.0
+                store.add_each(values, D[:, m], out, int(block[0]))
+
+        blocks = bank._row_blocks(self._size[0], max(1, len(used)))
+        threads.run_blocks(work, blocks)
+        return out
+
+    def apply_each(self, thetas: ArrayLike, A: ArrayLike) -> FloatArray:
+        """Return ``(sum_m thetas[t, m] K[m]) A[:, t]`` for every target t, by blocks.
+
+        Parameters
+        ----------
+        thetas : array of shape (n_targets, n_kernels)
+        A : array of shape (n_cols, n_targets)
+
+        Returns
+        -------
+        array of shape (n_rows, n_targets)
+        """
+        D = np.asarray(thetas, dtype=np.float64)
+        bank, a = self._on_support(self._check_targets(A))
+        if D.shape != (a.shape[1], self.shape[2]):
+            raise ValueError(
+                f"thetas must have shape {(a.shape[1], self.shape[2])}, got {D.shape}."
+            )
+        out = np.zeros((self._size[0], a.shape[1]))
+        used = np.flatnonzero(D.any(axis=0))
+        if len(a) == 0 or len(used) == 0:
+            return out
+        if len(used) < len(self.names):
+            bank, D = bank.select(used), D[:, used]
+
+        def work(block: Index) -> None:
+            out[block] = np.einsum("itm,tm->it", bank._multiply_block(block, a), D)
+
+        blocks = bank._row_blocks(self._size[0], len(used), a.shape[1])
+        threads.run_blocks(work, blocks)
+        return out
+
     def multiply(self, A: ArrayLike) -> FloatArray:
         """Return ``K[m] A`` for every kernel, shape (n_rows, n_targets, n_kernels)."""
         bank, a = self._on_support(self._check_targets(A))
@@ -503,11 +568,19 @@ class KernelBank:
         Only the rows of A that are not zero are touched, and half of the pairs: the
         Grams are taken to be symmetric.
         """
+        return self._quads(A, "it,itm->m")
+
+    def quads(self, A: ArrayLike) -> FloatArray:
+        """Return ``A[:, t]' K[m] A[:, t]``, shape (n_targets, n_kernels)."""
+        return self._quads(A, "it,itm->tm")
+
+    def _quads(self, A: ArrayLike, sum_over: str) -> FloatArray:
         self._require_square("quad")
         A = self._check_targets(A)
         used = np.flatnonzero(A.any(axis=1))
         if len(used) == 0:
-            return np.zeros(self.shape[2])
+            none = np.zeros((0, A.shape[1], self.shape[2]))
+            return np.asarray(np.einsum(sum_over, A[:0], none))
         bank, a = self, A
         if len(used) < len(A):
             bank, a = self[np.ix_(used, used)], A[used]
@@ -519,7 +592,7 @@ class KernelBank:
             right = 2.0 * a[start:]
             right[: len(block)] *= 0.5
             S = bank._multiply_block(block, right, start)
-            return np.asarray(np.einsum("it,itm->m", a[block], S))
+            return np.asarray(np.einsum(sum_over, a[block], S))
 
         blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))

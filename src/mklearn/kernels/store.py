@@ -297,6 +297,19 @@ def _add_gram(K, weight, rows, start, cols, out):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True, fastmath=True)
+def add_each(values, weights, out, start):  # type: ignore[no-untyped-def]
+    """Add ``weights[t] * values`` to the rows of ``out[t]`` from ``start`` on."""
+    for i in range(values.shape[0]):
+        row = values[i]
+        for t in range(weights.size):
+            w = weights[t]
+            if w != 0.0:
+                o = out[t, start + i]
+                for j in range(row.size):
+                    o[j] += w * row[j]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
 def _combine_stack(stack, by_row, by_col, rows, start, cols, out):  # type: ignore[no-untyped-def]
     n_kernels = stack.shape[2]
     for i in range(rows.size):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.problems.losses import (
+    CrammerSinger,
     EpsilonInsensitive,
     Hinge,
     Logistic,
@@ -17,14 +18,23 @@ from mklearn.problems.losses import (
     Squared,
     SquaredHinge,
 )
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
+from mklearn.problems.multiclass import BilinearProblem
 from mklearn.problems.weights import BlockNorm, ElasticNet, Ellipsoid, LpBall
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.interior import outward
 
 FloatArray = NDArray[np.float64]
 
-_LOSSES = (Hinge, SquaredHinge, Squared, EpsilonInsensitive, Logistic, OneClass)
+_LOSSES = (
+    Hinge,
+    SquaredHinge,
+    Squared,
+    EpsilonInsensitive,
+    Logistic,
+    OneClass,
+    CrammerSinger,
+)
 _SETS = (LpBall, Ellipsoid, ElasticNet, BlockNorm)
 
 
@@ -36,7 +46,9 @@ class Conic:
     1-norm soft margin (SM1), the squared hinge loss the 2-norm soft margin (SM2), and
     :func:`mklearn.problems.learned_cost` the latter with C learned (SM2_C). The
     weights are the multipliers of the constraints. Other norms become second-order or
-    power cones, the logistic loss exponential cones.
+    power cones, the logistic loss exponential cones. With the Crammer-Singer loss and
+    p = 1 it is the program of Zien & Ong (2007); weights per class give the
+    second-order cone program ``max sum_i A_iy`` with ``A_c' K_r A_c <= 1``.
 
     It factors every kernel and hands all of them to a general solver, so it is meant
     for a few hundred samples: as a reference, not for daily work.
@@ -49,7 +61,7 @@ class Conic:
 
     accuracy: float = 1e-11
 
-    def check(self, problem: MKLProblem) -> None:
+    def check(self, problem: Problem) -> None:
         """Require cvxpy with Clarabel, and a loss and a set of the library."""
         _packages()
         loss, weights = problem.loss, problem.weights
@@ -60,7 +72,7 @@ class Conic:
                 "solver='alternating', which needs their methods alone."
             )
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield the solution, and a second one if the first does not do."""
         n = problem.bank.shape[0]
         if n > 500:
@@ -85,14 +97,16 @@ class Conic:
             )
 
     def _solve(
-        self, problem: MKLProblem, accuracy: float
+        self, problem: Problem, accuracy: float
     ) -> tuple[FloatArray, FloatArray] | None:
         cp = _packages()
         bank, loss, weights = problem.bank, problem.loss, problem.weights
         M = bank.shape[2]
-        q = cp.Variable(M, nonneg=True)
         A, value, limits = _loss(cp, loss, cp.Variable(loss.shape))
         size = [_factor(bank.gram(m)).T @ A for m in range(M)]
+        if isinstance(problem, BilinearProblem):
+            return self._per_class(problem, A, value, limits, size, accuracy)
+        q = cp.Variable(M, nonneg=True)
         if isinstance(weights, BlockNorm):
             # |w|_{2,q*} in the norms themselves: the squares are not jointly convex
             quads = [cp.norm(S, "fro") <= q[m] for m, S in enumerate(size)]
@@ -101,17 +115,8 @@ class Conic:
         else:
             quads = [cp.sum_squares(S) <= q[m] for m, S in enumerate(size)]
             penalty, more = _support(cp, weights, q)
-        program = cp.Maximize(value - 0.5 * penalty)
-        model = cp.Problem(program, [*quads, *limits, *more])
-        tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), accuracy)
-        with warnings.catch_warnings():
-            # an answer that is less accurate than asked for is judged like any other
-            warnings.filterwarnings("ignore", "Solution may be inaccurate")
-            try:
-                model.solve(solver=cp.CLARABEL, **tight)
-            except cp.error.SolverError:
-                return None
-        if A.value is None:
+        model = cp.Problem(cp.Maximize(value - 0.5 * penalty), [*quads, *limits, *more])
+        if not _run(cp, model, accuracy) or A.value is None:
             return None
         point = loss.repair(np.asarray(A.value, dtype=float))
         if isinstance(weights, BlockNorm) or getattr(weights, "p", None) == np.inf:
@@ -122,6 +127,47 @@ class Conic:
         if not theta.any():  # no kernel matters: all weights are as good
             theta = weights.center(M)
         return outward(theta, weights.constraint), point  # type: ignore[attr-defined]
+
+    def _per_class(
+        self,
+        problem: Problem,
+        A: Any,
+        value: Any,
+        limits: list[Any],
+        size: list[Any],
+        accuracy: float,
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Solve with a set of weights for each class, ``support(q_c) <= 1``."""
+        cp = _packages()
+        k, M = A.shape[1], len(size)
+        q = cp.Variable((k, M), nonneg=True)
+        quads = [
+            [cp.sum_squares(S[:, c]) <= q[c, m] for m, S in enumerate(size)]
+            for c in range(k)
+        ]
+        every = [limit for row in quads for limit in row] + limits
+        for c in range(k):
+            penalty, more = _support(cp, problem.weights, q[c])
+            every += [penalty <= 1.0, *more]
+        model = cp.Problem(cp.Maximize(value), every)
+        if not _run(cp, model, accuracy) or A.value is None:
+            return None
+        point = problem.loss.repair(np.asarray(A.value, dtype=float))
+        d = [[2.0 * float(np.sum(limit.dual_value)) for limit in row] for row in quads]
+        return np.maximum(np.array(d), 0.0), point
+
+
+def _run(cp: Any, model: Any, accuracy: float) -> bool:
+    """Solve a model; tell whether there is an answer."""
+    tight = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), accuracy)
+    with warnings.catch_warnings():
+        # an answer that is less accurate than asked for is judged like any other
+        warnings.filterwarnings("ignore", "Solution may be inaccurate")
+        try:
+            model.solve(solver=cp.CLARABEL, **tight)
+        except cp.error.SolverError:
+            return False
+    return True
 
 
 def _packages() -> Any:
@@ -143,6 +189,11 @@ def _loss(cp: Any, loss: Any, Z: Any) -> tuple[Any, Any, list[Any]]:
     """
     used = (loss.C > 0).astype(float)
     C = np.where(loss.C > 0, loss.C, 1.0)
+    if isinstance(loss, CrammerSinger):
+        own = loss.own.astype(float)
+        A = cp.multiply(np.repeat(used[:, None], loss.n_classes, axis=1), Z)
+        limits = [C[:, None] * own >= Z, cp.sum(Z, axis=1) == 0]
+        return A, cp.sum(cp.multiply(own * used[:, None], Z)), limits
     A = Z if used.all() else cp.multiply(used, Z)
     limits = []
     if loss.hyperplane:

@@ -11,8 +11,10 @@ from scipy.linalg import cho_factor, cho_solve
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.threads import factor_threads
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.losses import CrammerSinger
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
+from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.smo import BoxSolver, inner_gap
 
 FloatArray = NDArray[np.float64]
@@ -31,14 +33,19 @@ class InnerSolver(Protocol):
     def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve until the inner duality gap is at most ``allowed``."""
 
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` in that precision."""
+
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between some samples."""
 
 
-def inner_solver(problem: MKLProblem, start: Iterate | None) -> InnerSolver:
-    """Return SMO for box losses, Newton for smooth ones."""
+def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
+    """Return SMO for box losses, sweeps for all classes at once, Newton for others."""
     if hasattr(problem.loss, "box"):
         return BoxSolver(problem, start)
+    if isinstance(problem.loss, CrammerSinger):
+        return SampleSweeps(problem, start)
     return SmoothSolver(problem, start)
 
 
@@ -50,7 +57,7 @@ class SmoothSolver:
     squared loss one step is exact.
     """
 
-    def __init__(self, problem: MKLProblem, start: Iterate | None) -> None:
+    def __init__(self, problem: Problem, start: Iterate | None) -> None:
         self.problem = problem
         loss, M = problem.loss, problem.bank.shape[2]
         self.coarse = 0.02 if start is None else 1e-3
@@ -62,6 +69,10 @@ class SmoothSolver:
         self.bank = problem.bank
         self.K: FloatArray | None = None
         self.at: FloatArray | None = None
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>``."""
+        return self.bank.quad(A)
 
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between some samples."""
