@@ -12,7 +12,9 @@ from mklearn.estimators import (
 )
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.problems import (
+    BilinearProblem,
     BlockNorm,
+    CrammerSinger,
     ElasticNet,
     Ellipsoid,
     EpsilonInsensitive,
@@ -45,6 +47,7 @@ __all__ = [
     "MultiView",
     # the functional layer: problems
     "MKLProblem",
+    "BilinearProblem",
     # losses
     "Hinge",
     "SquaredHinge",
@@ -52,6 +55,7 @@ __all__ = [
     "EpsilonInsensitive",
     "Logistic",
     "OneClass",
+    "CrammerSinger",
     # sets of kernel weights
     "LpBall",
     "Ellipsoid",

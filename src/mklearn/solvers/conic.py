@@ -140,21 +140,25 @@ class Conic:
         """Solve with a set of weights for each class, ``support(q_c) <= 1``."""
         cp = _packages()
         k, M = A.shape[1], len(size)
-        q = cp.Variable((k, M), nonneg=True)
-        quads = [
-            [cp.sum_squares(S[:, c]) <= q[c, m] for m, S in enumerate(size)]
-            for c in range(k)
-        ]
-        every = [limit for row in quads for limit in row] + limits
+        every, quads = list(limits), []
+        sparse = getattr(problem.weights, "p", None) == 1
         for c in range(k):
-            penalty, more = _support(cp, problem.weights, q[c])
+            if sparse:  # norms themselves make the better cones
+                quads += [cp.norm(S[:, c]) <= 1.0 for S in size]
+                continue
+            q = cp.Variable(M, nonneg=True)
+            quads += [cp.sum_squares(S[:, c]) <= q[m] for m, S in enumerate(size)]
+            penalty, more = _support(cp, problem.weights, q)
             every += [penalty <= 1.0, *more]
+        every += quads
         model = cp.Problem(cp.Maximize(value), every)
         if not _run(cp, model, accuracy) or A.value is None:
             return None
         point = problem.loss.repair(np.asarray(A.value, dtype=float))
-        d = [[2.0 * float(np.sum(limit.dual_value)) for limit in row] for row in quads]
-        return np.maximum(np.array(d), 0.0), point
+        # half of d is the multiplier of the square, all of it that of the norm
+        d = np.array([float(np.sum(limit.dual_value)) for limit in quads])
+        d = np.maximum(d if sparse else 2.0 * d, 0.0)
+        return d.reshape(k, M), point
 
 
 def _run(cp: Any, model: Any, accuracy: float) -> bool:
