@@ -1,22 +1,33 @@
 """Crammer-Singer MKL: subproblem, certificate, solvers, and what they reduce to."""
 
+import pickle
+
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from cases import factor, hinge, samples, stack
 from mklearn import (
+    BilinearMKLClassifier,
     BilinearProblem,
     CrammerSinger,
+    CrammerSingerClassifier,
     Ellipsoid,
     Hinge,
     KernelBank,
     LpBall,
+    MKLClassifier,
     MKLProblem,
     kernels,
     solve,
 )
+from mklearn.plotting import ClassKernelHeatmapDisplay
 from mklearn.problems import BlockNorm
 from mklearn.solvers import Iterate, MulticlassNewton, Multilevel, Newton, Status
 from mklearn.solvers.crammer_singer import SampleSweeps, solve_sample
@@ -515,3 +526,196 @@ def test_bank_answers_for_many_weights_at_once():
         bank.combine_each(D[:, :2])
     with pytest.raises(ValueError, match="thetas must have shape"):
         bank.apply_each(D[:2], A)
+
+
+# --- estimators -----------------------------------------------------------------------
+
+
+def test_weights_are_those_of_the_formula():
+    X, y = samples(40, 3)
+    B = stack(X, 4)
+    model = BilinearMKLClassifier("precomputed", C=0.7, normalize=None, tol=1e-9).fit(
+        B, np.array(["a", "b", "c"])[y]
+    )
+    task = per_class(B, y, 0.7)
+    d, A = model.kernel_weights_, model.solution_.A
+    assert d.shape == (3, 4)
+    np.testing.assert_allclose(  # d = |w| at the optimum of (7)
+        task.step(d, task.bank.quads(A)), d, atol=1e-3 * d.max()
+    )
+    F = model.decision_function(B)
+    np.testing.assert_allclose(F, task.bank.apply_each(d, A), atol=1e-9)
+    value = task.loss.primal(F, np.zeros(3)) + d.sum()
+    assert value == pytest.approx(conic_value(task), rel=1e-5)
+    assert model.duality_gap_ <= 1e-9
+    np.testing.assert_array_equal(
+        model.predict(B), np.array(["a", "b", "c"])[F.argmax(axis=1)]
+    )
+    np.testing.assert_allclose(model.kernel_contributions_.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.support_, np.flatnonzero(A.any(axis=1)))
+    assert model.dual_coef_.shape == (3, len(model.support_))
+    np.testing.assert_array_equal(model.intercept_, 0.0)
+
+
+@pytest.mark.parametrize("weights", ["per-class", "shared"])
+def test_two_classes_have_one_score(weights):
+    X, y = samples(40)
+    model = BilinearMKLClassifier(weights=weights).fit(X, y)
+    scores = model.decision_function(X)
+    assert scores.shape == (40,)
+    np.testing.assert_array_equal(model.predict(X), (scores > 0).astype(int))
+    assert model.score(X, y) > 0.7
+
+
+def test_shared_weights_are_one_set():
+    X, y = samples(40, 3)
+    model = BilinearMKLClassifier(weights="shared", tol=1e-6).fit(X, y)
+    assert model.kernel_weights_.shape == (len(model.kernel_names_),)
+    assert model.kernel_weights_.sum() == pytest.approx(1.0)
+    assert model.decision_function(X).shape == (40, 3)
+
+
+@pytest.mark.parametrize("solver", PER_CLASS)
+def test_solvers_by_name_agree(solver):
+    X, y = samples(40, 3)
+    model = BilinearMKLClassifier(solver=solver, tol=1e-3).fit(X, y)
+    best = BilinearMKLClassifier(tol=1e-6).fit(X, y)
+    assert model.solution_.upper == pytest.approx(best.solution_.upper, rel=2e-3)
+
+
+def test_crammer_singer_classifier_is_linear_svc():
+    X, y = samples(60, 3)
+    known = LinearSVC(
+        multi_class="crammer_singer", fit_intercept=False, tol=1e-8, max_iter=10**6,
+        random_state=0,
+    ).fit(X, y)  # fmt: skip
+    model = CrammerSingerClassifier(kernels.Linear(), normalize=None, tol=1e-7)
+    scores = model.fit(X, y).decision_function(X)
+    theirs = known.decision_function(X)
+    np.testing.assert_allclose(scores, theirs, atol=2e-3 * np.abs(theirs).max())
+    assert model.duality_gap_ <= 1e-7
+    np.testing.assert_array_equal(model.kernel_weights_, 1.0)
+
+
+@pytest.mark.parametrize("weights", ["per-class", "shared"])
+def test_sample_weights_are_repetitions(weights):
+    X, y = samples(40, 3)
+    times = np.random.default_rng(0).integers(0, 4, 40)
+    rows = np.repeat(np.arange(40), times)
+    a = BilinearMKLClassifier(weights=weights, tol=1e-7)
+    b = BilinearMKLClassifier(weights=weights, tol=1e-7)
+    a.fit(X, y, sample_weight=times)
+    b.fit(X[rows], y[rows])
+    assert a.solution_.upper == pytest.approx(b.solution_.upper, rel=1e-6)
+    np.testing.assert_allclose(
+        a.decision_function(X), b.decision_function(X), atol=2e-3
+    )
+
+
+def test_class_weight_is_a_cost_per_class():
+    X, y = samples(40, 3)
+    B = stack(X, 4)
+    weight = {0: 0.3, 1: 2.0, 2: 1.0}
+    a = BilinearMKLClassifier(
+        "precomputed", class_weight=weight, normalize=None, tol=1e-6
+    ).fit(B, y)
+    cost = np.array([weight[c] for c in y])
+    b = BilinearMKLClassifier("precomputed", normalize=None, tol=1e-6)
+    b.fit(B, y, sample_weight=cost)
+    assert a.solution_.upper == pytest.approx(b.solution_.upper, rel=1e-5)
+
+
+def test_model_selection():
+    X, y = samples(60, 3)
+    model = make_pipeline(StandardScaler(), BilinearMKLClassifier())
+    scores = cross_val_score(model, X, y, cv=2, n_jobs=2)
+    assert scores.shape == (2,) and scores.min() > 0.4
+    B = stack(X, 4)
+    search = GridSearchCV(
+        BilinearMKLClassifier("precomputed"), {"C": [0.1, 1.0], "norm": [1, 2]}, cv=2
+    )
+    search.fit(B, y)
+    assert search.best_score_ > 0.4
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict(B), search.predict(B))
+    assert clone(search.best_estimator_).get_params()["weights"] == "per-class"
+
+
+def test_random_state_changes_the_order_only():
+    X, y = samples(60, 3)
+    fits = [
+        BilinearMKLClassifier(random_state=seed, tol=1e-6).fit(X, y)
+        for seed in (None, 3, 3, 4)
+    ]
+    np.testing.assert_array_equal(fits[1].dual_coef_, fits[2].dual_coef_)
+    for model in fits:
+        assert model.solution_.upper == pytest.approx(fits[0].solution_.upper, rel=2e-6)
+
+
+def test_memory_limit():
+    X, y = samples(500, 3)
+    model = BilinearMKLClassifier(memory_limit=3_000_000, tol=1e-2).fit(X, y)
+    assert model.duality_gap_ <= 1e-2
+    wide = BilinearMKLClassifier(tol=1e-2).fit(X, y)
+    assert model.solution_.upper == pytest.approx(wide.solution_.upper, rel=2e-2)
+
+
+def test_time_limit_leaves_a_model():
+    X, y = samples(60, 3)
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        model = BilinearMKLClassifier(time_limit=1e-9, tol=1e-10).fit(X, y)
+    assert model.predict(X).shape == (60,)
+    assert model.duality_gap_ > 1e-10
+
+
+@pytest.mark.parametrize("weights", ["per-class", "shared"])
+def test_simple_mkl_one_against_the_rest(weights):
+    X, y = samples(40, 3)
+    model = MKLClassifier(norm=1, solver="reduced_gradient", weights=weights)
+    assert model.fit(X, y).duality_gap_ <= 1e-3
+    assert model.decision_function(X).shape == (40, 3)
+
+
+def test_bad_parameters():
+    X, y = samples(20, 2)
+    for settings, message in (
+        ({"weights": "each"}, "per-class"),
+        ({"C": -1}, "positive"),
+        ({"norm": 0.5}, "p >= 1"),
+        ({"solver": "interleaved"}, "known are"),
+        ({"tol": 0}, "tol"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            BilinearMKLClassifier(**settings).fit(X, y)
+
+
+# --- the picture ----------------------------------------------------------------------
+
+
+def test_heat_map_of_classes_and_kernels():
+    X, y = samples(40, 3)
+    model = BilinearMKLClassifier().fit(X, np.array(["a", "b", "c"])[y])
+    display = ClassKernelHeatmapDisplay.from_estimator(model, ax=Figure().subplots())
+    np.testing.assert_array_equal(
+        np.asarray(display.image_.get_array()), model.kernel_weights_
+    )
+    rows = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert rows == ["a", "b", "c"]
+    assert len(display.ax_.get_xticklabels()) == len(model.kernel_names_)
+    shares = ClassKernelHeatmapDisplay.from_estimator(
+        model, values="contributions", ax=Figure().subplots()
+    )
+    np.testing.assert_allclose(
+        np.asarray(shares.image_.get_array()), model.kernel_contributions_
+    )
+    assert len(shares.text_) == model.kernel_weights_.size
+
+
+def test_heat_map_of_shared_weights_has_one_row():
+    X, y = samples(40, 3)
+    model = MKLClassifier().fit(X, y)
+    display = ClassKernelHeatmapDisplay.from_estimator(model, ax=Figure().subplots())
+    rows = [text.get_text() for text in display.ax_.get_yticklabels()]
+    assert rows == ["all classes"]
+    with pytest.raises(ValueError, match="'weights' or 'contributions'"):
+        ClassKernelHeatmapDisplay.from_estimator(model, values="d")

@@ -3,6 +3,8 @@
 from mklearn import kernels
 from mklearn.estimators import (
     BestKernelClassifier,
+    BilinearMKLClassifier,
+    CrammerSingerClassifier,
     MKLClassifier,
     MKLClassifierCV,
     MKLOneClass,
@@ -38,9 +40,11 @@ __all__ = [
     "MKLClassifierCV",
     "MKLRegressorCV",
     "MKLOneClass",
+    "BilinearMKLClassifier",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",
+    "CrammerSingerClassifier",
     # data and kernels
     "kernels",
     "KernelBank",

@@ -2,12 +2,18 @@
 
 from mklearn.estimators.baselines import BestKernelClassifier, UniformMKLClassifier
 from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
+from mklearn.estimators.multiclass import (
+    BilinearMKLClassifier,
+    CrammerSingerClassifier,
+)
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regression import MKLRegressor
 from mklearn.estimators.svm import MKLClassifier
 
 __all__ = [
     "BestKernelClassifier",
+    "BilinearMKLClassifier",
+    "CrammerSingerClassifier",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLOneClass",

@@ -60,12 +60,15 @@ class MulticlassNewton:
         Iterations without progress before the closed-form update takes over.
     first : int
         Closed-form updates before the first model, at the most.
+    seed : int
+        Of the order in which samples are visited.
     """
 
     accuracy: float = 0.1
     damping: float = 1e-2
     patience: int = 20
     first: int = 5
+    seed: int = 0
 
     def check(self, problem: Problem) -> None:
         """Require the Crammer-Singer loss, and p = 1 for weights per class."""
@@ -85,7 +88,7 @@ class MulticlassNewton:
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
-        inner = SampleSweeps(problem, start)
+        inner = SampleSweeps(problem, start, self.seed)
         per_class = isinstance(problem, BilinearProblem)
         theta, allowed, damping = inner.theta, np.inf, self.damping
         best, lower, gap, limit = np.inf, -np.inf, np.inf, np.inf
@@ -187,7 +190,11 @@ def _hessian(inner: SampleSweeps, A: FloatArray) -> FloatArray:
     k = A.shape[1]
     S = inner.products.of(A)  # (M, n, k)
     M = len(S)
+    D = np.broadcast_to(inner.theta, (k, M))
     free = _free(inner.loss, A)
+    # a class next to zero bends by its damping alone
+    free[:, D.max(axis=1) <= 1e-8 * D.max()] = False
+    free[free.sum(axis=1) < 2] = False
     samples = np.flatnonzero(free.any(axis=1))
     if len(samples) > _MOST_FREE:
         samples = np.random.default_rng(0).permutation(samples)[:_MOST_FREE]
@@ -195,7 +202,6 @@ def _hessian(inner: SampleSweeps, A: FloatArray) -> FloatArray:
     hessian = np.zeros((k, M, k, M))
     across = np.zeros((len(samples), k, M))
     schur = np.zeros((len(samples), len(samples)))
-    D = np.broadcast_to(inner.theta, (k, M))
     for c in range(k):
         rows = np.flatnonzero(free[samples, c])
         if len(rows) == 0:
@@ -213,12 +219,10 @@ def _hessian(inner: SampleSweeps, A: FloatArray) -> FloatArray:
 
 
 def _free(loss: CrammerSinger, A: FloatArray) -> NDArray[np.bool_]:
-    """Return which variables are below their bounds, two of a sample at least."""
+    """Return which variables are below their bounds."""
     # a variable that has only just left its bound is not worth its place
     tiny = 1e-9 * loss.C[:, None]
-    free = np.where(loss.own, A < loss.C[:, None] - tiny, -tiny > A)
-    free[free.sum(axis=1) < 2] = False
-    return np.asarray(free)
+    return np.asarray(np.where(loss.own, A < loss.C[:, None] - tiny, -tiny > A))
 
 
 def _inverse(K: FloatArray) -> FloatArray:
@@ -246,9 +250,12 @@ class ProjectedGradient:
     ----------
     accuracy : float
         How exactly the inner problem is solved, as a share of the current gap.
+    seed : int
+        Of the order in which samples are visited.
     """
 
     accuracy: float = 0.1
+    seed: int = 0
 
     def check(self, problem: Problem) -> None:
         """Require weights per class and p = 1."""
@@ -262,7 +269,7 @@ class ProjectedGradient:
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
-        inner = SampleSweeps(problem, start)
+        inner = SampleSweeps(problem, start, self.seed)
         theta, allowed, step = inner.theta, np.inf, 1.0
         upper, lower = np.inf, -np.inf
         value, slope = np.inf, np.zeros_like(theta)
