@@ -109,6 +109,8 @@ def _combine(grams, D, samples, rows, out):  # type: ignore[no-untyped-def]
     every = w == grams.shape[1]
     for i in rows:
         for r in range(grams.shape[0]):
+            if not D[:, r].any():
+                continue
             row = grams[r, samples[i]]
             if not every:
                 for j in range(w):
