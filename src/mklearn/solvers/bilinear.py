@@ -18,12 +18,12 @@ from scipy.linalg.lapack import dpotri
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import MKLProblem, Problem
 from mklearn.problems.multiclass import BilinearProblem
-from mklearn.problems.weights import Constraint
+from mklearn.problems.weights import Constraint, WeightSet
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.cutting_plane import CuttingPlane
-from mklearn.solvers.interior import minimise_quadratic
+from mklearn.solvers.interior import Describe, minimise_quadratic
 from mklearn.solvers.newton import stable_factor
 
 FloatArray = NDArray[np.float64]
@@ -134,7 +134,11 @@ class MulticlassNewton:
                 first -= 1
                 theta = problem.step(theta, quads)
                 continue
-            theta = self._model(problem, inner, A, theta, quads, slope, damping)
+            # a model is no more exact than the gap is small
+            exactness = max(min(1e-6, 0.01 * own / max(abs(value), 1e-300)), 1e-11)
+            theta = self._model(
+                problem, inner, A, theta, quads, slope, damping, exactness
+            )
         sparse = not per_class and getattr(problem.weights, "p", None) == 1
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
         yield from other.iterates(problem, Iterate(base, A))
@@ -148,25 +152,41 @@ class MulticlassNewton:
         quads: FloatArray,
         slope: FloatArray,
         damping: float,
+        exactness: float,
     ) -> FloatArray:
         """Return the weights that minimise the model."""
-        flat, q = theta.ravel(), np.maximum(quads.ravel(), 0.0)
-        hessian = _hessian(inner, A)
+        # kernels next to zero whose slopes keep them there need no place in the model
+        q = np.maximum(quads, 0.0)
+        near = q > 0.7 * (1.0 if theta.ndim == 2 else float(q.max()))
+        kept = near | (theta > 1e-3 * theta.mean())
+        old, q, slope = theta[kept], q[kept], slope[kept]
+        floor = 0.1 * float(theta.mean())
+        model = _hessian(inner, A, kept)
+        model[np.diag_indices_from(model)] += damping * q / np.maximum(old, floor)
+        linear = slope - model @ old
+        out = np.zeros_like(theta)
         if theta.ndim == 1:
-            k, M = A.shape[1], len(theta)
-            hessian = hessian.reshape(k, M, k, M).sum(axis=(0, 2))
-        floor = 0.1 * flat.mean()
-        model = hessian + np.diag(damping * q / np.maximum(flat, floor))
-        linear = slope.ravel() - model @ flat
-        if theta.ndim == 1:
-            constraint = problem.weights.constraint  # type: ignore[attr-defined]
-            return minimise_quadratic(model, linear, constraint, flat)
+            constraint = _part(problem.weights, kept)
+            out[kept] = minimise_quadratic(model, linear, constraint, old, exactness)
+            return out
         # far from the present weights the model means nothing
-        reach = 4.0 * flat.sum()
-        found = minimise_quadratic(
-            reach**2 * model, reach * linear, _simplex, flat / reach
+        reach = 4.0 * float(old.sum())
+        out[kept] = reach * minimise_quadratic(
+            reach**2 * model, reach * linear, _simplex, old / reach, exactness
         )
-        return (reach * found).reshape(theta.shape)
+        return out
+
+
+def _part(weights: WeightSet, kept: NDArray[np.bool_]) -> Describe:
+    """Return the description of a set on some of its weights, the others zero."""
+
+    def constraint(x: FloatArray) -> Constraint:
+        full = np.zeros(len(kept))
+        full[kept] = x
+        at = weights.constraint(full)  # type: ignore[attr-defined]
+        return Constraint(at.value, at.gradient[kept], at.hessian[np.ix_(kept, kept)])
+
+    return constraint
 
 
 def _simplex(x: FloatArray) -> Constraint:
@@ -185,12 +205,11 @@ def _require_crammer_singer(name: str, problem: Problem) -> None:
         )
 
 
-def _hessian(inner: SampleSweeps, A: FloatArray) -> FloatArray:
-    """Return the Hessian of J in the weights of classes and kernels, (k M, k M)."""
+def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> FloatArray:
+    """Return the Hessian of J in the weights that are kept, in their order."""
     k = A.shape[1]
     S = inner.products.of(A)  # (M, n, k)
-    M = len(S)
-    D = np.broadcast_to(inner.theta, (k, M))
+    D = np.broadcast_to(inner.theta, (k, len(S)))
     free = _free(inner.loss, A)
     # a class next to zero bends by its damping alone
     free[:, D.max(axis=1) <= 1e-8 * D.max()] = False
@@ -199,23 +218,30 @@ def _hessian(inner: SampleSweeps, A: FloatArray) -> FloatArray:
     if len(samples) > _MOST_FREE:
         samples = np.random.default_rng(0).permutation(samples)[:_MOST_FREE]
         samples.sort()
-    hessian = np.zeros((k, M, k, M))
-    across = np.zeros((len(samples), k, M))
+    place = np.broadcast_to(np.cumsum(kept).reshape(kept.shape) - 1, D.shape)
+    kept = np.broadcast_to(kept, D.shape)
+    size = int(place.max()) + 1
+    hessian = np.zeros((size, size))
+    across = np.zeros((len(samples), size))
     schur = np.zeros((len(samples), len(samples)))
     for c in range(k):
         rows = np.flatnonzero(free[samples, c])
-        if len(rows) == 0:
+        if len(rows) == 0 or not kept[c].any():
             continue
         inverse = _inverse(inner.products.block(D[c], samples[rows])[0])
-        U = S[:, samples[rows], c].T
-        across[rows, c] = inverse @ U
-        hessian[c, :, c] = U.T @ across[rows, c]
+        columns = place[c, kept[c]]
+        U = S[kept[c]][:, samples[rows], c].T
+        moved = inverse @ U
+        across[np.ix_(rows, columns)] += moved
+        hessian[np.ix_(columns, columns)] += U.T @ moved
         schur[np.ix_(rows, rows)] += inverse
-    out = hessian.reshape(k * M, k * M)
+    alone = np.diagonal(schur) <= 0  # samples whose classes have no place in the model
+    schur[alone, alone] = 1.0
     if len(samples):
-        R = across.reshape(len(samples), k * M)
-        out -= R.T @ cho_solve(stable_factor(schur), R, check_finite=False)
-    return (out + out.T) / 2
+        hessian -= across.T @ cho_solve(
+            stable_factor(schur), across, check_finite=False
+        )
+    return (hessian + hessian.T) / 2
 
 
 def _free(loss: CrammerSinger, A: FloatArray) -> NDArray[np.bool_]:

@@ -94,24 +94,29 @@ class Products:
         D = np.atleast_2d(theta)
         if self.grams is None:
             return self.bank[np.ix_(samples, samples)].combine_each(D)
-        w = len(samples)
-        out = np.zeros((len(D), w, w))
+        n, w = self.grams.shape[1], len(samples)
+        used = np.flatnonzero(D.any(axis=0))
         grams = self.grams
+        if 4 * np.count_nonzero(D) > D.size > len(grams) and w == n:
+            # most weights of most classes: one product of matrices
+            flat = D @ grams.reshape(len(grams), n * n)
+            return np.asarray(flat.reshape(len(D), n, n))
+        if len(used) < len(grams):
+            D = np.ascontiguousarray(D[:, used])
+        out = np.zeros((len(D), w, w))
         parts = np.array_split(np.arange(w), max(1, min(w // 64, 16)))
-        run_blocks(lambda rows: _combine(grams, D, samples, rows, out), parts)
+        run_blocks(lambda rows: _combine(grams, used, D, samples, rows, out), parts)
         return out
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _combine(grams, D, samples, rows, out):  # type: ignore[no-untyped-def]
+def _combine(grams, used, D, samples, rows, out):  # type: ignore[no-untyped-def]
     w = samples.size
     values = np.empty(w)
     every = w == grams.shape[1]
     for i in rows:
-        for r in range(grams.shape[0]):
-            if not D[:, r].any():
-                continue
-            row = grams[r, samples[i]]
+        for r in range(used.size):
+            row = grams[used[r], samples[i]]
             if not every:
                 for j in range(w):
                     values[j] = row[samples[j]]
