@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -263,6 +264,17 @@ def test_ellipsoid_of_the_identity_is_the_two_norm():
     one = solve(BilinearProblem(bank, loss, Ellipsoid(np.eye(4))), tol=1e-6)
     two = solve(BilinearProblem(bank, loss, LpBall(2)), tol=1e-6)
     assert one.upper == pytest.approx(two.upper, rel=2e-6)
+
+
+def test_newton_takes_few_steps():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:200] / 16.0, y[:200]
+    ladder = kernels.rbf_ladder(gammas=1 / (2 * np.geomspace(0.1, 100, 10) ** 2))
+    bank = KernelBank(X, ladder).stored()
+    task = BilinearProblem(bank, crammer_singer(y), LpBall(1))
+    solution = solve(task, "newton", tol=1e-6)
+    assert solution.gap <= 1e-6 and solution.n_iter <= 25
+    assert solution.solver == "MulticlassNewton"
 
 
 def test_multilevel_agrees():

@@ -134,8 +134,9 @@ class MulticlassNewton:
                 first -= 1
                 theta = problem.step(theta, quads)
                 continue
-            # a model is no more exact than the gap is small
-            exactness = max(min(1e-6, 0.01 * own / max(abs(value), 1e-300)), 1e-11)
+            # what a step gains is of second order in the gap, and so is its model
+            relative = own / max(abs(value), 1e-300)
+            exactness = max(min(1e-6, 1e-3 * relative**2), 1e-11)
             theta = self._model(
                 problem, inner, A, theta, quads, slope, damping, exactness
             )
@@ -208,16 +209,19 @@ def _require_crammer_singer(name: str, problem: Problem) -> None:
 def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> FloatArray:
     """Return the Hessian of J in the weights that are kept, in their order."""
     k = A.shape[1]
-    S = inner.products.of(A)  # (M, n, k)
-    D = np.broadcast_to(inner.theta, (k, len(S)))
+    D = np.broadcast_to(inner.theta, (k, inner.theta.shape[-1]))
     free = _free(inner.loss, A)
     # a class next to zero bends by its damping alone
     free[:, D.max(axis=1) <= 1e-8 * D.max()] = False
     free[free.sum(axis=1) < 2] = False
     samples = np.flatnonzero(free.any(axis=1))
-    if len(samples) > _MOST_FREE:
-        samples = np.random.default_rng(0).permutation(samples)[:_MOST_FREE]
+    # four matrices of this size are in use at a time
+    room = int((inner.products.block_bytes / 32) ** 0.5)
+    most = min(_MOST_FREE, max(room, 500))
+    if len(samples) > most:
+        samples = np.random.default_rng(0).permutation(samples)[:most]
         samples.sort()
+    S = inner.products.at(samples, A)  # (M, w, k)
     place = np.broadcast_to(np.cumsum(kept).reshape(kept.shape) - 1, D.shape)
     kept = np.broadcast_to(kept, D.shape)
     size = int(place.max()) + 1
@@ -230,7 +234,7 @@ def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> Flo
             continue
         inverse = _inverse(inner.products.block(D[c], samples[rows])[0])
         columns = place[c, kept[c]]
-        U = S[kept[c]][:, samples[rows], c].T
+        U = S[kept[c]][:, rows, c].T
         moved = inverse @ U
         across[np.ix_(rows, columns)] += moved
         hessian[np.ix_(columns, columns)] += U.T @ moved

@@ -73,6 +73,14 @@ class Products:
             self._A, self._S = A.copy(), S
         return self._S
 
+    def at(self, samples: Index, A: FloatArray) -> FloatArray:
+        """Return ``K_r A_c`` at some samples, shape (M, w, k)."""
+        if self.kept:
+            return self.of(A)[:, samples]
+        used = np.flatnonzero(A.any(axis=1))
+        S = self.bank[np.ix_(samples, used)].multiply(A[used])
+        return np.moveaxis(S, 2, 0)
+
     def scores(self, theta: FloatArray, A: FloatArray) -> FloatArray:
         """Return ``K_c A_c``, shape (n, k)."""
         if self.kept:
@@ -172,18 +180,20 @@ class SampleSweeps:
         n = len(self.A)
         F = self.products.scores(theta, self.A)
         block, samples = None, np.zeros(0, dtype=np.intp)
-        last = np.inf
+        last = -np.inf
         while True:
             gaps = np.empty(n)
             margins = np.empty(n)
             _look(self.labels, self.costs, self.A, F, gaps, margins)
             gap = float(gaps.sum())
             norm = max(float(np.sum(self.A * F)), 0.0)
-            size = self.loss.dual(self.A) + gap - 0.5 * norm
+            value = self.loss.dual(self.A) - 0.5 * norm
+            size = value + gap
             enough = max(min(allowed, self.coarse * size), 1e-13 * size)
-            if gap <= enough or (block is not None and gap > 0.99 * last):
+            # sweeps raise the value, if only by little; what raises nothing is rounding
+            if gap <= enough or value <= last + 1e-6 * enough:
                 return self.A.copy(), F
-            last = gap
+            last = value
             yield Iterate(theta, self.A.copy(), complete=False)
             chosen = self._choose(gaps, margins, gap / max(size, 1e-300), enough)
             if block is None or not np.isin(chosen, samples).all():
