@@ -15,6 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from cases import samples, squared_distances, stack
 from mklearn import (
     BestKernelClassifier,
+    BilinearMKLClassifier,
+    CrammerSingerClassifier,
     KernelBank,
     MKLClassifier,
     MultiView,
@@ -33,6 +35,9 @@ SPECS = [kernels.Linear(), kernels.RBF(0.1), kernels.RBF(1.0)]
         MKLClassifier(weights="per-class"),
         UniformMKLClassifier(),
         BestKernelClassifier(cv=2),
+        BilinearMKLClassifier(),
+        BilinearMKLClassifier(weights="shared"),
+        CrammerSingerClassifier(),
     ]
 )
 def test_scikit_learn_conventions(estimator, check):

@@ -3,6 +3,8 @@
 from mklearn import kernels
 from mklearn.estimators import (
     BestKernelClassifier,
+    BilinearMKLClassifier,
+    CrammerSingerClassifier,
     MKLClassifier,
     MKLClassifierCV,
     MKLDiscriminant,
@@ -14,7 +16,9 @@ from mklearn.estimators import (
 )
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.problems import (
+    BilinearProblem,
     BlockNorm,
+    CrammerSinger,
     ElasticNet,
     Ellipsoid,
     EpsilonInsensitive,
@@ -39,16 +43,19 @@ __all__ = [
     "MKLRegressorCV",
     "MKLOneClass",
     "MKLDiscriminant",
+    "BilinearMKLClassifier",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",
     "SingleKernelCV",
+    "CrammerSingerClassifier",
     # data and kernels
     "kernels",
     "KernelBank",
     "MultiView",
     # the functional layer: problems
     "MKLProblem",
+    "BilinearProblem",
     # losses
     "Hinge",
     "SquaredHinge",
@@ -56,6 +63,7 @@ __all__ = [
     "EpsilonInsensitive",
     "Logistic",
     "OneClass",
+    "CrammerSinger",
     # sets of kernel weights
     "LpBall",
     "Ellipsoid",

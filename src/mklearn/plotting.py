@@ -1,4 +1,4 @@
-"""Figures: kernel weights by view and along paths, and bounds closing in.
+"""Figures: kernel weights by view, class and path, and bounds closing in.
 
 The functions draw into given axes and return them; matplotlib is imported on the first
 call. Colours are those of Okabe and Ito, which stay apart for colour-blind readers.
@@ -237,6 +237,124 @@ class PathDisplay:
         # beside the axes: the lines may be anywhere within
         ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
         _open_frame(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class ClassKernelHeatmapDisplay:
+    """Kernel weights of every class as a heat map: classes down, kernels across.
+
+    Make it by :meth:`from_estimator`, and draw again by :meth:`plot`.
+
+    Parameters
+    ----------
+    weights : array of shape (n_classes, n_kernels)
+    class_names, kernel_names : sequences of str
+    label : str
+        What the colours mean.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    image_ : matplotlib AxesImage
+    text_ : list of matplotlib Text, the numbers in the cells, none if there are many
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import BilinearMKLClassifier
+    >>> from mklearn.plotting import ClassKernelHeatmapDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BilinearMKLClassifier().fit(X, y)
+    >>> ax = Figure().subplots()
+    >>> display = ClassKernelHeatmapDisplay.from_estimator(model, ax=ax)
+    >>> display.weights.shape
+    (3, 6)
+    """
+
+    def __init__(
+        self,
+        *,
+        weights: ArrayLike,
+        class_names: Any,
+        kernel_names: Any,
+        label: str = "weight",
+    ) -> None:
+        self.weights = weights
+        self.class_names = class_names
+        self.kernel_names = kernel_names
+        self.label = label
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, values: str = "weights", ax: Any = None
+    ) -> ClassKernelHeatmapDisplay:
+        """Draw the weights of a classifier, one row if its classes share them.
+
+        Parameters
+        ----------
+        estimator : fitted BilinearMKLClassifier or MKLClassifier
+        values : {"weights", "contributions"}
+            The weights as they are, or each kernel's share in the score of a class,
+            which does not depend on the scale of kernels and classes.
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        check_is_fitted(estimator, "kernel_weights_")
+        labels = {"weights": "weight", "contributions": "contribution to the score"}
+        if values not in labels:
+            raise ValueError(
+                f"values must be 'weights' or 'contributions', got {values!r}."
+            )
+        table = np.atleast_2d(getattr(estimator, f"kernel_{values}_"))
+        names = ["all classes"]
+        if len(table) > 1:
+            names = [str(label) for label in estimator.classes_]
+        display = cls(
+            weights=table,
+            class_names=names,
+            kernel_names=estimator.kernel_names_,
+            label=labels[values],
+        )
+        return display.plot(ax)
+
+    def plot(self, ax: Any = None) -> ClassKernelHeatmapDisplay:
+        """Draw into axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        ax = _axes(ax)
+        table = np.asarray(self.weights, dtype=float)
+        top = float(table.max(initial=0.0)) or 1.0
+        # light is little: zero weights are white, in print as well
+        self.image_ = ax.imshow(table, cmap="Blues", vmin=0.0, vmax=top, aspect="auto")
+        ax.set_yticks(range(len(table)), self.class_names)
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(range(table.shape[1]), self.kernel_names, **turned)
+        ax.set_xticks(np.arange(table.shape[1] + 1) - 0.5, minor=True)
+        ax.set_yticks(np.arange(len(table) + 1) - 0.5, minor=True)
+        ax.grid(which="minor", color="0.9", lw=0.5)
+        ax.tick_params(which="minor", length=0)
+        self.text_ = []
+        if table.size <= 150:
+            for (c, r), value in np.ndenumerate(table):
+                shown = f"{value:.2g}" if value > 5e-3 * top else "0"
+                shade = "white" if value > 0.6 * top else "0.35"
+                self.text_.append(
+                    ax.text(
+                        r, c, shown, ha="center", va="center", color=shade,
+                        fontsize="small",
+                    )
+                )  # fmt: skip
+        ax.figure.colorbar(self.image_, ax=ax, label=self.label)
+        ax.set_xlabel("kernel")
+        ax.set_ylabel("class")
+        ax.set_title("Kernel weights of the classes")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

@@ -7,12 +7,18 @@ from mklearn.estimators.baselines import (
 )
 from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from mklearn.estimators.discriminant import MKLDiscriminant
+from mklearn.estimators.multiclass import (
+    BilinearMKLClassifier,
+    CrammerSingerClassifier,
+)
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regression import MKLRegressor
 from mklearn.estimators.svm import MKLClassifier
 
 __all__ = [
     "BestKernelClassifier",
+    "BilinearMKLClassifier",
+    "CrammerSingerClassifier",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLDiscriminant",

@@ -157,9 +157,7 @@ class BaseKernelMachine(BaseEstimator):
         if len(self._theta) == 1:
             scores = bank.apply(self._theta[0], self._A)
         else:
-            scores = np.column_stack(
-                [bank.apply(t, self._A[:, [j]]) for j, t in enumerate(self._theta)]
-            )
+            scores = bank.apply_each(self._theta, self._A)
         return np.asarray(scores + self.intercept_)
 
     def _cross(self, X: Any) -> KernelBank:

@@ -440,9 +440,13 @@ class KernelBank:
 
         At least 64, without which no solver makes progress.
         """
+        left = self.spare_bytes() // (8 * max(1, self._size[1]))
+        return int(max(64, min(self._size[0], left)))
+
+    def spare_bytes(self) -> int:
+        """Return what the budget leaves beside stored values and blocks in flight."""
         plan = self.estimate_memory(self.memory_limit, "recompute")
-        left = plan.limit - plan.stored - plan.working
-        return int(max(64, min(self._size[0], left // (8 * max(1, self._size[1])))))
+        return max(0, plan.limit - plan.stored - plan.working)
 
     # --- questions --------------------------------------------------------------------
 
@@ -505,6 +509,69 @@ class KernelBank:
         blocks = self._row_blocks(len(used), int(np.count_nonzero(theta)))
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
+    def combine_each(self, thetas: ArrayLike) -> FloatArray:
+        """Return ``sum_m thetas[t, m] K[m]`` for every t, shape (T, n_rows, n_cols).
+
+        Each kernel value is computed once, whatever the number of combinations.
+        """
+        D = np.asarray(thetas, dtype=np.float64)
+        n_kernels = self.shape[2]
+        if D.ndim != 2 or D.shape[1] != n_kernels:
+            raise ValueError(f"thetas must have shape (T, {n_kernels}), got {D.shape}.")
+        if len(D) == 1:
+            return self.combine(D[0])[None]
+        out = np.zeros((len(D), *self._size))
+        used = np.flatnonzero(D.any(axis=0)).tolist()
+        bank = self._compact()
+
+        def work(block: Index) -> None:
+            one, first = np.zeros(n_kernels), int(block[0])
+            for start, stop in bank._col_ranges(len(block)):
+                for m in used:
+                    values = np.zeros((len(block), stop - start))
+                    one[m] = 1.0
+                    bank._combine_block(block, one, values, start)
+                    one[m] = 0.0
+                    store.add_each(values, D[:, m], out, first, start)
+
+        blocks = bank._row_blocks(self._size[0], max(1, len(used)))
+        threads.run_blocks(work, blocks)
+        return out
+
+    def apply_each(self, thetas: ArrayLike, A: ArrayLike) -> FloatArray:
+        """Return ``(sum_m thetas[t, m] K[m]) A[:, t]`` for every target t, by blocks.
+
+        Parameters
+        ----------
+        thetas : array of shape (n_targets, n_kernels)
+        A : array of shape (n_cols, n_targets)
+
+        Returns
+        -------
+        array of shape (n_rows, n_targets)
+        """
+        D = np.asarray(thetas, dtype=np.float64)
+        bank, a = self._on_support(self._check_targets(A))
+        if D.shape != (a.shape[1], self.shape[2]):
+            raise ValueError(
+                f"thetas must have shape {(a.shape[1], self.shape[2])}, got {D.shape}."
+            )
+        out = np.zeros((self._size[0], a.shape[1]))
+        used = np.flatnonzero(D.any(axis=0))
+        if len(a) == 0 or len(used) == 0:
+            return out
+        if len(used) < len(self.names):
+            bank, D = bank.select(used), D[:, used]
+
+        def work(block: Index) -> None:
+            for start, stop in bank._col_ranges(len(block)):
+                S = bank._multiply_block(block, a[start:stop], start)
+                out[block] += np.einsum("itm,tm->it", S, D)
+
+        blocks = bank._row_blocks(self._size[0], len(used), a.shape[1])
+        threads.run_blocks(work, blocks)
+        return out
+
     def multiply(self, A: ArrayLike) -> FloatArray:
         """Return ``K[m] A`` for every kernel, shape (n_rows, n_targets, n_kernels)."""
         bank, a = self._on_support(self._check_targets(A))
@@ -526,11 +593,20 @@ class KernelBank:
         Only the rows of A that are not zero are touched, and half of the pairs: the
         Grams are taken to be symmetric.
         """
+        return self._quads(A, each=False)[0]
+
+    def quads(self, A: ArrayLike) -> FloatArray:
+        """Return ``A[:, t]' K[m] A[:, t]``, shape (n_targets, n_kernels)."""
+        return self._quads(A, each=True)
+
+    def _quads(self, A: ArrayLike, each: bool) -> FloatArray:
+        """Return the quadratic forms of each target, or their sum as the only row."""
         self._require_square("quad")
         A = self._check_targets(A)
         used = np.flatnonzero(A.any(axis=1))
+        shape = (A.shape[1] if each else 1, self.shape[2])
         if len(used) == 0:
-            return np.zeros(self.shape[2])
+            return np.zeros(shape)
         bank, a = self, A
         if len(used) < len(A):
             bank, a = self[np.ix_(used, used)], A[used]
@@ -538,11 +614,11 @@ class KernelBank:
 
         def work(block: Index) -> FloatArray:
             # pairs right of the diagonal block count twice
-            total, end = np.zeros(self.shape[2]), int(block[-1]) + 1
+            total, end = np.zeros(shape), int(block[-1]) + 1
             for start, stop in bank._col_ranges(len(block), int(block[0])):
                 right = 2.0 * a[start:stop]
                 right[: max(0, end - start)] *= 0.5
-                total += bank._quad_block(block, a[block], right, start)
+                total += bank._quad_block(block, a[block], right, start, each)
             return total
 
         blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
@@ -752,23 +828,24 @@ class KernelBank:
         return out
 
     def _quad_block(
-        self, rows: Index, left: FloatArray, A: FloatArray, start: int
+        self, rows: Index, left: FloatArray, A: FloatArray, start: int, each: bool
     ) -> FloatArray:
-        """Return ``sum_t left[:, t]' K[m][rows, start:stop] A[:, t]``, shape (M,)."""
+        """Return ``left[:, t]' K[m][rows, start:stop] A[:, t]`` as ``_quads`` does."""
         affine, stop = self._affine, start + len(A)
-        out = np.empty(self.shape[2])
+        out = np.empty((A.shape[1] if each else 1, self.shape[2]))
         plain = affine is None or (affine.u is None and affine.row is None)
         for part in self._parts if plain else []:
             cols = part.col_index(start, stop)
-            q = part.source.quad(part.which, part.row_index(rows), cols, left, A.T)
+            where = part.which, part.row_index(rows), cols
+            q = part.source.quad(*where, left, A.T, each)
             if q is None:
                 plain = False
                 break
-            out[part.positions] = q
-        if not plain:
-            S = self._multiply_block(rows, A, start)
-            return np.asarray(np.einsum("it,itm->m", left, S))
-        return out if affine is None else out * affine.scale
+            out[:, part.positions] = q
+        if plain:
+            return out if affine is None else out * affine.scale
+        S = self._multiply_block(rows, A, start)
+        return np.asarray(np.einsum("it,itm->tm" if each else "it,itm->m", left, S))
 
 
 def _cut(block: Index, size: int) -> list[Index]:

@@ -125,7 +125,13 @@ class DiagonalSource:
         return out
 
     def quad(
-        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        left: FloatArray,
+        At: FloatArray,
+        each: bool,
     ) -> FloatArray | None:
         return None
 

@@ -80,9 +80,18 @@ class Source(Protocol):
         """Return ``K_k v[k] A`` as (len(which), n_rows, T); ``At`` is (T, n_cols)."""
 
     def quad(
-        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        left: FloatArray,
+        At: FloatArray,
+        each: bool,
     ) -> FloatArray | None:
-        """Return ``sum_t left[:, t]' K_k At[t]``, None if ``multiply`` is as good."""
+        """Return ``left[:, t]' K_k At[t]``, for ``each`` t or summed in one row.
+
+        None if ``multiply`` does as well.
+        """
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         """Return ``k(x, x)`` of row samples."""
@@ -241,7 +250,13 @@ class GramSource:
         return out
 
     def quad(
-        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        left: FloatArray,
+        At: FloatArray,
+        each: bool,
     ) -> FloatArray | None:
         return None
 
@@ -329,6 +344,19 @@ def _add_gram(K, weight, rows, start, cols, out):  # type: ignore[no-untyped-def
         else:
             for j in range(o.size):
                 o[j] += weight * np.float64(row[cols[j]])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def add_each(values, weights, out, top, left):  # type: ignore[no-untyped-def]
+    """Add ``weights[t] * values`` to the block of ``out[t]`` that begins there."""
+    for i in range(values.shape[0]):
+        row = values[i]
+        for t in range(weights.size):
+            w = weights[t]
+            if w != 0.0:
+                o = out[t, top + i, left:]
+                for j in range(row.size):
+                    o[j] += w * row[j]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -514,7 +542,13 @@ class BaseSource:
         return self.kernels[k].diag(self.rows.take(rows))
 
     def quad(
-        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        left: FloatArray,
+        At: FloatArray,
+        each: bool,
     ) -> FloatArray | None:
         if not self._fused[which].all():
             return None
@@ -522,7 +556,11 @@ class BaseSource:
         grid = self.tables.grid(self._maps[which], len(rows) * n_cols)
         if grid is None:
             return None
-        return grid.quads(self.block(rows, cols), left, At.T)
+        B = self.block(rows, cols)
+        if not each:
+            return grid.quads(B, left, At.T)[None]
+        parts = [slice(t, t + 1) for t in range(len(At))]
+        return np.stack([grid.quads(B, left[:, t], At[t].T) for t in parts])
 
     def rough(self) -> Source:
         if not self._fused.any():
@@ -671,7 +709,13 @@ class ComputedSource:
         return out
 
     def quad(
-        self, which: Index, rows: Index, cols: Columns, left: FloatArray, At: FloatArray
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        left: FloatArray,
+        At: FloatArray,
+        each: bool,
     ) -> FloatArray | None:
         return None
 

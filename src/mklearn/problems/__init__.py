@@ -1,6 +1,7 @@
 """What is optimised: losses, weight sets, and problems that judge any iterate."""
 
 from mklearn.problems.losses import (
+    CrammerSinger,
     EpsilonInsensitive,
     Hinge,
     Logistic,
@@ -15,6 +16,7 @@ from mklearn.problems.mkl import (
     learned_cost,
     tikhonov,
 )
+from mklearn.problems.multiclass import BilinearProblem
 from mklearn.problems.weights import (
     BlockNorm,
     ElasticNet,
@@ -24,7 +26,9 @@ from mklearn.problems.weights import (
 )
 
 __all__ = [
+    "BilinearProblem",
     "BlockNorm",
+    "CrammerSinger",
     "ElasticNet",
     "Ellipsoid",
     "EpsilonInsensitive",

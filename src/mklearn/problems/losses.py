@@ -17,6 +17,7 @@ columns of A sum to zero.
 | EpsilonInsensitive | max(0, |y - f| - eps) | y'A - eps |A| | |A| <= C |
 | Logistic | log(1 + exp(-y f)) | entropy of alpha / C | 0 <= alpha <= C |
 | OneClass | max(0, rho - f), minus rho | 0 | 0 <= A <= C, sum 1 |
+| CrammerSinger | max_c (f_c + 1 - [c = y]) - f_y | A_y | A <= C [c = y], rows sum 0 |
 """
 
 from __future__ import annotations
@@ -479,6 +480,88 @@ class OneClass:
         """Return the loss on some samples, their costs multiplied by ``factor``."""
         C = factor * self.C[rows]
         return OneClass(C * max(1.0, 1.0 / C.sum()))
+
+
+@dataclass(frozen=True)
+class CrammerSinger:
+    """``C_i (max_c (f_ic + 1 - [c = y_i]) - f_iy)``: all classes at once, no bias.
+
+    Tasks are classes. The dual variables have ``A_ic <= C_i [c = y_i]`` and rows that
+    sum to zero: what the class of a sample gains its rivals lose.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        Numbers of the classes, from 0.
+    C : array of shape (n,)
+        Cost of each sample.
+    n_classes : int
+    """
+
+    labels: NDArray[np.intp]
+    C: FloatArray
+    n_classes: int
+
+    hyperplane = False
+    concavity = 0.0
+
+    def __post_init__(self) -> None:
+        labels = np.asarray(self.labels)
+        if labels.ndim != 1 or np.shape(self.C) != labels.shape:
+            raise ValueError(
+                "CrammerSinger needs one label and one cost for each sample, got "
+                f"shapes {labels.shape} and {np.shape(self.C)}."
+            )
+        if self.n_classes < 2 or labels.min() < 0 or labels.max() >= self.n_classes:
+            raise ValueError(
+                f"Labels must be numbers from 0 to {self.n_classes - 1}, of at least 2 "
+                f"classes; got {labels.min()} to {labels.max()}."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and classes."""
+        return len(self.labels), self.n_classes
+
+    @property
+    def own(self) -> NDArray[np.bool_]:
+        """Which class is the sample's own, shape (n, k)."""
+        return np.asarray(self.labels[:, None] == np.arange(self.n_classes))
+
+    def primal(self, F: FloatArray, bias: FloatArray) -> float:
+        """Return the summed loss; there is no bias, and ``bias`` is zero."""
+        return float(self.C @ self.slacks(F + bias))
+
+    def slacks(self, F: FloatArray) -> FloatArray:
+        """Return the loss of each sample at unit cost, shape (n,)."""
+        top = (F + 1.0 - self.own).max(axis=1)
+        return np.asarray(top - F[np.arange(len(F)), self.labels])
+
+    def dual(self, A: FloatArray) -> float:
+        """Return ``sum_i A_iy``."""
+        return float(A[np.arange(len(A)), self.labels].sum())
+
+    def bias(self, F: FloatArray) -> FloatArray:
+        """Return zeros."""
+        return np.zeros(self.n_classes)
+
+    def repair(self, A: FloatArray) -> FloatArray:
+        """Cut what rivals gain, and let the own class gain what they lose."""
+        own = self.own
+        rivals = np.where(own, 0.0, np.minimum(A, 0.0))
+        lost = -rivals.sum(axis=1)
+        part = np.divide(self.C, lost, out=np.ones_like(lost), where=lost > self.C)
+        rivals *= part[:, None]
+        return np.asarray(np.where(own, -rivals.sum(axis=1)[:, None], rivals))
+
+    def curvature(self, A: FloatArray) -> FloatArray:
+        """Return 0 below the bounds, inf at them."""
+        bound = np.where(self.own, self.C[:, None], 0.0)
+        return np.where(bound > A, 0.0, np.inf)
+
+    def take(self, rows: Rows, factor: float) -> CrammerSinger:
+        """Return the loss on some samples, their costs multiplied by ``factor``."""
+        return replace(self, labels=self.labels[rows], C=factor * self.C[rows])
 
 
 def _over(a: FloatArray, C: FloatArray, otherwise: float = 0.0) -> FloatArray:

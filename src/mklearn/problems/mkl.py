@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,51 @@ def relative_gap(upper: float, lower: float) -> float:
     return abs(upper - lower) / size
 
 
+class Problem(Protocol):
+    """What the driver asks of a problem."""
+
+    @property
+    def bank(self) -> KernelBank:
+        """The kernels."""
+
+    @property
+    def loss(self) -> Loss:
+        """The loss, with its targets and costs."""
+
+    @property
+    def weights(self) -> WeightSet:
+        """Where the weights live."""
+
+    def center(self) -> FloatArray:
+        """Return weights that treat all kernels alike."""
+
+    def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
+        """Return the best weights for the ``w`` that ``theta`` and A give."""
+
+    def judge(
+        self,
+        theta: FloatArray,
+        A: FloatArray,
+        scores: FloatArray | None = None,
+        quads: FloatArray | None = None,
+    ) -> Judgement:
+        """Return the bounds that ``(theta, A)`` proves."""
+
+    def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
+        """Return the lower bound that a feasible ``A`` proves."""
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return the quadratic forms of the kernels that the bounds are made of."""
+
+    def weight_bounds(
+        self, A: FloatArray, upper: float, quads: FloatArray | None = None
+    ) -> FloatArray:
+        """Return bounds that no optimal weights exceed."""
+
+    def take(self, rows: NDArray[np.intp], factor: float = 1.0) -> Problem:
+        """Return the problem on some samples, their costs multiplied by ``factor``."""
+
+
 @dataclass(frozen=True)
 class MKLProblem:
     """Bank of kernels x loss x weight set.
@@ -73,6 +119,14 @@ class MKLProblem:
                 f"The bank is {n} x {m} and the loss has {self.loss.shape[0]} samples; "
                 "a problem needs a square bank on the samples of the loss."
             )
+
+    def center(self) -> FloatArray:
+        """Return weights that treat all kernels alike."""
+        return self.weights.center(self.bank.shape[2])
+
+    def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
+        """Return the best weights for the ``w`` that ``theta`` and A give."""
+        return self.weights.step(theta, quads)
 
     def judge(
         self,
@@ -106,6 +160,10 @@ class MKLProblem:
         A = self.loss.repair(A)
         q = self.bank.quad(A) if quads is None else quads
         return self.loss.dual(A) - 0.5 * self.weights.support(q)
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` for every kernel, shape (M,)."""
+        return self.bank.quad(A)
 
     def weight_bounds(
         self, A: FloatArray, upper: float, quads: FloatArray | None = None

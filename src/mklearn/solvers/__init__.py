@@ -2,6 +2,7 @@
 
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Status
+from mklearn.solvers.bilinear import MulticlassNewton, ProjectedGradient
 from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.driver import solve
@@ -21,9 +22,11 @@ __all__ = [
     "Interleaved",
     "Iterate",
     "LBFGS",
+    "MulticlassNewton",
     "Multilevel",
     "Newton",
     "Path",
+    "ProjectedGradient",
     "ReducedGradient",
     "Semidefinite",
     "Solution",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 
@@ -23,19 +23,19 @@ class Alternating:
 
     accuracy: float = 0.1
 
-    def check(self, problem: MKLProblem) -> None:
+    def check(self, problem: Problem) -> None:
         """Every problem suits."""
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each pair of steps."""
         inner = inner_solver(problem, start)
         theta = inner.theta
         allowed = np.inf
         while True:
             A, scores = yield from inner.solve(theta, allowed)
-            quads = inner.bank.quad(A)
+            quads = inner.quads(A)
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
             allowed = self.accuracy * (judgement.upper - judgement.lower)
             # erratum 1: (21) is not the update; the norms of w are
-            theta = problem.weights.step(theta, quads)
+            theta = problem.step(theta, quads)

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.mkl import Judgement, MKLProblem, relative_gap
+from mklearn.problems.mkl import Judgement, Problem, relative_gap
 
 FloatArray = NDArray[np.float64]
 
@@ -40,10 +40,10 @@ Iterates = Generator[Iterate, Judgement | None, None]
 class Solver(Protocol):
     """An algorithm: settings in its fields, iterates on demand, no judgement."""
 
-    def check(self, problem: MKLProblem) -> None:
+    def check(self, problem: Problem) -> None:
         """Raise ValueError, naming what would work, if the problem does not suit."""
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield iterates; each ``yield`` returns the driver's judgement of it."""
 
 
@@ -81,7 +81,7 @@ class Solution:
 
     Attributes
     ----------
-    theta : array of shape (M,)
+    theta : array of shape (M,), or (T, M) with weights per class
         Kernel weights.
     A : array of shape (n, T)
         Signed dual variables; ``f(x) = sum_i A_i k_theta(x_i, x) + bias``.
@@ -95,8 +95,8 @@ class Solution:
     time : float
         Seconds.
     history : History
-    weight_bounds : array of shape (M,)
-        What no optimal weights exceed (p = 1; ones otherwise).
+    weight_bounds : array of the shape of theta
+        What no optimal weights exceed, as the problem says.
     """
 
     theta: FloatArray
@@ -132,7 +132,7 @@ class Solution:
             f"({self.solver}, {self.n_iter} iterations: {self.status.value})."
         )
 
-    def check(self, problem: MKLProblem) -> float:
+    def check(self, problem: Problem) -> float:
         """Return the relative gap computed afresh from ``problem``."""
         upper = problem.judge(self.theta, self.A).upper
         return relative_gap(upper, problem.dual(self.dual))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mklearn.problems.discriminant import Fisher
 from mklearn.problems.losses import (
+    CrammerSinger,
     EpsilonInsensitive,
     Hinge,
     Logistic,
@@ -19,7 +20,8 @@ from mklearn.problems.losses import (
     Squared,
     SquaredHinge,
 )
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
+from mklearn.problems.multiclass import BilinearProblem
 from mklearn.problems.weights import BlockNorm, ElasticNet, Ellipsoid, LpBall
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import LinearSolver, linear_system
@@ -27,7 +29,16 @@ from mklearn.solvers.interior import outward
 
 FloatArray = NDArray[np.float64]
 
-_LOSSES = (Hinge, SquaredHinge, Squared, EpsilonInsensitive, Logistic, OneClass, Fisher)
+_LOSSES = (
+    Hinge,
+    SquaredHinge,
+    Squared,
+    EpsilonInsensitive,
+    Logistic,
+    OneClass,
+    Fisher,
+    CrammerSinger,
+)
 _SETS = (LpBall, Ellipsoid, ElasticNet, BlockNorm)
 
 
@@ -40,7 +51,10 @@ class Conic:
     :func:`mklearn.problems.learned_cost` the latter with C learned (SM2_C). The
     weights are the multipliers of the constraints. Other norms become second-order or
     power cones, the logistic loss exponential cones. The criteria of discriminant
-    analysis give the QCQPs of DKL: (13), (34) and, with reg learned, (43), (46).
+    analysis give the QCQPs of DKL: (13), (34) and, with reg learned, (43), (46). With
+    the Crammer-Singer loss and p = 1 it is the program of Zien & Ong (2007); weights
+    per class give the second-order cone program ``max sum_i A_iy`` with ``A_c' K_r A_c
+    <= 1``.
 
     It factors every kernel and hands all of them to a general solver, so it is meant
     for a few hundred samples: as a reference, not for daily work.
@@ -56,7 +70,7 @@ class Conic:
     accuracy: float = 1e-11
     backend: str = "clarabel"
 
-    def check(self, problem: MKLProblem) -> None:
+    def check(self, problem: Problem) -> None:
         """Require cvxpy with its backend, and a loss and a set of the library."""
         packages(self.backend)
         loss, weights = problem.loss, problem.weights
@@ -67,7 +81,7 @@ class Conic:
                 "solver='alternating', which needs their methods alone."
             )
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield the solution, and a second one if the first does not do."""
         n = problem.bank.shape[0]
         if n > 500:
@@ -99,14 +113,16 @@ class Conic:
             )
 
     def _solve(
-        self, problem: MKLProblem, accuracy: float
+        self, problem: Problem, accuracy: float
     ) -> tuple[FloatArray, FloatArray] | None:
         cp = packages(self.backend)
         bank, loss, weights = problem.bank, problem.loss, problem.weights
         M = bank.shape[2]
-        q = cp.Variable(M, nonneg=True)
         A, value, limits = _loss(cp, loss, cp.Variable(loss.shape))
         size = [_factor(bank.gram(m)).T @ A for m in range(M)]
+        if isinstance(problem, BilinearProblem):
+            return self._per_class(problem, A, value, limits, size, accuracy)
+        q = cp.Variable(M, nonneg=True)
         if isinstance(weights, BlockNorm):
             # |w|_{2,q*} in the norms themselves: the squares are not jointly convex
             quads = [cp.norm(S, "fro") <= q[m] for m, S in enumerate(size)]
@@ -129,6 +145,39 @@ class Conic:
         if not theta.any():  # no kernel matters: all weights are as good
             theta = weights.center(M)
         return outward(theta, weights.constraint), point  # type: ignore[attr-defined]
+
+    def _per_class(
+        self,
+        problem: Problem,
+        A: Any,
+        value: Any,
+        limits: list[Any],
+        size: list[Any],
+        accuracy: float,
+    ) -> tuple[FloatArray, FloatArray] | None:
+        """Solve with a set of weights for each class, ``support(q_c) <= 1``."""
+        cp = packages(self.backend)
+        k, M = A.shape[1], len(size)
+        every, quads = list(limits), []
+        sparse = getattr(problem.weights, "p", None) == 1
+        for c in range(k):
+            if sparse:  # norms themselves make the better cones
+                quads += [cp.norm(S[:, c]) <= 1.0 for S in size]
+                continue
+            q = cp.Variable(M, nonneg=True)
+            quads += [cp.sum_squares(S[:, c]) <= q[m] for m, S in enumerate(size)]
+            penalty, more = _support(cp, problem.weights, q)
+            every += [penalty <= 1.0, *more]
+        every += quads
+        model = cp.Problem(cp.Maximize(value), every)
+        run(cp, model, self.backend, accuracy)
+        if A.value is None:
+            return None
+        point = problem.loss.repair(np.asarray(A.value, dtype=float))
+        # half of d is the multiplier of the square, all of it that of the norm
+        d = np.array([float(np.sum(limit.dual_value)) for limit in quads])
+        d = np.maximum(d if sparse else 2.0 * d, 0.0)
+        return d.reshape(k, M), point
 
 
 def packages(backend: str) -> Any:
@@ -176,6 +225,11 @@ def _loss(cp: Any, loss: Any, Z: Any) -> tuple[Any, Any, list[Any]]:
         return Z, -0.5 * half, [E.T @ Z == sums]
     used = (loss.C > 0).astype(float)
     C = np.where(loss.C > 0, loss.C, 1.0)
+    if isinstance(loss, CrammerSinger):
+        own = loss.own.astype(float)
+        A = cp.multiply(np.repeat(used[:, None], loss.n_classes, axis=1), Z)
+        limits = [C[:, None] * own >= Z, cp.sum(Z, axis=1) == 0]
+        return A, cp.sum(cp.multiply(own * used[:, None], Z)), limits
     A = Z if used.all() else cp.multiply(used, Z)
     limits = []
     if loss.hyperplane:

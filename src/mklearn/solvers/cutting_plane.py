@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
+from mklearn.problems.multiclass import BilinearProblem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 from mklearn.solvers.interior import minimise_level, outward, project
@@ -45,8 +46,13 @@ class CuttingPlane:
     accuracy: float = 0.1
     level: float | None = None
 
-    def check(self, problem: MKLProblem) -> None:
-        """Require a weight set with a smooth description."""
+    def check(self, problem: Problem) -> None:
+        """Require shared weights from a set with a smooth description."""
+        if isinstance(problem, BilinearProblem):
+            raise ValueError(
+                "solver='cutting_plane' is for weights that all classes share; with "
+                "weights per class use solver='newton' or 'alternating'."
+            )
         if not hasattr(problem.weights, "constraint"):
             raise ValueError(
                 "solver='cutting_plane' needs a convex weight set with a smooth "
@@ -54,7 +60,7 @@ class CuttingPlane:
                 "solver='alternating'."
             )
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each cut."""
         inner = inner_solver(problem, start)
         theta = best = inner.theta
@@ -85,7 +91,7 @@ class CuttingPlane:
 
     def _next(
         self,
-        problem: MKLProblem,
+        problem: Problem,
         cuts: _Cuts,
         theta: FloatArray,
         best: FloatArray,
@@ -111,7 +117,7 @@ class CuttingPlane:
 class _Cuts:
     """The dual points so far, with what the master program needs of them."""
 
-    def __init__(self, problem: MKLProblem) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.points: list[FloatArray] = []
         self.values: list[float] = []

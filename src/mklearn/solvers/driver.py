@@ -7,15 +7,19 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TextIO
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.kernels.threads import blas_threads
-from mklearn.problems.mkl import MKLProblem, relative_gap
+from mklearn.problems.losses import CrammerSinger
+from mklearn.problems.mkl import Problem, relative_gap
+from mklearn.problems.multiclass import BilinearProblem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
+from mklearn.solvers.bilinear import MulticlassNewton, ProjectedGradient
 from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interleaved import Interleaved
@@ -37,34 +41,53 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "sdp": Semidefinite,
 }
 
+# what the names mean for the Crammer-Singer loss
+MULTICLASS: dict[str, Callable[[], Solver]] = {
+    "alternating": Alternating,
+    "conic": Conic,
+    "cutting_plane": CuttingPlane,
+    "multilevel": partial(Multilevel, MulticlassNewton()),
+    "newton": MulticlassNewton,
+    "projected_gradient": ProjectedGradient,
+    "reduced_gradient": ReducedGradient,
+}
+
 _PATIENCE = 100  # iterations without progress before a run counts as stalled
 
 
-def choose_solver(solver: str | Solver, problem: MKLProblem) -> Solver:
+def choose_solver(solver: str | Solver, problem: Problem) -> Solver:
     """Return the solver that a name means for a problem."""
     if solver == "auto":
         solver = _automatic(problem)
+    known = MULTICLASS if isinstance(problem.loss, CrammerSinger) else SOLVERS
     if isinstance(solver, str):
-        if solver not in SOLVERS:
+        if solver not in known:
             raise ValueError(
-                f"Unknown solver {solver!r}; known are 'auto' and {sorted(SOLVERS)}."
+                f"Unknown solver {solver!r}; known are 'auto' and {sorted(known)}."
             )
-        solver = SOLVERS[solver]()
+        solver = known[solver]()
     if not hasattr(solver, "iterates"):
         raise ValueError(
-            f"solver must be 'auto', one of {sorted(SOLVERS)} or an instance of a "
+            f"solver must be 'auto', one of {sorted(known)} or an instance of a "
             f"solver, got {solver!r}."
         )
     solver.check(problem)
     return solver
 
 
-def _automatic(problem: MKLProblem) -> Solver:
+def _automatic(problem: Problem) -> Solver:
     """Choose as docs/solvers.md says."""
     n, _, M = problem.bank.shape
     p = getattr(problem.weights, "p", 2.0)
     if M == 1 or np.isinf(p) or not hasattr(problem.weights, "constraint"):
         return Alternating()  # one step is all, or the set has no smooth description
+    if isinstance(problem.loss, CrammerSinger):
+        per_class = isinstance(problem, BilinearProblem)
+        size = M * problem.loss.shape[1] if per_class else M
+        if size > 2000 or (per_class and p != 1):
+            return Alternating()
+        newton = MulticlassNewton()
+        return Multilevel(newton) if n >= 1500 else newton
     box = hasattr(problem.loss, "box")
     if box and problem.bank.row_budget() < min(n, 500):
         return Interleaved()  # too little memory for the rows of a working set
@@ -74,7 +97,7 @@ def _automatic(problem: MKLProblem) -> Solver:
 
 
 def solve(
-    problem: MKLProblem,
+    problem: Problem,
     solver: str | Solver = "auto",
     *,
     tol: float = 1e-3,
@@ -88,7 +111,7 @@ def solve(
 
     Parameters
     ----------
-    problem : MKLProblem
+    problem : MKLProblem or BilinearProblem
     solver : str or Solver
         "auto", a name, or an instance with settings.
     tol : float
@@ -130,7 +153,7 @@ def solve(
 class _Run:
     """State of one run: best primal and dual witnesses, history, clock."""
 
-    def __init__(self, problem: MKLProblem, tol: float, verbose: int) -> None:
+    def __init__(self, problem: Problem, tol: float, verbose: int) -> None:
         self.problem, self.tol = problem, tol
         self.upper, self.lower = math.inf, -math.inf
         self.best: Iterate | None = None
@@ -194,9 +217,8 @@ class _Run:
             self.consider(latest)
             self.record()
         if self.best is None:  # stopped before anything was found: the zero function
-            n, T = self.problem.loss.shape
-            theta = self.problem.weights.center(self.problem.bank.shape[2])
-            self.consider(Iterate(theta, np.zeros((n, T))))
+            zero = np.zeros(self.problem.loss.shape)
+            self.consider(Iterate(self.problem.center(), zero))
             self.record()
         return status
 
@@ -232,7 +254,7 @@ class _Run:
         """Compute both bounds afresh, without anything a solver claimed."""
         if not self.certified and self.best is not None:
             problem, best = self.problem, self.best
-            self.quads = problem.bank.quad(problem.loss.repair(self.dual))
+            self.quads = problem.quads(problem.loss.repair(self.dual))
             quads = self.quads if self.dual is best.A else None
             judgement = problem.judge(best.theta, best.A, quads=quads)
             self.upper, self.bias = judgement.upper, judgement.bias

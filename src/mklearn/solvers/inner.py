@@ -12,9 +12,10 @@ from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.threads import factor_threads
-from mklearn.problems.losses import System
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.losses import CrammerSinger, System
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
+from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
 from mklearn.solvers.working_set import WorkingSetSolver
 
@@ -33,12 +34,15 @@ class InnerSolver(Protocol):
     def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve until the inner duality gap is at most ``allowed``."""
 
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` in that precision."""
+
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between some samples."""
 
 
-def inner_solver(problem: MKLProblem, start: Iterate | None) -> InnerSolver:
-    """Return SMO for box losses, Newton for smooth ones."""
+def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
+    """Return SMO for box losses, sweeps for all classes at once, Newton for others."""
     system = linear_system(problem)
     if system is not None:  # Newton in one step
         center = problem.weights.center(problem.bank.shape[2])
@@ -47,10 +51,12 @@ def inner_solver(problem: MKLProblem, start: Iterate | None) -> InnerSolver:
     if hasattr(problem.loss, "box"):
         narrow = WorkingSetSolver.suits(problem)
         return (WorkingSetSolver if narrow else BoxSolver)(problem, start)
+    if isinstance(problem.loss, CrammerSinger):
+        return SampleSweeps(problem, start)
     return SmoothSolver(problem, start)
 
 
-def linear_system(problem: MKLProblem) -> System | None:
+def linear_system(problem: Problem) -> System | None:
     """Return the linear system of a quadratic loss, None for other losses."""
     loss = problem.loss
     return loss.system() if hasattr(loss, "system") else None
@@ -75,6 +81,10 @@ class LinearSolver:
         assert self.matrix is not None
         upper = np.triu(self.matrix[np.ix_(samples, samples)], 1)
         return upper + upper.T + np.diag(self.diagonal[samples])
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` for every kernel."""
+        return self.bank.quad(A)
 
     def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve, as exactly as double precision allows."""
@@ -177,7 +187,7 @@ class SmoothSolver:
     squared loss one step is exact.
     """
 
-    def __init__(self, problem: MKLProblem, start: Iterate | None) -> None:
+    def __init__(self, problem: Problem, start: Iterate | None) -> None:
         self.problem = problem
         loss, M = problem.loss, problem.bank.shape[2]
         self.coarse = 0.02 if start is None else 1e-3
@@ -189,6 +199,10 @@ class SmoothSolver:
         self.bank = problem.bank
         self.K: FloatArray | None = None
         self.at: FloatArray | None = None
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>``."""
+        return self.bank.quad(A)
 
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between some samples."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.losses import Box
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.smo import Variables, solve_dense
 
@@ -37,7 +37,7 @@ class Interleaved:
     working_set: int = 128
     every: int = 1
 
-    def check(self, problem: MKLProblem) -> None:
+    def check(self, problem: Problem) -> None:
         """Require a box loss."""
         if not hasattr(problem.loss, "box"):
             raise ValueError(
@@ -46,7 +46,7 @@ class Interleaved:
                 f"{type(problem.loss).__name__}; use solver='newton'."
             )
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield an iterate after each round over the tasks."""
         loss = problem.loss
         theta = problem.weights.center(problem.bank.shape[2])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from mklearn.problems.losses import Squared
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import LpBall
 from mklearn.solvers.base import Iterate, Iterates
 
@@ -38,7 +38,7 @@ class LBFGS:
     memory: int = 20
     stretch: int = 5
 
-    def check(self, problem: MKLProblem) -> None:
+    def check(self, problem: Problem) -> None:
         """Require the squared loss and p in (1, inf)."""
         loss, weights = problem.loss, problem.weights
         smooth = isinstance(weights, LpBall) and 1 < weights.p < np.inf
@@ -50,7 +50,7 @@ class LBFGS:
                 "Use solver='newton' or solver='alternating'."
             )
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield an iterate for each stretch of steps."""
         dual = _Dual(problem)
         A = np.zeros(problem.loss.shape) if start is None else start.A
@@ -83,7 +83,7 @@ class LBFGS:
 class _Dual:
     """Minus the dual and its gradient, in the variables ``A / sqrt(C)``."""
 
-    def __init__(self, problem: MKLProblem) -> None:
+    def __init__(self, problem: Problem) -> None:
         assert isinstance(problem.loss, Squared) and isinstance(problem.weights, LpBall)
         self.problem, self.loss, self.p = problem, problem.loss, problem.weights.p
         self.root = np.sqrt(self.loss.C)

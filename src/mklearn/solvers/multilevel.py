@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate, Iterates, Solver
 from mklearn.solvers.newton import Newton
 
@@ -38,17 +38,17 @@ class Multilevel:
     factor: int = 3
     tol: float = 1e-2
 
-    def check(self, problem: MKLProblem) -> None:
+    def check(self, problem: Problem) -> None:
         """Require what the solver requires."""
         self.solver.check(problem)
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield signs of life on the parts, then the solver's iterates."""
         if start is None:
             start = yield from self._coarse(problem)
         yield from self.solver.iterates(problem, start)
 
-    def _coarse(self, problem: MKLProblem) -> Generator[Iterate, Any, Iterate | None]:
+    def _coarse(self, problem: Problem) -> Generator[Iterate, Any, Iterate | None]:
         n, T = problem.loss.shape
         order = np.random.default_rng(0).permutation(n)
         sizes = []
@@ -56,7 +56,7 @@ class Multilevel:
         while size >= self.coarsest:
             sizes.append(size)
             size //= self.factor
-        theta, A = problem.weights.center(problem.bank.shape[2]), np.zeros((n, T))
+        theta, A = problem.center(), np.zeros((n, T))
         if not sizes:
             return None
         for size in reversed(sizes):

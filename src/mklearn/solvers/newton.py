@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mklearn.kernels.threads import factor_threads
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.losses import CrammerSinger
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane
@@ -54,8 +55,13 @@ class Newton:
     damping: float = 1e-2
     patience: int = 20
 
-    def check(self, problem: MKLProblem) -> None:
-        """Require a weight set with a smooth description."""
+    def check(self, problem: Problem) -> None:
+        """Require a weight set with a smooth description, and tasks of their own."""
+        if isinstance(problem.loss, CrammerSinger):
+            raise ValueError(
+                "Newton cannot couple the classes of the Crammer-Singer loss; use "
+                "MulticlassNewton() or solver='newton'."
+            )
         if not hasattr(problem.weights, "constraint"):
             raise ValueError(
                 "solver='newton' needs a convex weight set with a smooth description, "
@@ -63,7 +69,7 @@ class Newton:
                 "solver='alternating'."
             )
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
         inner = inner_solver(problem, start)
         if isinstance(inner, LinearSolver):
@@ -119,7 +125,7 @@ class Newton:
         yield from other.iterates(problem, Iterate(base, A))
 
 
-def _hessian(problem: MKLProblem, inner: InnerSolver, A: FloatArray) -> FloatArray:
+def _hessian(problem: Problem, inner: InnerSolver, A: FloatArray) -> FloatArray:
     """Return the Hessian, shape (M, M), at the solution ``A`` for fixed weights."""
     M = problem.bank.shape[2]
     hessian = np.zeros((M, M))
@@ -136,7 +142,7 @@ def _hessian(problem: MKLProblem, inner: InnerSolver, A: FloatArray) -> FloatArr
         K = inner.block(free)
         K[np.diag_indices_from(K)] += curvature[free, t]
         right = np.c_[V, np.ones(len(free))]
-        solved = cho_solve(_factor(K), right, check_finite=False)
+        solved = cho_solve(stable_factor(K), right, check_finite=False)
         hessian += V.T @ solved[:, :-1]
         if problem.loss.hyperplane:
             along = V.T @ solved[:, -1]
@@ -144,7 +150,7 @@ def _hessian(problem: MKLProblem, inner: InnerSolver, A: FloatArray) -> FloatArr
     return (hessian + hessian.T) / 2
 
 
-def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
+def stable_factor(K: FloatArray) -> tuple[FloatArray, bool]:
     """Return a Cholesky factor of ``K`` with the smallest ridge that allows one."""
     size = max(float(np.abs(np.diagonal(K)).max()), 1e-300)
     ridge = 1e-10

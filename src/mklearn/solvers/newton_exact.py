@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane
@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 _PATIENCE = 4  # steps that lower neither value nor gap before another solver goes on
 
 
-def exact_newton(problem: MKLProblem, inner: LinearSolver) -> Iterates:
+def exact_newton(problem: Problem, inner: LinearSolver) -> Iterates:
     """Yield one iterate for each Cholesky factor: value, gradient and Hessian.
 
     For a quadratic loss the inner problem is a linear system, solved exactly, so that

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
+from mklearn.problems.multiclass import BilinearProblem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 
@@ -34,8 +35,13 @@ class ReducedGradient:
 
     accuracy: float = 0.1
 
-    def check(self, problem: MKLProblem) -> None:
-        """Require p = 1."""
+    def check(self, problem: Problem) -> None:
+        """Require p = 1 and shared weights."""
+        if isinstance(problem, BilinearProblem):
+            raise ValueError(
+                "solver='reduced_gradient' is for weights that all classes share; with "
+                "weights per class use solver='newton' or 'projected_gradient'."
+            )
         if getattr(problem.weights, "p", None) != 1:
             raise ValueError(
                 "solver='reduced_gradient' (SimpleMKL) needs norm=1, since it works on "
@@ -43,7 +49,7 @@ class ReducedGradient:
                 "'cutting_plane' or 'alternating'."
             )
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
         trial = _Trials(problem, self.accuracy, start)
         theta = trial.inner.theta
@@ -94,7 +100,7 @@ class _Trials:
     """Values and slopes of ``J``, with the accuracy that the current gap asks for."""
 
     def __init__(
-        self, problem: MKLProblem, accuracy: float, start: Iterate | None
+        self, problem: Problem, accuracy: float, start: Iterate | None
     ) -> None:
         self.problem, self.accuracy = problem, accuracy
         self.inner = inner_solver(problem, start)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.problems.discriminant import Fisher
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import ElasticNet, Ellipsoid, LpBall
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.conic import packages, run
@@ -53,7 +53,7 @@ class Semidefinite:
     backend: str = "clarabel"
     accuracy: float | None = None
 
-    def check(self, problem: MKLProblem) -> None:
+    def check(self, problem: Problem) -> None:
         """Require cvxpy, a quadratic loss without bias and a convex set."""
         packages(self.backend)
         loss = problem.loss
@@ -75,7 +75,7 @@ class Semidefinite:
                 f"{type(problem.weights).__name__}; use solver='alternating'."
             )
 
-    def iterates(self, problem: MKLProblem, start: Iterate | None) -> Iterates:
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield the solution, with the exact A for its weights."""
         n = problem.bank.shape[0]
         if n > 200:
@@ -111,7 +111,7 @@ class Semidefinite:
 
 
 def _program(
-    cp: Any, problem: MKLProblem, approximate: bool
+    cp: Any, problem: Problem, approximate: bool
 ) -> tuple[Any, Any, list[Any], Callable[[], FloatArray | None]]:
     """Return weights, objective, constraints, and how to read a dual point off them.
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.losses import Box
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
 
 FloatArray = NDArray[np.float64]
@@ -200,7 +200,7 @@ class BoxQP(Variables):
         return np.r_[i, extra[(rows.slot[extra] < 0) & (extra != i)]]
 
 
-def inner_gap(problem: MKLProblem, A: FloatArray, F: FloatArray) -> tuple[float, float]:
+def inner_gap(problem: Problem, A: FloatArray, F: FloatArray) -> tuple[float, float]:
     """Return the duality gap for fixed weights, and the size of the objective."""
     loss = problem.loss
     norm = float(np.sum(A * F))
@@ -211,7 +211,7 @@ def inner_gap(problem: MKLProblem, A: FloatArray, F: FloatArray) -> tuple[float,
 class BoxSolver:
     """The inner problem of a box loss: all tasks for given weights, warm-started."""
 
-    def __init__(self, problem: MKLProblem, start: Iterate | None) -> None:
+    def __init__(self, problem: Problem, start: Iterate | None) -> None:
         self.problem = problem
         n, T = problem.loss.shape
         self.rows = RowCache(problem.bank)
@@ -266,6 +266,10 @@ class BoxSolver:
     def bank(self) -> KernelBank:
         """The bank in the precision that is in use."""
         return self.rows.bank
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` in that precision."""
+        return self.bank.quad(A)
 
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between some samples."""

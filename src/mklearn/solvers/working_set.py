@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.losses import Box
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxQP, Found, RowCache, inner_gap
 
@@ -29,7 +29,7 @@ class WorkingSetSolver:
 
     Parameters
     ----------
-    problem : MKLProblem
+    problem : Problem
         With a box loss.
     start : Iterate, optional
     spare : float
@@ -37,7 +37,7 @@ class WorkingSetSolver:
     """
 
     def __init__(
-        self, problem: MKLProblem, start: Iterate | None, spare: float = 0.25
+        self, problem: Problem, start: Iterate | None, spare: float = 0.25
     ) -> None:
         self.problem, self.spare = problem, spare
         self.theta = problem.weights.center(problem.bank.shape[2])
@@ -56,13 +56,17 @@ class WorkingSetSolver:
         self.boxes = [problem.loss.box(t) for t in boxes]  # type: ignore[attr-defined]
 
     @staticmethod
-    def suits(problem: MKLProblem) -> bool:
+    def suits(problem: Problem) -> bool:
         """Tell whether memory holds too few rows for SMO on all samples."""
         return _room(problem.bank, 4) < problem.bank.shape[0]
 
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernel between some samples."""
         return self.bank[np.ix_(samples, samples)].combine(self.at)
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` for every kernel."""
+        return self.bank.quad(A)
 
     def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve until the inner duality gap is at most ``allowed``."""

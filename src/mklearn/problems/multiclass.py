@@ -1,0 +1,175 @@
+"""Multi-class MKL with weights for each class and kernel: formula and certificate.
+
+    min  sum_i C_i xi_i + ½ sum_c ( sum_r |w_c^r|^2 / d_c^r + |d_c| )          BIL (7)
+    s.t. f_y(x_i) - f_c(x_i) + [c = y_i] >= 1 - xi_i,   f_c = sum_r <w_c^r, phi_r>
+
+The penalty ``|d_c|`` is the sum of the weights in the paper, and here the gauge of any
+set of weights, such as an lp norm. Without d this is ``sum_c |w_c|``, where the norm of
+a class is ``sum_r |w_c^r|`` for p = 1: a group lasso over classes and kernels. The dual
+maximises ``sum_i A_iy`` over the dual variables of :class:`CrammerSinger` with
+``support(q_c) <= 1`` for every class, ``q_cr = A_c' K_r A_c`` (the paper prints another
+bound, which does not follow from its own gradient), so that any A, made short enough,
+proves a lower bound.
+
+Weights that all classes share need no problem of their own: they are
+``MKLProblem(bank, CrammerSinger(...), LpBall(p))``, for p = 1 that of Zien & Ong
+(2007).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.kernels.bank import KernelBank
+from mklearn.problems.losses import CrammerSinger
+from mklearn.problems.mkl import Judgement
+from mklearn.problems.weights import WeightSet
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class BilinearProblem:
+    """Bank of kernels x Crammer-Singer loss x a set of weights for each class.
+
+    Weights ``theta`` are the d of (7), shape (n_classes, n_kernels).
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square and normalised.
+    loss : CrammerSinger
+    weights : WeightSet
+        Convex; the penalty on ``d_c`` is how far the set must be blown up to hold it,
+        for :class:`LpBall` the p-norm.
+    """
+
+    bank: KernelBank
+    loss: CrammerSinger
+    weights: WeightSet
+
+    def __post_init__(self) -> None:
+        n, m, _ = self.bank.shape
+        if n != m or n != self.loss.shape[0]:
+            raise ValueError(
+                f"The bank is {n} x {m} and the loss has {self.loss.shape[0]} samples; "
+                "a problem needs a square bank on the samples of the loss."
+            )
+        if not hasattr(self.weights, "constraint"):
+            raise ValueError(
+                "Weights per class need a convex set such as LpBall(1), got "
+                f"{type(self.weights).__name__}."
+            )
+
+    def center(self) -> FloatArray:
+        """Return equal weights for all classes and kernels."""
+        k = self.loss.n_classes
+        return np.tile(self.weights.center(self.bank.shape[2]), (k, 1))
+
+    def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
+        """Return the best weights for the ``w`` that ``theta`` and A give.
+
+        For p = 1 these are ``d_c^r = |w_c^r|``. A class without any w keeps its
+        weights, for it may need them yet.
+        """
+        out = theta.copy()
+        for c, (d, q) in enumerate(zip(theta, quads, strict=True)):
+            direction, norm = self._best(d, q)
+            if norm > 0:
+                out[c] = norm * direction
+        return out
+
+    def norms(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
+        """Return ``|w_c|`` of each class, at ``w_c^r = d_c^r Phi_r' A_c``, shape (k,).
+
+        This is the least of ``½ (sum_r |w_c^r|^2 / d_c^r + |d_c|)`` over ``d_c``.
+        """
+        pairs = zip(theta, quads, strict=True)
+        return np.array([self._best(d, q)[1] for d, q in pairs])
+
+    def _best(self, d: FloatArray, q: FloatArray) -> tuple[FloatArray, float]:
+        """Return the member of the set that suits w best, and the norm of w."""
+        norms2 = d**2 * np.maximum(q, 0.0)
+        theta = self.weights.step(d, q)
+        parts = np.divide(norms2, theta, out=np.zeros_like(d), where=theta > 0)
+        return theta, float(np.sqrt(parts.sum()))
+
+    def judge(
+        self,
+        theta: FloatArray,
+        A: FloatArray,
+        scores: FloatArray | None = None,
+        quads: FloatArray | None = None,
+    ) -> Judgement:
+        """Return the bounds that ``(theta, A)`` proves.
+
+        Parameters
+        ----------
+        theta : array of shape (k, M)
+        A : array of shape (n, k)
+        scores : array of shape (n, k), optional
+            ``K_c A_c`` as claimed by a solver; computed from the bank otherwise.
+        quads : array of shape (k, M), optional
+            ``A_c' K_r A_c`` as claimed by a solver.
+        """
+        A = self.loss.repair(A)
+        if not (np.isfinite(theta).all() and (theta >= 0).all()):
+            raise ValueError("theta is negative somewhere; a solver is at fault.")
+        F = self.bank.apply_each(theta, A) if scores is None else scores
+        q = self.bank.quads(A) if quads is None else quads
+        bias = self.loss.bias(F)
+        upper = self.loss.primal(F, bias) + float(self.norms(theta, q).sum())
+        return Judgement(upper, self.dual(A, q), bias)
+
+    def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
+        """Return the lower bound that A proves once it is short enough."""
+        A = self.loss.repair(A)
+        q = self.bank.quads(A) if quads is None else quads
+        return self.loss.dual(A) / self._excess(q)
+
+    def _excess(self, quads: FloatArray) -> float:
+        """Return by what A must be divided to be feasible in the dual."""
+        return max(1.0, max(self.weights.support(q) for q in quads)) ** 0.5
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``A_c' K[m] A_c`` for every class, shape (k, M)."""
+        return self.bank.quads(A)
+
+    def weight_bounds(
+        self, A: FloatArray, upper: float, quads: FloatArray | None = None
+    ) -> FloatArray:
+        """Return bounds that no optimal weights exceed, shape (k, M).
+
+        At the optimum half of the regulariser is the penalty on d, so no weight of an
+        lp ball is above ``upper``. For p = 1, with A short enough, a weight lifts the
+        lower bound by ``½ d_c^r (1 - q_cr)`` and cannot lift it above ``upper``.
+        """
+        A = self.loss.repair(A)
+        q = self.bank.quads(A) if quads is None else quads
+        p = getattr(self.weights, "p", None)
+        bounds = np.full(q.shape, np.inf if p is None else upper)
+        if p == 1:
+            excess = self._excess(q)
+            gap = max(upper - self.loss.dual(A) / excess, 0.0)
+            short = 1.0 - q / excess**2
+            below = short * upper > 2 * gap
+            bounds[below] = 2 * gap / short[below]
+        return bounds
+
+    def take(self, rows: NDArray[np.intp], factor: float = 1.0) -> BilinearProblem:
+        """Return the problem on some samples, their costs multiplied by ``factor``."""
+        bank = self.bank[np.ix_(rows, rows)].stored(self.bank.memory_limit)
+        return BilinearProblem(bank, self.loss.take(rows, factor), self.weights)
+
+    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return each kernel's share of ``|w_c|^2`` in each class, shape (k, M).
+
+        Every row sums to one (uniform where a class has no w).
+        """
+        part = theta * np.maximum(self.bank.quads(A), 0.0)
+        total = part.sum(axis=1, keepdims=True)
+        even = np.full_like(part, 1.0 / part.shape[1])
+        return np.divide(part, total, out=even, where=total > 0)

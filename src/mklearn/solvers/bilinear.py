@@ -1,0 +1,341 @@
+"""Weights of classes and kernels for the Crammer-Singer loss, by slopes and curvature.
+
+Both solvers work on ``J(theta)``, the optimal value for given weights, whose slopes are
+``½ - ½ A_c' K_r A_c`` with weights per class (and ``-½ sum_c A_c' K_r A_c`` on the
+simplex, with weights that the classes share). The closed-form update
+``d_c^r = |w_c^r|`` is :class:`Alternating`, which serves every problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve
+from scipy.linalg.lapack import dpotri
+
+from mklearn.problems.losses import CrammerSinger
+from mklearn.problems.mkl import MKLProblem, Problem
+from mklearn.problems.multiclass import BilinearProblem
+from mklearn.problems.weights import Constraint, WeightSet
+from mklearn.solvers.alternating import Alternating
+from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.crammer_singer import SampleSweeps
+from mklearn.solvers.cutting_plane import CuttingPlane
+from mklearn.solvers.interior import Describe, minimise_quadratic
+from mklearn.solvers.newton import stable_factor
+
+FloatArray = NDArray[np.float64]
+
+# A part of the free variables gives too little curvature, which the line search and the
+# damping make good; all of them would take n^3 time and n^2 memory.
+_MOST_FREE = 3000
+
+
+@dataclass(frozen=True)
+class MulticlassNewton:
+    """Newton steps on ``J(theta)`` for the Crammer-Singer loss.
+
+    At a solution A some variables of some samples are below their bounds and move when
+    the weights do, in such a way that rows of A still sum to zero. With the kernels
+    ``K_c`` between the free variables of each class, ``U_cr = K_r A_c`` there, and E
+    the matrix that tells the sample of each variable, the Hessian of J is
+
+        U'(B - B E (E'B E)^-1 E'B) U,    B = blockdiag(K_c^-1)
+
+    while the active set stays: one factor for each class and one for the samples. The
+    quadratic model plus a small multiple of the majorising term
+    behind the closed-form update is minimised over the weights, which are non-negative
+    (per class) or on the simplex (shared); a step that does not descend is followed by
+    one on the line.
+
+    Parameters
+    ----------
+    accuracy : float
+        How exactly the inner problem is solved, as a share of the current gap.
+    damping : float
+        Share of the majoriser's curvature that is added to the model at first.
+    patience : int
+        Iterations without progress before the closed-form update takes over.
+    first : int
+        Closed-form updates before the first model, at the most.
+    seed : int
+        Of the order in which samples are visited.
+    """
+
+    accuracy: float = 0.1
+    damping: float = 1e-2
+    patience: int = 20
+    first: int = 5
+    seed: int = 0
+
+    def check(self, problem: Problem) -> None:
+        """Require the Crammer-Singer loss, and p = 1 for weights per class."""
+        _require_crammer_singer("newton", problem)
+        per_class = isinstance(problem, BilinearProblem)
+        if per_class and getattr(problem.weights, "p", None) != 1:
+            raise ValueError(
+                "solver='newton' with weights per class needs norm=1; use "
+                "solver='alternating', which is fast for larger norms."
+            )
+        if not hasattr(problem.weights, "constraint"):
+            raise ValueError(
+                "solver='newton' needs a convex weight set with a smooth description, "
+                f"which {type(problem.weights).__name__} is not; use "
+                "solver='alternating'."
+            )
+
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
+        """Yield one iterate for each inner problem solved."""
+        inner = SampleSweeps(problem, start, self.seed)
+        per_class = isinstance(problem, BilinearProblem)
+        theta, allowed, damping = inner.theta, np.inf, self.damping
+        best, lower, gap, limit = np.inf, -np.inf, np.inf, np.inf
+        base, slope = theta, np.zeros_like(theta)
+        refused, least, idle = False, np.inf, 0
+        first = self.first if start is None else 0
+        while idle < self.patience:
+            A, scores = yield from inner.solve(theta, allowed)
+            quads = inner.quads(A)
+            judgement = yield Iterate(theta, A, scores, quads)
+            assert judgement is not None
+            value, own = judgement.upper, judgement.upper - judgement.lower
+            exact, lower = allowed, max(lower, judgement.lower)
+            left = max(min(value, best) - lower, 0.0)
+            least, idle = (left, 0) if left < 0.9 * least else (least, idle + 1)
+            # the slopes err by the root of the inner gap, so it must fall faster
+            share = min(1.0, 3 * (own / max(abs(value), 1e-300)) ** 0.5)
+            allowed = min(self.accuracy * share * left, limit)
+            # near the end the gap is the sharper measure of progress
+            if value > best and (own > 0.9 * gap or value > best + 0.02 * abs(best)):
+                if value - best <= 10 * exact:  # a matter of accuracy: improve it there
+                    best, gap, theta = np.inf, np.inf, base
+                    allowed = limit = 0.01 * min(allowed, exact)
+                    continue
+                # the model was too bold: go back along the line to where the slopes,
+                # known at both ends, say that the value is least
+                damping, refused = min(1.0, 10 * damping), True
+                move = theta - base
+                before = float(np.sum(slope * move))
+                after = float(np.sum(_slopes(quads, per_class) * move))
+                part = before / (before - after) if before < 0 < after else 0.5
+                theta = base + min(max(part, 0.05), 0.7) * move
+                continue
+            if not refused:
+                damping = max(1e-6, damping / 5)  # trusted more as it proves itself
+            best, gap, refused = min(value, best), own, False
+            base, slope = theta, _slopes(quads, per_class)
+            if getattr(problem.weights, "p", None) == np.inf:
+                theta = np.ones_like(theta)
+                continue
+            if first > 0 and own > 0.05 * abs(value):
+                # far off, the closed-form update is as good as any and costs nothing
+                first -= 1
+                theta = problem.step(theta, quads)
+                continue
+            # what a step gains is of second order in the gap, and so is its model
+            relative = own / max(abs(value), 1e-300)
+            exactness = max(min(1e-6, 1e-3 * relative**2), 1e-11)
+            theta = self._model(
+                problem, inner, A, theta, quads, slope, damping, exactness
+            )
+        sparse = not per_class and getattr(problem.weights, "p", None) == 1
+        other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
+        yield from other.iterates(problem, Iterate(base, A))
+
+    def _model(
+        self,
+        problem: Problem,
+        inner: SampleSweeps,
+        A: FloatArray,
+        theta: FloatArray,
+        quads: FloatArray,
+        slope: FloatArray,
+        damping: float,
+        exactness: float,
+    ) -> FloatArray:
+        """Return the weights that minimise the model."""
+        # kernels next to zero whose slopes keep them there need no place in the model
+        q = np.maximum(quads, 0.0)
+        near = q > 0.7 * (1.0 if theta.ndim == 2 else float(q.max()))
+        kept = near | (theta > 1e-3 * theta.mean())
+        old, q, slope = theta[kept], q[kept], slope[kept]
+        floor = 0.1 * float(theta.mean())
+        model = _hessian(inner, A, kept)
+        model[np.diag_indices_from(model)] += damping * q / np.maximum(old, floor)
+        linear = slope - model @ old
+        out = np.zeros_like(theta)
+        if theta.ndim == 1:
+            constraint = _part(problem.weights, kept)
+            out[kept] = minimise_quadratic(model, linear, constraint, old, exactness)
+            return out
+        # far from the present weights the model means nothing
+        reach = 4.0 * float(old.sum())
+        out[kept] = reach * minimise_quadratic(
+            reach**2 * model, reach * linear, _simplex, old / reach, exactness
+        )
+        return out
+
+
+def _part(weights: WeightSet, kept: NDArray[np.bool_]) -> Describe:
+    """Return the description of a set on some of its weights, the others zero."""
+
+    def constraint(x: FloatArray) -> Constraint:
+        full = np.zeros(len(kept))
+        full[kept] = x
+        at = weights.constraint(full)  # type: ignore[attr-defined]
+        return Constraint(at.value, at.gradient[kept], at.hessian[np.ix_(kept, kept)])
+
+    return constraint
+
+
+def _simplex(x: FloatArray) -> Constraint:
+    return Constraint(float(x.sum()), np.ones_like(x), np.zeros((len(x), len(x))))
+
+
+def _slopes(quads: FloatArray, per_class: bool) -> FloatArray:
+    return 0.5 - 0.5 * quads if per_class else -0.5 * quads
+
+
+def _require_crammer_singer(name: str, problem: Problem) -> None:
+    if not isinstance(problem.loss, CrammerSinger):
+        raise ValueError(
+            f"This {name!r} solver is for the Crammer-Singer loss, got "
+            f"{type(problem.loss).__name__}; use solver='auto'."
+        )
+
+
+def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> FloatArray:
+    """Return the Hessian of J in the weights that are kept, in their order."""
+    k = A.shape[1]
+    D = np.broadcast_to(inner.theta, (k, inner.theta.shape[-1]))
+    free = _free(inner.loss, A)
+    # a class next to zero bends by its damping alone
+    free[:, D.max(axis=1) <= 1e-8 * D.max()] = False
+    free[free.sum(axis=1) < 2] = False
+    samples = np.flatnonzero(free.any(axis=1))
+    # four matrices of this size are in use at a time
+    room = int((inner.products.block_bytes / 32) ** 0.5)
+    most = min(_MOST_FREE, max(room, 500))
+    if len(samples) > most:
+        samples = np.random.default_rng(0).permutation(samples)[:most]
+        samples.sort()
+    S = inner.products.at(samples, A)  # (M, w, k)
+    place = np.broadcast_to(np.cumsum(kept).reshape(kept.shape) - 1, D.shape)
+    kept = np.broadcast_to(kept, D.shape)
+    size = int(place.max()) + 1
+    hessian = np.zeros((size, size))
+    across = np.zeros((len(samples), size))
+    schur = np.zeros((len(samples), len(samples)))
+    for c in range(k):
+        rows = np.flatnonzero(free[samples, c])
+        if len(rows) == 0 or not kept[c].any():
+            continue
+        inverse = _inverse(inner.products.block(D[c], samples[rows])[0])
+        columns = place[c, kept[c]]
+        U = S[kept[c]][:, rows, c].T
+        moved = inverse @ U
+        across[np.ix_(rows, columns)] += moved
+        hessian[np.ix_(columns, columns)] += U.T @ moved
+        schur[np.ix_(rows, rows)] += inverse
+    alone = np.diagonal(schur) <= 0  # samples whose classes have no place in the model
+    schur[alone, alone] = 1.0
+    if len(samples):
+        hessian -= across.T @ cho_solve(
+            stable_factor(schur), across, check_finite=False
+        )
+    return (hessian + hessian.T) / 2
+
+
+def _free(loss: CrammerSinger, A: FloatArray) -> NDArray[np.bool_]:
+    """Return which variables are below their bounds."""
+    # a variable that has only just left its bound is not worth its place
+    tiny = 1e-9 * loss.C[:, None]
+    return np.asarray(np.where(loss.own, A < loss.C[:, None] - tiny, -tiny > A))
+
+
+def _inverse(K: FloatArray) -> FloatArray:
+    """Return the inverse of a kernel with a ridge against rounding."""
+    diagonal = np.diag_indices_from(K)
+    size = max(float(K[diagonal].max()), 1e-300)
+    K[diagonal] += 1e-8 * size
+    factor, lower = stable_factor(K)
+    inverse, _ = dpotri(factor, lower=lower, overwrite_c=True)
+    rows, cols = np.triu_indices_from(K, 1)
+    inverse[rows, cols] = inverse[cols, rows]
+    return np.asarray(inverse)
+
+
+@dataclass(frozen=True)
+class ProjectedGradient:
+    """Projected gradient with line search and rescaling, as Kobayashi & Otsu have it.
+
+    After each inner problem ``A_c`` and ``d_c`` are rescaled to ``s_c A_c`` and
+    ``d_c / s_c`` with ``s_c = sqrt(sum(d_c) / d_c'q_c)``, which leaves the scores as
+    they are and makes the regulariser least; the slopes there give the direction. The
+    step is doubled while J falls and halved until it does.
+
+    Parameters
+    ----------
+    accuracy : float
+        How exactly the inner problem is solved, as a share of the current gap.
+    seed : int
+        Of the order in which samples are visited.
+    """
+
+    accuracy: float = 0.1
+    seed: int = 0
+
+    def check(self, problem: Problem) -> None:
+        """Require weights per class and p = 1."""
+        _require_crammer_singer("projected_gradient", problem)
+        if isinstance(problem, MKLProblem) or getattr(problem.weights, "p", 0) != 1:
+            raise ValueError(
+                "solver='projected_gradient' needs weights per class and norm=1; use "
+                "solver='alternating' for other norms, solver='reduced_gradient' for "
+                "weights that the classes share."
+            )
+
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
+        """Yield one iterate for each inner problem solved."""
+        inner = SampleSweeps(problem, start, self.seed)
+        theta, allowed, step = inner.theta, np.inf, 1.0
+        upper, lower = np.inf, -np.inf
+        value, slope = np.inf, np.zeros_like(theta)
+        base, failed = theta, 0
+        while True:
+            A, scores = yield from inner.solve(theta, allowed)
+            quads = inner.quads(A)
+            judgement = yield Iterate(theta, A, scores, quads)
+            assert judgement is not None
+            upper = min(upper, judgement.upper)
+            lower = max(lower, judgement.lower)
+            gap = max(upper - lower, 0.0)
+            allowed = self.accuracy * gap * min(1.0, 10 * gap / max(upper, 1e-300))
+            # the group norm of w is what (7) is once d is rescaled
+            if judgement.upper < value:
+                value, failed = judgement.upper, 0
+                base = _rescaled(theta, quads)
+                ratio = np.divide(theta, base, out=np.ones_like(theta), where=base > 0)
+                slope = 0.5 - 0.5 * quads * ratio**2
+                step *= 2.0
+            else:
+                failed += 1
+                step /= 4.0
+            if failed > 15:  # a matter of accuracy: measure again from here
+                value, failed, step = np.inf, 0, 1.0
+                allowed *= 0.01
+                theta = base
+                continue
+            theta = np.maximum(base - step * slope * base.mean(), 0.0)
+            # a class without any weight would have no slope to come back by
+            theta = np.where(theta.any(axis=1, keepdims=True), theta, 1e-3 * base)
+
+
+def _rescaled(theta: FloatArray, quads: FloatArray) -> FloatArray:
+    """Return ``d_c / s_c``, ``s_c = sqrt(sum(d_c) / d_c'q_c)``, BIL (16)-(18)."""
+    norm2 = np.sum(theta * np.maximum(quads, 0.0), axis=1)
+    total = theta.sum(axis=1)
+    factor = np.divide(norm2, total, out=np.ones_like(total), where=total > 0) ** 0.5
+    return np.asarray(theta * np.where(factor > 0, factor, 1.0)[:, None])
