@@ -86,8 +86,7 @@ def _automatic(problem: Problem) -> Solver:
         size = M * problem.loss.shape[1] if per_class else M
         if size > 2000 or (per_class and p != 1):
             return Alternating()
-        newton = MulticlassNewton()
-        return Multilevel(newton) if n >= 1500 else newton
+        return MulticlassNewton()
     box = hasattr(problem.loss, "box")
     if box and problem.bank.row_budget() < min(n, 500):
         return Interleaved()  # too little memory for the rows of a working set
