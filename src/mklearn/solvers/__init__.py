@@ -12,6 +12,7 @@ from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 from mklearn.solvers.path import Path, mkl_path
 from mklearn.solvers.reduced_gradient import ReducedGradient
+from mklearn.solvers.screened import Screened
 from mklearn.solvers.semidefinite import Semidefinite
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Path",
     "ProjectedGradient",
     "ReducedGradient",
+    "Screened",
     "Semidefinite",
     "Solution",
     "Status",

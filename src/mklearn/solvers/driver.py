@@ -27,6 +27,7 @@ from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 from mklearn.solvers.reduced_gradient import ReducedGradient
+from mklearn.solvers.screened import Screened
 from mklearn.solvers.semidefinite import Semidefinite
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
@@ -38,6 +39,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "multilevel": Multilevel,
     "newton": Newton,
     "reduced_gradient": ReducedGradient,
+    "screened": Screened,
     "sdp": Semidefinite,
 }
 
@@ -90,9 +92,10 @@ def _automatic(problem: Problem) -> Solver:
     box = hasattr(problem.loss, "box")
     if box and problem.bank.row_budget() < min(n, 500):
         return Interleaved()  # too little memory for the rows of a working set
+    solver: Solver = CuttingPlane() if p == 1 else Alternating()
     if M <= 1000 and p <= 8:
-        return Multilevel(Newton()) if n >= 1500 else Newton()
-    return CuttingPlane() if p == 1 else Alternating()
+        solver = Multilevel(Newton()) if n >= 1500 else Newton()
+    return Screened(solver) if Screened.suits(problem) else solver
 
 
 def solve(
