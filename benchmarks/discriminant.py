@@ -38,6 +38,7 @@ from sklearn.exceptions import ConvergenceWarning
 from svm_ratio import seconds
 
 from mklearn import KernelBank, MKLDiscriminant, SingleKernelCV, kernels, solve
+from mklearn.datasets import load
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems.discriminant import class_targets, kfda, rkda, rkda_joint
 from mklearn.solvers import Conic, CuttingPlane, Newton, Semidefinite
@@ -48,11 +49,10 @@ REG = 5e-4
 def samples(n: int, k: int) -> tuple[np.ndarray, np.ndarray, str]:
     """Return n samples of the first k digits, their classes and the data's name."""
     rng = np.random.default_rng(0)
-    file = Path(os.environ.get("MKLEARN_DATA", "")) / "usps.npz"
-    if file.is_file():
-        data = np.load(file)
-        X, y, name = data["X"].astype(float), data["y"].astype(int), "USPS"
-    else:
+    try:
+        X, y = load("usps", download=False, return_X_y=True)
+        X, name = X.astype(float), "USPS"
+    except FileNotFoundError:
         X, y = load_digits(return_X_y=True)
         X, name = X / 8.0 - 1.0, "digits + noise"
     rows = np.flatnonzero(y < k)

@@ -49,6 +49,7 @@ from mklearn import (
     MKLClassifier,
     kernels,
 )
+from mklearn.datasets import load
 from mklearn.kernels.sequences import spectrum_gram
 from mklearn.solvers import Conic, CuttingPlane
 
@@ -118,20 +119,18 @@ def methods(limit: float, slow: bool = True) -> dict[str, Any]:
     return table
 
 
-def folder() -> Path:
-    """Return where the data sets are."""
-    return Path(os.environ.get("MKLEARN_DATA", ""))
-
-
 def samples(name: str) -> tuple[np.ndarray, np.ndarray, str]:
     """Return a data set and its name, the digits of scikit-learn in place of others."""
-    file = folder() / f"{'waveform40' if name == 'waveform' else name}.npz"
-    if not file.is_file():
+    try:
+        X, y = load(
+            "waveform21" if name == "waveform" else name,
+            download=False,
+            return_X_y=True,
+        )
+    except FileNotFoundError:
         X, y = load_digits(return_X_y=True)
         return X / 16.0, y, "digits"
-    data = np.load(file)
-    X, y = data["X"].astype(float), np.unique(data["y"], return_inverse=True)[1]
-    return (X[:, :21] if name == "waveform" else X), y, name
+    return X.astype(float), np.unique(y, return_inverse=True)[1], name
 
 
 def rbf_task(name: str, n: int, seed: int) -> tuple[Any, ...]:
@@ -283,21 +282,19 @@ def general(args: argparse.Namespace) -> list[dict]:
 
 def proteins(n: int) -> tuple[list[str], np.ndarray, str]:
     """Return sequences of proteins and where in the cell they are."""
-    file = folder() / "multiloc_sequences.npz"
     rng = np.random.default_rng(0)
-    if not file.is_file():
+    try:
+        views, y = load("multiloc_sequences", download=False, return_X_y=True)
+    except FileNotFoundError:
         y = np.arange(n) % 4
         even = np.full(20, 0.05)
         odds = [rng.dirichlet(40 * even) for _ in range(4)]
         letters = list(LETTERS)
         found = ["".join(rng.choice(letters, 150, p=odds[c])) for c in y]
         return found, y, "random sequences"
-    data = np.load(file)
-    ends = data["offsets"]
-    chosen = rng.permutation(len(ends) - 1)[:n]
-    text = data["seq"].tobytes().decode()
-    found = [text[ends[i] : ends[i + 1]] for i in chosen]
-    y = np.unique(data["y"], return_inverse=True)[1]
+    chosen = rng.permutation(len(y))[:n]
+    found = [str(views["sequence"][i]) for i in chosen]
+    y = np.unique(y, return_inverse=True)[1]
     return found, y[chosen], "MultiLoc"
 
 

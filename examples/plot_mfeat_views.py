@@ -11,26 +11,13 @@ unweighted sum and on the best single kernel.
 Set MKLEARN_DATA to the folder that holds ``mfeat.npz``.
 """
 
-import os
 import sys
-from pathlib import Path
 
 import numpy as np
 
-from mklearn import MKLDiscriminant, MultiView, SingleKernelCV, kernels
+from mklearn import MKLDiscriminant, SingleKernelCV, datasets, kernels
 
 FACTORS = (0.1, 1.0, 10.0)
-
-
-def load(file):
-    """Return the views, standardised, and the digits."""
-    data = np.load(file, allow_pickle=False)
-    views = {}
-    for name in data["views"].tolist():
-        X = data[f"X_{name}"].astype(float)
-        spread = X.std(axis=0)
-        views[name] = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return MultiView(views), data["y"]
 
 
 def compare(views, y, n_train, seed=0):
@@ -38,7 +25,7 @@ def compare(views, y, n_train, seed=0):
     order = np.random.default_rng(seed).permutation(len(y))
     train, test = order[:n_train], order[n_train:]
     bank = [
-        kernels.RBF("scale", factor, view=view)
+        kernels.RBF("scale", factor, view=view, standardize=True)
         for view in list(views)
         for factor in FACTORS
     ]
@@ -59,14 +46,11 @@ def compare(views, y, n_train, seed=0):
 
 def main(n_train=300, figure=None):
     """Print accuracies and weights, and draw the weights."""
-    file = Path(os.environ.get("MKLEARN_DATA", "")) / "mfeat.npz"
-    if not file.is_file():
-        print(
-            "This example needs mfeat.npz (UCI multiple features): set MKLEARN_DATA to "
-            "the folder that holds it."
-        )
+    try:
+        views, y = datasets.load("mfeat", return_X_y=True)
+    except FileNotFoundError as missing:
+        print(missing)
         return None
-    views, y = load(file)
     accuracy, model = compare(views, y, n_train)
     print(f"mfeat, {n_train} training samples, accuracy on the other {2000 - n_train}:")
     for name, value in accuracy.items():

@@ -75,24 +75,29 @@ def test_there_are_tables_only_where_they_pay():
 def test_a_table_is_made_when_enough_values_were_asked_for():
     tables, weights = Tables(), rng.random(M)
     size = Grid(maps("rbf")).nodes.size
-    assert tables.table(maps("rbf"), weights, size // 2) is None
-    assert tables.table(maps("rbf"), weights[::-1].copy(), size // 2) is None
-    assert tables.table(maps("rbf"), weights, size // 2 - 1) is None
-    grid, table = tables.table(maps("rbf"), weights, 3)
-    assert tables.table(maps("rbf"), weights, 1) == (grid, table)
+    tables.expect(maps("rbf"), weights, size // 2)
+    tables.expect(maps("rbf"), weights[::-1].copy(), size // 2)
+    tables.expect(maps("rbf"), weights, size // 2)
+    assert tables.table(maps("rbf"), weights) is None
+    tables.expect(maps("rbf"), weights, 1)
+    grid, table = tables.table(maps("rbf"), weights)
+    assert len(table) == len(grid.middle)
+    assert tables.table(maps("rbf"), weights[::-1].copy()) is None
     for _ in range(9):  # others drive it out
-        tables.table(maps("rbf"), rng.random(M), 1)
-    assert tables.table(maps("rbf"), weights, 1) is None
-    assert tables.grid(maps("rbf"), size) is None
-    assert tables.grid(maps("rbf"), size + 1) is not None
+        tables.expect(maps("rbf"), rng.random(M), 1)
+    assert tables.table(maps("rbf"), weights) is None
+    assert tables.grid(maps("rbf")[:2]) is None
     assert pickle.loads(pickle.dumps(tables)).size == tables.size
 
 
 def test_threads_share_a_table():
     tables, weights = Tables(), rng.random(M)
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(tables.table, maps("rbf"), weights, 10**6)] * 16
-        found = [a.result()[1] for a in asked]
+        for _ in range(16):
+            pool.submit(tables.expect, maps("rbf"), weights, 10**6)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(tables.table, maps("rbf"), weights) for _ in range(16)]
+    found = [a.result()[1] for a in asked]
     assert all(table is found[0] for table in found)
 
 

@@ -103,6 +103,7 @@ class _Part:
 
 
 _TILE = 512  # columns that are computed at once at the least
+_PARTS = 8  # blocks that a sum over the samples has at the least
 
 
 class KernelBank:
@@ -482,6 +483,7 @@ class KernelBank:
         out = np.zeros((self._size[0], a.shape[1]))
         if len(a) == 0 or not theta.any():
             return out
+        bank._expect(theta, self._size[0])
 
         def work(block: Index) -> None:
             for start, stop in bank._col_ranges(len(block)):
@@ -506,7 +508,9 @@ class KernelBank:
             self._combine_block(rows, theta, K, 0)
             return np.asarray(K.T @ A[rows])
 
-        blocks = self._row_blocks(len(used), int(np.count_nonzero(theta)))
+        self._expect(theta, len(used))
+        n_kernels = int(np.count_nonzero(theta))
+        blocks = self._row_blocks(len(used), n_kernels, parts=_PARTS)
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
     def combine_each(self, thetas: ArrayLike) -> FloatArray:
@@ -618,13 +622,12 @@ class KernelBank:
             for start, stop in bank._col_ranges(len(block), int(block[0])):
                 right = 2.0 * a[start:stop]
                 right[: max(0, end - start)] *= 0.5
-                total += bank._quad_block(block, a[block], right, start, each)
+                total += bank._quad_block(block, a[block], right, start, each, count)
             return total
 
-        blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
-        if len(blocks[0]) > 64:  # the smaller the blocks, the nearer is half
-            share = max(64, -(-len(used) // 8))
-            blocks = [part for block in blocks for part in _cut(block, share)]
+        # the smaller the blocks, the nearer is half
+        blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1], _PARTS)
+        count = len(used) ** 2 // (2 * len(blocks))
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
     def diag(self) -> FloatArray:
@@ -728,15 +731,25 @@ class KernelBank:
             return self._compact(), A
         return self[:, used]._compact(), A[used]
 
+    def _expect(self, theta: FloatArray, n_rows: int) -> None:
+        """Tell the sources that this many rows of a sum are going to be asked for."""
+        raw = theta if self._affine is None else theta * self._affine.scale
+        for part in self._parts:
+            part.source.expect(part.which, raw[part.positions], n_rows * self._size[1])
+
     def _row_blocks(
-        self, n_rows: int, n_kernels: int, n_targets: int = 0
+        self,
+        n_rows: int,
+        n_kernels: int,
+        n_targets: int = 0,
+        parts: int | None = None,
     ) -> list[Index]:
         # products with all kernels are held three times: by source, in place, result
         n_cols = self._size[1]
         width = min(n_cols, _TILE) if self._recomputed else n_cols
         row_bytes = 8 * (width + 3 * n_targets * n_kernels)
         row_work = np.inf if self._recomputed else n_cols * max(1, n_kernels)
-        return store.row_blocks(n_rows, row_bytes, self.memory_limit, row_work)
+        return store.row_blocks(n_rows, row_bytes, self.memory_limit, row_work, parts)
 
     def _col_ranges(self, n_rows: int, start: int = 0) -> list[tuple[int, int]]:
         """Return ranges of columns for a block of rows.
@@ -766,6 +779,7 @@ class KernelBank:
     def _combine_rows(self, rows: Index, theta: FloatArray) -> FloatArray:
         out = np.zeros((len(rows), self._size[1]))
         bank = self._compact()
+        bank._expect(theta, len(rows))
 
         def work(block: Index) -> None:
             here = slice(int(block[0]), int(block[-1]) + 1)
@@ -828,7 +842,13 @@ class KernelBank:
         return out
 
     def _quad_block(
-        self, rows: Index, left: FloatArray, A: FloatArray, start: int, each: bool
+        self,
+        rows: Index,
+        left: FloatArray,
+        A: FloatArray,
+        start: int,
+        each: bool,
+        count: int,
     ) -> FloatArray:
         """Return ``left[:, t]' K[m][rows, start:stop] A[:, t]`` as ``_quads`` does."""
         affine, stop = self._affine, start + len(A)
@@ -837,7 +857,7 @@ class KernelBank:
         for part in self._parts if plain else []:
             cols = part.col_index(start, stop)
             where = part.which, part.row_index(rows), cols
-            q = part.source.quad(*where, left, A.T, each)
+            q = part.source.quad(*where, left, A.T, each, count)
             if q is None:
                 plain = False
                 break
@@ -846,11 +866,6 @@ class KernelBank:
             return out if affine is None else out * affine.scale
         S = self._multiply_block(rows, A, start)
         return np.asarray(np.einsum("it,itm->tm" if each else "it,itm->m", left, S))
-
-
-def _cut(block: Index, size: int) -> list[Index]:
-    """Return consecutive parts of a block."""
-    return [block[i : i + size] for i in range(0, len(block), size)]
 
 
 def _groups(keys: Iterable[Hashable]) -> list[Index]:

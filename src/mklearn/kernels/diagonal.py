@@ -94,6 +94,9 @@ class DiagonalSource:
     def square(self) -> bool:
         return True
 
+    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
+        pass
+
     def combine(
         self,
         which: Index,
@@ -132,6 +135,7 @@ class DiagonalSource:
         left: FloatArray,
         At: FloatArray,
         each: bool,
+        count: int,
     ) -> FloatArray | None:
         return None
 

@@ -57,6 +57,9 @@ class Source(Protocol):
     def square(self) -> bool:
         """Whether rows and columns are the same samples."""
 
+    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
+        """Make ready for a question about ``count`` values of this sum."""
+
     def combine(
         self,
         which: Index,
@@ -87,10 +90,11 @@ class Source(Protocol):
         left: FloatArray,
         At: FloatArray,
         each: bool,
+        count: int,
     ) -> FloatArray | None:
         """Return ``left[:, t]' K_k At[t]``, for ``each`` t or summed in one row.
 
-        None if ``multiply`` does as well.
+        None if ``multiply`` does as well for blocks of ``count`` values.
         """
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
@@ -182,6 +186,9 @@ class GramSource:
         self.__dict__.update(state)
         self._find_layout()
 
+    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
+        pass
+
     def combine(
         self,
         which: Index,
@@ -257,6 +264,7 @@ class GramSource:
         left: FloatArray,
         At: FloatArray,
         each: bool,
+        count: int,
     ) -> FloatArray | None:
         return None
 
@@ -487,6 +495,11 @@ class BaseSource:
         sq = self.rows.sqnorms[rows], self.cols.sqnorms[cols]
         return np.asarray(self.kernels[k].from_base(B, *sq), dtype=np.float64)
 
+    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
+        used = (weights != 0) & self._fused[which]
+        if used.any():
+            self.tables.expect(self._maps[which[used]], weights[used], count)
+
     def combine(
         self,
         which: Index,
@@ -504,7 +517,7 @@ class BaseSource:
         fused = used & self._fused[which] & (u is None)
         if fused.any():
             maps, theta = self._maps[which[fused]], weights[fused]
-            found = self.tables.table(maps, theta, B.size)
+            found = self.tables.table(maps, theta)
             if found is None:
                 if self.single:
                     B = np.asarray(B, dtype=np.float32)
@@ -549,12 +562,12 @@ class BaseSource:
         left: FloatArray,
         At: FloatArray,
         each: bool,
+        count: int,
     ) -> FloatArray | None:
         if not self._fused[which].all():
             return None
-        n_cols = cols.stop - cols.start if isinstance(cols, slice) else len(cols)
-        grid = self.tables.grid(self._maps[which], len(rows) * n_cols)
-        if grid is None:
+        grid = self.tables.grid(self._maps[which])
+        if grid is None or count < 2 * grid.nodes.size:
             return None
         B = self.block(rows, cols)
         if not each:
@@ -679,6 +692,9 @@ class ComputedSource:
     def _gram(self, k: int, rows: Index, cols: Columns) -> FloatArray:
         return self.kernels[k].compute(self.rows[rows], self.cols[cols])
 
+    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
+        pass
+
     def combine(
         self,
         which: Index,
@@ -716,6 +732,7 @@ class ComputedSource:
         left: FloatArray,
         At: FloatArray,
         each: bool,
+        count: int,
     ) -> FloatArray | None:
         return None
 
@@ -954,16 +971,21 @@ def block_bytes(limit: int | None = None) -> int:
 
 
 def row_blocks(
-    n_rows: int, row_bytes: int, limit: int | None = None, row_work: float = np.inf
+    n_rows: int,
+    row_bytes: int,
+    limit: int | None = None,
+    row_work: float = np.inf,
+    parts: int | None = None,
 ) -> list[Index]:
     """Cut rows into blocks of about two megabytes, enough for all threads.
 
     ``row_work`` is the number of kernel values in a row: a block has at least as many
-    as it takes to be worth a thread.
+    as it takes to be worth a thread. Sums over blocks ask for a number of ``parts``, so
+    that they do not depend on the number of threads.
     """
     size = max(1, block_bytes(limit) // max(1, row_bytes))
-    share = max(-(-n_rows // n_threads()), int(_MIN_WORK // max(row_work, 1)), 1)
-    size = min(size, share)
+    share = -(-n_rows // (n_threads() if parts is None else parts))
+    size = min(size, max(share, int(_MIN_WORK // max(row_work, 1)), 1))
     return [
         np.arange(i, min(i + size, n_rows), dtype=np.intp)
         for i in range(0, n_rows, size)

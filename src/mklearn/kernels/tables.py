@@ -111,7 +111,9 @@ _FROM_VALUES = np.linalg.inv(np.vander(_NODES, increasing=True))
 class Tables:
     """The grids and tables that were asked for last, shared by threads and parts.
 
-    A table is made as soon as more values were asked for than it has nodes.
+    A table is made as soon as more values were asked for than it has nodes. Questions
+    are announced by :meth:`expect` before threads answer their parts, so that all parts
+    are answered alike.
     """
 
     def __init__(self, size: int = 4) -> None:
@@ -123,24 +125,21 @@ class Tables:
     def __reduce__(self) -> tuple[Any, ...]:
         return Tables, (self.size,)
 
-    def grid(self, maps: FloatArray, count: int) -> Grid | None:
-        """Return the grid of these maps, None if ``count`` values do not pay for it."""
+    def grid(self, maps: FloatArray) -> Grid | None:
+        """Return the grid of these maps, None if there is none that pays."""
         key = maps.tobytes()
         with self._lock:
             if key not in self._grids:
                 self._grids[key] = Grid(maps) if Grid.suits(maps) else None
                 self._trim(self._grids)
             self._grids.move_to_end(key)
-            grid = self._grids[key]
-        return grid if grid is not None and count > grid.nodes.size else None
+            return self._grids[key]
 
-    def table(
-        self, maps: FloatArray, weights: FloatArray, count: int
-    ) -> tuple[Grid, FloatArray] | None:
-        """Return grid and table of a sum, None while exponentials are cheaper."""
-        grid = self.grid(maps, 2**62)
+    def expect(self, maps: FloatArray, weights: FloatArray, count: int) -> None:
+        """Count values that are going to be asked for; make the table if it pays."""
+        grid = self.grid(maps)
         if grid is None:
-            return None
+            return
         key = maps.tobytes(), weights.tobytes()
         with self._lock:
             found = self._tables.get(key, 0)
@@ -151,6 +150,16 @@ class Tables:
                 self._tables[key] = found
                 self._trim(self._tables)
             self._tables.move_to_end(key)
+
+    def table(
+        self, maps: FloatArray, weights: FloatArray
+    ) -> tuple[Grid, FloatArray] | None:
+        """Return grid and table of a sum, None while exponentials are cheaper."""
+        grid = self.grid(maps)
+        if grid is None:
+            return None
+        with self._lock:
+            found = self._tables.get((maps.tobytes(), weights.tobytes()))
         return (grid, found) if isinstance(found, np.ndarray) else None
 
     def _trim(self, kept: OrderedDict[Any, Any]) -> None:

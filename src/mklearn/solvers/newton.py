@@ -15,7 +15,7 @@ from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.inner import InnerSolver, LinearSolver, inner_solver
-from mklearn.solvers.interior import minimise_quadratic
+from mklearn.solvers.interior import minimise_quadratic, outward
 from mklearn.solvers.newton_exact import exact_newton
 
 FloatArray = NDArray[np.float64]
@@ -120,6 +120,7 @@ class Newton:
             enough = min(max(1e-4 * own / max(abs(value), 1e-300), 1e-9), 1e-6)
             pull = slope - model @ theta
             theta = minimise_quadratic(model, pull, constraint, theta, enough)
+            theta = outward(theta, constraint)
         sparse = getattr(weights, "p", None) == 1
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
         yield from other.iterates(problem, Iterate(base, A))
