@@ -81,7 +81,7 @@ def small_blocks(monkeypatch):
     """Cut the work into blocks of a few rows, on threads, as for large banks."""
     monkeypatch.setattr(store, "block_bytes", lambda limit=None: 8 * n * 7)
     monkeypatch.setattr(store, "_MIN_WORK", 1)
-    monkeypatch.setattr(store, "n_threads", lambda: 3)
+    monkeypatch.setattr(store, "_MIN_ROWS", 1)
 
 
 def targets(n_rows, n_targets=2):

@@ -72,29 +72,32 @@ def test_there_are_tables_only_where_they_pay():
     assert not Grid.suits(maps("rbf", [1e-30, 1.0, 1.0, 1.0, 1.0]))
 
 
-def test_a_table_is_made_when_enough_values_were_asked_for():
-    tables, weights = Tables(), rng.random(M)
-    size = Grid(maps("rbf")).nodes.size
-    tables.expect(maps("rbf"), weights, size // 2)
-    tables.expect(maps("rbf"), weights[::-1].copy(), size // 2)
-    tables.expect(maps("rbf"), weights, size // 2)
-    assert tables.table(maps("rbf"), weights) is None
-    tables.expect(maps("rbf"), weights, 1)
+def test_the_last_tables_are_kept():
+    tables, weights = Tables(size=2), rng.random(M)
     grid, table = tables.table(maps("rbf"), weights)
-    assert len(table) == len(grid.middle)
-    assert tables.table(maps("rbf"), weights[::-1].copy()) is None
-    for _ in range(9):  # others drive it out
-        tables.expect(maps("rbf"), rng.random(M), 1)
-    assert tables.table(maps("rbf"), weights) is None
-    assert tables.grid(maps("rbf")[:2]) is None
-    assert pickle.loads(pickle.dumps(tables)).size == tables.size
+    assert tables.table(maps("rbf"), weights)[1] is table
+    for _ in range(2):  # others drive it out
+        assert tables.table(maps("rbf"), rng.random(M))[0] is grid
+    again = tables.table(maps("rbf"), weights)[1]
+    assert again is not table
+    np.testing.assert_array_equal(again, table)
+    assert tables.table(maps("rbf")[:2], weights[:2]) is None
+    assert pickle.loads(pickle.dumps(tables)).size == 2
+
+
+def test_answers_do_not_depend_on_what_was_asked_before():
+    X = np.random.default_rng(1).normal(size=(90, 3))
+    first, second = (KernelBank(X, kernels.rbf_ladder(gammas=GAMMAS)) for _ in "ab")
+    theta, rows = rng.random(M), [3]
+    for bank in (first, second):
+        bank.stored()
+    fresh = first.columns(rows, theta)
+    second.columns(rows, theta, many=True)  # makes a table
+    np.testing.assert_array_equal(second.columns(rows, theta), fresh)
 
 
 def test_threads_share_a_table():
     tables, weights = Tables(), rng.random(M)
-    with ThreadPoolExecutor(8) as pool:
-        for _ in range(16):
-            pool.submit(tables.expect, maps("rbf"), weights, 10**6)
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(tables.table, maps("rbf"), weights) for _ in range(16)]
     found = [a.result()[1] for a in asked]

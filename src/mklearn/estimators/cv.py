@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -174,7 +174,11 @@ class _PathSearch(BaseMKL):
     ) -> _Scored:
         """Follow the path on the fold's samples and score every cell on the others."""
         a = fold.members
-        raw = training.raw[np.ix_(a, a)]
+        # values that were stored do not travel to other processes
+        budget = training.raw.memory_limit
+        if budget is not None:
+            budget //= effective_n_jobs(self.n_jobs)
+        raw = training.raw[np.ix_(a, a)].stored(budget)
         tested, place = np.unique(training.group[fold.rows], return_inverse=True)
         with warnings.catch_warnings():
             # a kernel that is constant on a fold has no part there; paths are judged

@@ -103,7 +103,7 @@ class _Part:
 
 
 _TILE = 512  # columns that are computed at once at the least
-_PARTS = 8  # blocks that a sum over the samples has at the least
+_TABULATE = 2**14  # values of a sum that are worth a table of it
 
 
 class KernelBank:
@@ -459,16 +459,19 @@ class KernelBank:
         """Return ``sum_m theta[m] K[m]``, shape (n_rows, n_cols)."""
         return self._combine_rows(np.arange(self._size[0]), self._check_theta(theta))
 
-    def columns(self, idx: ArrayLike, theta: ArrayLike) -> FloatArray:
+    def columns(
+        self, idx: ArrayLike, theta: ArrayLike, many: bool = False
+    ) -> FloatArray:
         """Return columns of the combined kernel as rows, shape (len(idx), n).
 
-        Only for square banks, where column i is row i.
+        Only for square banks, where column i is row i. ``many`` says that more columns
+        of the same sum are going to be asked for.
         """
         self._require_square("columns")
         rows = _as_index(idx, self._size[0])
         every = np.arange(self._size[0])
         return self._combine_rows(
-            every if rows is None else rows, self._check_theta(theta)
+            every if rows is None else rows, self._check_theta(theta), many
         )
 
     def apply(self, theta: ArrayLike, A: ArrayLike) -> FloatArray:
@@ -483,12 +486,12 @@ class KernelBank:
         out = np.zeros((self._size[0], a.shape[1]))
         if len(a) == 0 or not theta.any():
             return out
-        bank._expect(theta, self._size[0])
+        tabulate = self._size[0] * len(a) > _TABULATE
 
         def work(block: Index) -> None:
             for start, stop in bank._col_ranges(len(block)):
                 K = np.zeros((len(block), stop - start))
-                bank._combine_block(block, theta, K, start)
+                bank._combine_block(block, theta, K, start, tabulate)
                 out[block] += K @ a[start:stop]
 
         blocks = bank._row_blocks(self._size[0], int(np.count_nonzero(theta)))
@@ -501,16 +504,15 @@ class KernelBank:
         n_rows = self._size[0]
         if len(used) == 0 or not theta.any():
             return np.zeros((n_rows, A.shape[1]))
+        tabulate = len(used) * n_rows > _TABULATE
 
         def work(block: Index) -> FloatArray:
             rows = used[block]
             K = np.zeros((len(rows), n_rows))
-            self._combine_block(rows, theta, K, 0)
+            self._combine_block(rows, theta, K, 0, tabulate)
             return np.asarray(K.T @ A[rows])
 
-        self._expect(theta, len(used))
-        n_kernels = int(np.count_nonzero(theta))
-        blocks = self._row_blocks(len(used), n_kernels, parts=_PARTS)
+        blocks = self._row_blocks(len(used), int(np.count_nonzero(theta)))
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
     def combine_each(self, thetas: ArrayLike) -> FloatArray:
@@ -534,7 +536,7 @@ class KernelBank:
                 for m in used:
                     values = np.zeros((len(block), stop - start))
                     one[m] = 1.0
-                    bank._combine_block(block, one, values, start)
+                    bank._combine_block(block, one, values, start, False)
                     one[m] = 0.0
                     store.add_each(values, D[:, m], out, first, start)
 
@@ -626,7 +628,7 @@ class KernelBank:
             return total
 
         # the smaller the blocks, the nearer is half
-        blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1], _PARTS)
+        blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
         count = len(used) ** 2 // (2 * len(blocks))
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
@@ -731,25 +733,15 @@ class KernelBank:
             return self._compact(), A
         return self[:, used]._compact(), A[used]
 
-    def _expect(self, theta: FloatArray, n_rows: int) -> None:
-        """Tell the sources that this many rows of a sum are going to be asked for."""
-        raw = theta if self._affine is None else theta * self._affine.scale
-        for part in self._parts:
-            part.source.expect(part.which, raw[part.positions], n_rows * self._size[1])
-
     def _row_blocks(
-        self,
-        n_rows: int,
-        n_kernels: int,
-        n_targets: int = 0,
-        parts: int | None = None,
+        self, n_rows: int, n_kernels: int, n_targets: int = 0
     ) -> list[Index]:
         # products with all kernels are held three times: by source, in place, result
         n_cols = self._size[1]
         width = min(n_cols, _TILE) if self._recomputed else n_cols
         row_bytes = 8 * (width + 3 * n_targets * n_kernels)
-        row_work = np.inf if self._recomputed else n_cols * max(1, n_kernels)
-        return store.row_blocks(n_rows, row_bytes, self.memory_limit, row_work, parts)
+        row_work = 0 if self._recomputed else n_cols * max(1, n_kernels)
+        return store.row_blocks(n_rows, row_bytes, self.memory_limit, row_work)
 
     def _col_ranges(self, n_rows: int, start: int = 0) -> list[tuple[int, int]]:
         """Return ranges of columns for a block of rows.
@@ -776,23 +768,30 @@ class KernelBank:
     def _recomputed(self) -> bool:
         return any(part.source.storage == "recompute" for part in self._parts)
 
-    def _combine_rows(self, rows: Index, theta: FloatArray) -> FloatArray:
+    def _combine_rows(
+        self, rows: Index, theta: FloatArray, many: bool = False
+    ) -> FloatArray:
         out = np.zeros((len(rows), self._size[1]))
         bank = self._compact()
-        bank._expect(theta, len(rows))
+        tabulate = many or len(rows) * self._size[1] > _TABULATE
 
         def work(block: Index) -> None:
             here = slice(int(block[0]), int(block[-1]) + 1)
             for start, stop in bank._col_ranges(len(block)):
                 tile = out[here, start:stop]
-                bank._combine_block(rows[here], theta, tile, start)
+                bank._combine_block(rows[here], theta, tile, start, tabulate)
 
         blocks = bank._row_blocks(len(rows), int(np.count_nonzero(theta)))
         threads.run_blocks(work, blocks)
         return out
 
     def _combine_block(
-        self, rows: Index, theta: FloatArray, out: FloatArray, start: int
+        self,
+        rows: Index,
+        theta: FloatArray,
+        out: FloatArray,
+        start: int,
+        tabulate: bool,
     ) -> None:
         """Add the combined kernel to ``out``, whose columns begin at ``start``."""
         affine, stop = self._affine, start + out.shape[1]
@@ -808,7 +807,7 @@ class KernelBank:
                     v = affine.v[part.positions, start:stop]
             cols = part.col_index(start, stop)
             part.source.combine(
-                part.which, weights, part.row_index(rows), cols, u, v, out
+                part.which, weights, part.row_index(rows), cols, u, v, out, tabulate
             )
         if affine is None or affine.row is None:
             return

@@ -94,9 +94,6 @@ class DiagonalSource:
     def square(self) -> bool:
         return True
 
-    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
-        pass
-
     def combine(
         self,
         which: Index,
@@ -106,6 +103,7 @@ class DiagonalSource:
         u: FloatArray | None,
         v: FloatArray | None,
         out: FloatArray,
+        tabulate: bool,
     ) -> None:
         i, j = _meetings(rows, cols)
         for k, weight in enumerate(weights):

@@ -57,9 +57,6 @@ class Source(Protocol):
     def square(self) -> bool:
         """Whether rows and columns are the same samples."""
 
-    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
-        """Make ready for a question about ``count`` values of this sum."""
-
     def combine(
         self,
         which: Index,
@@ -69,8 +66,13 @@ class Source(Protocol):
         u: FloatArray | None,
         v: FloatArray | None,
         out: FloatArray,
+        tabulate: bool,
     ) -> None:
-        """Add ``sum_k weights[k] u[k] K_k v[k]`` on a block to ``out``."""
+        """Add ``sum_k weights[k] u[k] K_k v[k]`` on a block to ``out``.
+
+        ``tabulate`` says that enough values of this sum are asked for to be worth a
+        table of it.
+        """
 
     def multiply(
         self,
@@ -186,9 +188,6 @@ class GramSource:
         self.__dict__.update(state)
         self._find_layout()
 
-    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
-        pass
-
     def combine(
         self,
         which: Index,
@@ -198,6 +197,7 @@ class GramSource:
         u: FloatArray | None,
         v: FloatArray | None,
         out: FloatArray,
+        tabulate: bool,
     ) -> None:
         start, index = _split(cols)
         n_kernels = len(self.grams)
@@ -216,7 +216,7 @@ class GramSource:
         if span is not None:
             # reading all columns between the first and the last one is faster
             between = np.zeros((len(rows), span.stop - span.start))
-            self.combine(which, weights, rows, span, None, None, between)
+            self.combine(which, weights, rows, span, None, None, between, tabulate)
             out += between[:, index - span.start]
             return
         for k in np.flatnonzero(weights).tolist():
@@ -495,11 +495,6 @@ class BaseSource:
         sq = self.rows.sqnorms[rows], self.cols.sqnorms[cols]
         return np.asarray(self.kernels[k].from_base(B, *sq), dtype=np.float64)
 
-    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
-        used = (weights != 0) & self._fused[which]
-        if used.any():
-            self.tables.expect(self._maps[which[used]], weights[used], count)
-
     def combine(
         self,
         which: Index,
@@ -509,6 +504,7 @@ class BaseSource:
         u: FloatArray | None,
         v: FloatArray | None,
         out: FloatArray,
+        tabulate: bool,
     ) -> None:
         used = weights != 0
         if not used.any():
@@ -517,7 +513,7 @@ class BaseSource:
         fused = used & self._fused[which] & (u is None)
         if fused.any():
             maps, theta = self._maps[which[fused]], weights[fused]
-            found = self.tables.table(maps, theta)
+            found = self.tables.table(maps, theta) if tabulate else None
             if found is None:
                 if self.single:
                     B = np.asarray(B, dtype=np.float32)
@@ -692,9 +688,6 @@ class ComputedSource:
     def _gram(self, k: int, rows: Index, cols: Columns) -> FloatArray:
         return self.kernels[k].compute(self.rows[rows], self.cols[cols])
 
-    def expect(self, which: Index, weights: FloatArray, count: int) -> None:
-        pass
-
     def combine(
         self,
         which: Index,
@@ -704,6 +697,7 @@ class ComputedSource:
         u: FloatArray | None,
         v: FloatArray | None,
         out: FloatArray,
+        tabulate: bool,
     ) -> None:
         for k in np.flatnonzero(weights):
             K = self._gram(which[k], rows, cols)
@@ -960,7 +954,9 @@ def _human(size: float) -> str:
 
 
 BLOCKS = 4  # a block of values, and what its computation needs beside it
-_MIN_WORK = 2**19  # kernel values that are computed before a second thread has started
+_PARTS = 16  # blocks of rows at the least, if they are worth it
+_MIN_WORK = 2**19  # kernel values that are read before a second thread has started
+_MIN_ROWS = 32  # rows whose product with all others is efficient
 
 
 def block_bytes(limit: int | None = None) -> int:
@@ -971,21 +967,18 @@ def block_bytes(limit: int | None = None) -> int:
 
 
 def row_blocks(
-    n_rows: int,
-    row_bytes: int,
-    limit: int | None = None,
-    row_work: float = np.inf,
-    parts: int | None = None,
+    n_rows: int, row_bytes: int, limit: int | None = None, row_work: float = 0.0
 ) -> list[Index]:
-    """Cut rows into blocks of about two megabytes, enough for all threads.
+    """Cut rows into blocks of about two megabytes, enough for many threads.
 
-    ``row_work`` is the number of kernel values in a row: a block has at least as many
-    as it takes to be worth a thread. Sums over blocks ask for a number of ``parts``, so
-    that they do not depend on the number of threads.
+    ``row_work`` is the number of kernel values in a row, if they are at hand: a block
+    has at least as many as it takes to be worth a thread. If they are computed it has
+    rows enough for a product of matrices. How many threads there are does not matter:
+    sums of blocks are the same everywhere.
     """
     size = max(1, block_bytes(limit) // max(1, row_bytes))
-    share = -(-n_rows // (n_threads() if parts is None else parts))
-    size = min(size, max(share, int(_MIN_WORK // max(row_work, 1)), 1))
+    least = int(_MIN_WORK // row_work) if row_work else _MIN_ROWS
+    size = min(size, max(-(-n_rows // _PARTS), least, 1))
     return [
         np.arange(i, min(i + size, n_rows), dtype=np.intp)
         for i in range(0, n_rows, size)

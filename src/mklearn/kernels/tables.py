@@ -111,16 +111,15 @@ _FROM_VALUES = np.linalg.inv(np.vander(_NODES, increasing=True))
 class Tables:
     """The grids and tables that were asked for last, shared by threads and parts.
 
-    A table is made as soon as more values were asked for than it has nodes. Questions
-    are announced by :meth:`expect` before threads answer their parts, so that all parts
-    are answered alike.
+    Whether a question is answered from a table depends on the question alone, not on
+    what happens to be here.
     """
 
     def __init__(self, size: int = 4) -> None:
         self.size = size
         self._lock = Lock()
         self._grids: OrderedDict[bytes, Grid | None] = OrderedDict()
-        self._tables: OrderedDict[tuple[bytes, bytes], Any] = OrderedDict()
+        self._tables: OrderedDict[tuple[bytes, bytes], FloatArray] = OrderedDict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tables, (self.size,)
@@ -135,32 +134,20 @@ class Tables:
             self._grids.move_to_end(key)
             return self._grids[key]
 
-    def expect(self, maps: FloatArray, weights: FloatArray, count: int) -> None:
-        """Count values that are going to be asked for; make the table if it pays."""
-        grid = self.grid(maps)
-        if grid is None:
-            return
-        key = maps.tobytes(), weights.tobytes()
-        with self._lock:
-            found = self._tables.get(key, 0)
-            if not isinstance(found, np.ndarray):
-                found += count
-                if found > grid.nodes.size:
-                    found = grid.coefficients(weights)
-                self._tables[key] = found
-                self._trim(self._tables)
-            self._tables.move_to_end(key)
-
     def table(
         self, maps: FloatArray, weights: FloatArray
     ) -> tuple[Grid, FloatArray] | None:
-        """Return grid and table of a sum, None while exponentials are cheaper."""
+        """Return grid and table of a sum, None if there is no grid that pays."""
         grid = self.grid(maps)
         if grid is None:
             return None
+        key = maps.tobytes(), weights.tobytes()
         with self._lock:
-            found = self._tables.get((maps.tobytes(), weights.tobytes()))
-        return (grid, found) if isinstance(found, np.ndarray) else None
+            if key not in self._tables:
+                self._tables[key] = grid.coefficients(weights)
+                self._trim(self._tables)
+            self._tables.move_to_end(key)
+            return grid, self._tables[key]
 
     def _trim(self, kept: OrderedDict[Any, Any]) -> None:
         while len(kept) > self.size:

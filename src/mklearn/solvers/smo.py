@@ -79,7 +79,7 @@ class RowCache:
         for i in range(0, len(wanted), together):
             part = wanted[i : i + together]
             slots = self._free_slots(len(part), keep)
-            self.rows[slots] = self.bank.columns(part, self.theta)
+            self.rows[slots] = self.bank.columns(part, self.theta, many=True)
             self.slot[part] = slots
             self.owner[slots] = part
             self.stamp[slots] = self.stamp.max(initial=0) + 1
