@@ -10,6 +10,8 @@ from mklearn.estimators import (
     MKLRegressor,
     MKLRegressorCV,
     SingleKernelCV,
+    SubspaceClassifier,
+    SubspaceKernel,
     UniformMKLClassifier,
 )
 from mklearn.kernels import KernelBank, MultiView
@@ -39,6 +41,8 @@ __all__ = [
     "MKLRegressorCV",
     "MKLOneClass",
     "MKLDiscriminant",
+    "SubspaceKernel",
+    "SubspaceClassifier",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",

@@ -9,6 +9,7 @@ from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from mklearn.estimators.discriminant import MKLDiscriminant
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regression import MKLRegressor
+from mklearn.estimators.subspace import SubspaceClassifier, SubspaceKernel
 from mklearn.estimators.svm import MKLClassifier
 
 __all__ = [
@@ -20,5 +21,7 @@ __all__ = [
     "MKLRegressor",
     "MKLRegressorCV",
     "SingleKernelCV",
+    "SubspaceClassifier",
+    "SubspaceKernel",
     "UniformMKLClassifier",
 ]

@@ -12,6 +12,7 @@ from mklearn.solvers.newton import Newton
 from mklearn.solvers.path import Path, mkl_path
 from mklearn.solvers.reduced_gradient import ReducedGradient
 from mklearn.solvers.semidefinite import Semidefinite
+from mklearn.solvers.subspace import JointSolution, solve_joint
 
 __all__ = [
     "Alternating",
@@ -20,6 +21,7 @@ __all__ = [
     "History",
     "Interleaved",
     "Iterate",
+    "JointSolution",
     "LBFGS",
     "Multilevel",
     "Newton",
@@ -30,4 +32,5 @@ __all__ = [
     "Status",
     "mkl_path",
     "solve",
+    "solve_joint",
 ]
