@@ -22,8 +22,16 @@ from mklearn import (
     KernelBank,
     MKLDiscriminant,
     SubspaceClassifier,
+    SubspaceClassifierCV,
     SubspaceKernel,
     kernels,
+)
+from mklearn.estimators.subspace_cv import (
+    PAPER_COSTS,
+    PAPER_GENE_SIGMAS,
+    PAPER_REGS,
+    PAPER_SIGMAS,
+    paper_kernels,
 )
 from mklearn.kernels.measures import hsic
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
@@ -44,6 +52,7 @@ from mklearn.solvers.subspace import Kernels, maximise_alignment, svm_on
         SubspaceKernel(kernels.RBF(), criterion="svm"),
         SubspaceClassifier(),
         SubspaceClassifier(kernels.RBF(), criterion="alignment", max_iter=5),
+        SubspaceClassifierCV(kernels.RBF(), regs=[1e-2], Cs=[1.0], cv=2),
     ]
 )
 def test_scikit_learn_conventions(estimator, check):
@@ -609,3 +618,118 @@ def test_alignment_climbs_and_flattens():
     again, gradient = problem.value_and_gradient(found.coef)
     assert again == pytest.approx(value, rel=1e-8)
     assert np.linalg.norm(gradient) < 0.1 * np.linalg.norm(slope)
+
+
+# --- choosing the parameters ----------------------------------------------------------
+
+
+def test_the_grids_of_the_paper():
+    assert len(PAPER_SIGMAS) == 14 and len(PAPER_GENE_SIGMAS) == 20
+    assert PAPER_COSTS[:2] == (3.0, 5.0) and PAPER_COSTS[-1] == 1000.0
+    assert len(PAPER_COSTS) == 43 and list(PAPER_COSTS) == sorted(set(PAPER_COSTS))
+    np.testing.assert_allclose(np.log10(PAPER_REGS), np.arange(-5, 6))
+    X = samples(6)[0]
+    sigma = PAPER_SIGMAS[7]
+    gram = KernelBank(X, paper_kernels([sigma])).gram(0)
+    D = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(gram, np.exp(-D / sigma), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("criterion", ["hsic", "svm", "alignment"])
+@pytest.mark.parametrize("combine", [False, True])
+def test_scores_of_the_search_are_those_of_separate_fits(criterion, combine):
+    X, y = samples(40, n_classes=3)
+    given = [kernels.RBF(0.1), kernels.RBF(1.0)]
+    halves = [(np.arange(0, 28), np.arange(28, 40))]
+    regs, Cs = [0.05, 0.5], [5.0, 50.0]
+    search = SubspaceClassifierCV(
+        given, combine=combine, regs=regs, Cs=Cs, relative=False, cv=halves,
+        criterion=criterion, tol=1e-6,
+    ).fit(X, y)  # fmt: skip
+    (train, test) = halves[0]
+    choices = [given] if combine else given
+    assert search.scores_.shape == (len(choices), 2, 2, 1)
+    for m, choice in enumerate(choices):
+        for i, reg in enumerate(regs):
+            for j, C in enumerate(Cs):
+                alone = SubspaceClassifier(
+                    choice, criterion=criterion, reg=reg, C=C, tol=1e-6
+                ).fit(X[train], y[train])
+                score = alone.score(X[test], y[test])
+                assert search.scores_[m, i, j, 0] == pytest.approx(score, abs=1 / 11)
+    m, i, j = search.best_index_
+    assert search.mean_scores_[m, i, j] == search.mean_scores_.max()
+    assert (search.reg_, search.C_) == (regs[i], Cs[j])
+    final = SubspaceClassifier(
+        choices[m], criterion=criterion, reg=regs[i], C=Cs[j], tol=1e-6
+    ).fit(X, y)
+    np.testing.assert_allclose(
+        search.decision_function(X), final.decision_function(X), atol=1e-2
+    )
+    assert len(search.kernel_weights_) == 2
+    assert search.kernel_weights_.sum() == pytest.approx(1.0)
+
+
+def test_the_search_is_nested_and_parallel():
+    X, y = load_wine(return_X_y=True)
+    model = make_pipeline(
+        StandardScaler(),
+        SubspaceClassifierCV([kernels.RBF(0.02)], regs=[1e-3], Cs=[1, 10], cv=2),
+    )
+    assert cross_val_score(model, X, y, cv=2).mean() > 0.93
+    Z = StandardScaler().fit_transform(X)[::2]
+    search = SubspaceClassifierCV(
+        [kernels.RBF(0.02), kernels.RBF(1e3)], regs=[1e-2], Cs=[1.0, 10.0], cv=2
+    )
+    one = search.fit(Z, y[::2]).scores_
+    assert search.best_params_["kernels"] == ["rbf(gamma=0.02)"]
+    two = search.set_params(n_jobs=2).fit(Z, y[::2]).scores_
+    np.testing.assert_array_equal(one, two)
+    # relative values are multiples of the trace and of one over the squared length
+    features = search.transform(Z)
+    C = search.best_params_["C"] * len(Z) / np.sum(features**2)
+    assert search.C_ == pytest.approx(C, rel=1e-6)
+    with pytest.raises(ValueError, match="regs must be a list of positive numbers"):
+        search.set_params(regs=[]).fit(Z, y[::2])
+
+
+# --- pictures -------------------------------------------------------------------------
+
+
+def test_the_display_shows_the_features_by_class():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from mklearn.plotting import SubspaceDisplay
+
+    X, y = samples(30, n_classes=3)
+    model = SubspaceKernel(kernels.RBF(0.2)).fit(X, y)
+    display = SubspaceDisplay.from_estimator(model, X, y, ax=Figure().subplots())
+    Z = model.transform(X)
+    for c, drawn in enumerate(display.scatters_):
+        np.testing.assert_allclose(drawn.get_offsets(), Z[y == c])
+    assert display.ax_.get_xlabel() == "subspacekernel0"
+    assert display.ax_.get_ylabel() == "subspacekernel1"
+    assert [t.get_text() for t in display.ax_.get_legend().get_texts()] == list("012")
+    again = SubspaceDisplay(features=Z[:, :1], y=y).plot(Figure().subplots())
+    np.testing.assert_allclose(again.scatters_[1].get_offsets()[:, 0], Z[y == 1, 0])
+    with pytest.raises(ValueError, match="as many labels"):
+        SubspaceDisplay(features=Z, y=y[:5]).plot(Figure().subplots())
+
+
+def test_convergence_is_drawn_and_models_are_compared():
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from mklearn.model_selection import compare
+    from mklearn.plotting import plot_convergence
+
+    X, y = samples(40, n_classes=3)
+    joint_model = SubspaceClassifier(criterion="svm").fit(X, y)
+    ax = plot_convergence(joint_model.solution_, Figure().subplots())
+    assert len(ax.lines) == 2
+    models = {
+        "hsic": SubspaceClassifier(kernels.RBF(0.1)),
+        "svm": SubspaceClassifier(kernels.RBF(0.1), criterion="svm"),
+    }
+    assert compare(models, X, y, cv=2).scores.shape == (2, 2)

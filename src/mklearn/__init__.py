@@ -11,6 +11,7 @@ from mklearn.estimators import (
     MKLRegressorCV,
     SingleKernelCV,
     SubspaceClassifier,
+    SubspaceClassifierCV,
     SubspaceKernel,
     UniformMKLClassifier,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "MKLDiscriminant",
     "SubspaceKernel",
     "SubspaceClassifier",
+    "SubspaceClassifierCV",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",

@@ -10,6 +10,7 @@ from mklearn.estimators.discriminant import MKLDiscriminant
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regression import MKLRegressor
 from mklearn.estimators.subspace import SubspaceClassifier, SubspaceKernel
+from mklearn.estimators.subspace_cv import SubspaceClassifierCV
 from mklearn.estimators.svm import MKLClassifier
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "MKLRegressorCV",
     "SingleKernelCV",
     "SubspaceClassifier",
+    "SubspaceClassifierCV",
     "SubspaceKernel",
     "UniformMKLClassifier",
 ]

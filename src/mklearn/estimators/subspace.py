@@ -48,8 +48,8 @@ class _Learned:
     theta: FloatArray
     subspace: Subspace
     reg: float
-    C: float
     objective: float
+    C: float = np.nan
     solution: Solution | JointSolution | None = None
     n_iter: int = 1
 
@@ -149,7 +149,8 @@ class SubspaceKernel(
     duality_gap_ : float
         Of the weights or of the joint problem; 0 where the solution is in closed form
         and NaN for "alignment", which has no certificate.
-    solution_ : Solution, JointSolution or None
+    solution_ : Solution or JointSolution
+        Of the weights or of the joint problem; absent where there is neither.
 
     Examples
     --------
@@ -227,84 +228,84 @@ class SubspaceKernel(
             Weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
-        training = self._rescaled(self._training(X, y, sample_weight))
+        training = self._training(X, y, sample_weight)
+        if training.raw.shape[2] == 1 and self.unit_trace is not True:
+            training = own_scale(training)
         self._store(training, self._learn(training))
         return self
 
-    def _rescaled(self, training: Training) -> Training:
-        """Return the training set with the kernel's own scale, if that is asked for."""
-        several = training.raw.shape[2] > 1
-        if several or self.unit_trace is True:
-            return training
-        normaliser = fit_normaliser("center", training.raw, training.weight)
-        bank = normaliser.train(training.raw)
-        return replace(training, bank=bank, normaliser=normaliser)
-
     def _learn(self, training: Training) -> _Learned:
-        bank, w = training.bank, training.weight
+        w = training.weight
         L = label_factor(training.target, len(self.classes_), self.label_kernel, w)
-        kernels = self._kernels(training)
-        if self.criterion == "alignment":
-            return self._align(kernels, L)
+        reg = self._regularisation(float(np.mean(w @ training.bank.diag())))
+        kernels = self._kernels(training, reg)
         limits = {"time_limit": self.time_limit}
         shown = {"callback": self.callback, "verbose": self.verbose}
-        learned = self.criterion == "svm" and self.uncorrelated
-        weights = None
-        if kernels.theta is None and not learned:
-            weights = kernels.integrate(L, **limits, **shown)
-            kernels.theta = weights.theta
-        theta = kernels.theta
-        if theta is None:
-            theta = np.full(bank.shape[2], 1.0 / bank.shape[2])
-        first = kernels.criterion(theta).best(w[:, None] * L, self.n_components)
-        self._check_rank(first)
-        C = self._cost(first.features, w)
+        first = self._first(kernels, L, **limits, **shown)
+        self._check_rank(first.subspace)
+        learned = replace(first, C=self._cost(first.subspace.features, w))
         if self.criterion == "svm":
-            loss = self._loss(training, C)
-            wanted = self.n_components or loss.shape[1]
+            loss = self._loss(training, learned.C)
             found = solve_joint(
-                JointProblem(loss, wanted), kernels, L, self.joint,
+                JointProblem(loss, self.n_components or loss.shape[1]),
+                kernels, L, self.joint,
                 tol=self.tol, max_iter=self.max_iter, **limits, **shown,
             )  # fmt: skip
-            return self._turned(
-                kernels,
-                _Learned(
-                    found.theta, found.subspace, kernels.reg, C, found.upper, found,
-                    found.n_iter,
-                ),
+            learned = replace(
+                learned, theta=found.theta, subspace=found.subspace,
+                objective=found.upper, solution=found, n_iter=found.n_iter,
             )  # fmt: skip
-        n_iter = 1 if weights is None else max(1, weights.n_iter)
-        value = float(first.values.sum())
-        return self._turned(
-            kernels, _Learned(theta, first, kernels.reg, C, value, weights, n_iter)
-        )
+        if not self.uncorrelated or self.criterion == "alignment":
+            return learned
+        made = kernels.criterion(learned.theta)
+        return replace(learned, subspace=principal(made, learned.subspace))
 
-    def _kernels(self, training: Training) -> Kernels:
-        bank, w = training.bank, training.weight
-        M = bank.shape[2]
-        trace = float(np.mean(w @ bank.diag()))
-        reg = SHARE * trace if isinstance(self.reg, str) else float(self.reg)
-        one = np.ones(1) if M == 1 else None
+    def _kernels(self, training: Training, reg: float) -> Kernels:
         solver = self.solver
         if isinstance(solver, str):
             solver = SOLVERS.get(solver, solver)
-        return Kernels(bank, reg, self.uncorrelated, w, one, solver, self.tol)
+        one = np.ones(1) if training.bank.shape[2] == 1 else None
+        return Kernels(
+            training.bank, reg, self.uncorrelated, training.weight, one, solver,
+            self.tol,
+        )  # fmt: skip
 
-    def _align(self, kernels: Kernels, L: FloatArray) -> _Learned:
-        """Maximise the alignment of the (unweighted) kernel."""
+    def _first(
+        self,
+        kernels: Kernels,
+        L: FloatArray,
+        start: FloatArray | None = None,
+        **settings: Any,
+    ) -> _Learned:
+        """Return the features that the labels ask for, and weights if they decide.
+
+        The weights of several kernels stay open for (39), where SVMs decide; there the
+        features are those of the mean kernel.
+        """
         M = kernels.bank.shape[2]
-        theta = np.full(M, 1.0 / M)
-        problem = Alignment(kernels.bank.combine(theta), L, kernels.weight)
-        found, value, n_iter = maximise_alignment(
-            problem,
-            min(self.n_components or len(self.classes_) - 1, len(L)),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            random_state=self.random_state,
+        middle = np.full(M, 1.0 / M)
+        if self.criterion == "alignment":
+            problem = Alignment(kernels.bank.combine(middle), L, kernels.weight)
+            found, value, n_iter = maximise_alignment(
+                problem,
+                min(self.n_components or len(self.classes_) - 1, len(L)),
+                tol=self.tol,
+                max_iter=self.max_iter,
+                random_state=self.random_state,
+            )
+            return _Learned(middle, found, kernels.reg, value, n_iter=n_iter)
+        solution, n_iter = None, 1
+        open_weights = self.criterion == "svm" and self.uncorrelated
+        if kernels.theta is None and not open_weights:
+            solution = kernels.integrate(L, start, **settings)
+            kernels.theta, n_iter = solution.theta, max(1, solution.n_iter)
+        theta = middle if kernels.theta is None else kernels.theta
+        N = kernels.weight[:, None] * L
+        found = kernels.criterion(theta).best(N, self.n_components)
+        value = float(found.values.sum())
+        return _Learned(
+            theta, found, kernels.reg, value, solution=solution, n_iter=n_iter
         )
-        self._check_rank(found)
-        C = self._cost(found.features, kernels.weight)
-        return _Learned(theta, found, kernels.reg, C, value, None, n_iter)
 
     def _check_rank(self, found: Subspace) -> None:
         if found.rank == 0:
@@ -313,17 +314,11 @@ class SubspaceKernel(
                 "to learn from; check the kernel and its parameters."
             )
 
-    def _turned(self, kernels: Kernels, learned: _Learned) -> _Learned:
-        """Return uncorrelated features as they are defined: see ``principal``."""
-        if not self.uncorrelated:
-            return learned
-        made = kernels.criterion(learned.theta)
-        return replace(learned, subspace=principal(made, learned.subspace))
+    def _regularisation(self, trace: float) -> float:
+        return SHARE * trace if isinstance(self.reg, str) else float(self.reg)
 
     def _cost(self, features: FloatArray, w: FloatArray) -> float:
-        if not isinstance(self.C, str):
-            return float(self.C)
-        return float(w.sum() / (w @ np.sum(features**2, axis=1)))
+        return unit_cost(features, w) if isinstance(self.C, str) else float(self.C)
 
     def _loss(self, training: Training, C: float) -> Hinge:
         """Return one SVM for each class against the rest, one for two classes."""
@@ -349,10 +344,11 @@ class SubspaceKernel(
         self.rank_ = found.rank
         self.criterion_values_ = found.values
         self.objective_, self.reg_, self.C_ = learned.objective, learned.reg, learned.C
-        self.solution_, self.n_iter_ = learned.solution, learned.n_iter
+        self.n_iter_ = learned.n_iter
         if learned.solution is not None:
-            self.duality_gap_ = learned.solution.gap
+            self.solution_, self.duality_gap_ = learned.solution, learned.solution.gap
         else:
+            vars(self).pop("solution_", None)
             self.duality_gap_ = np.nan if self.criterion == "alignment" else 0.0
 
     # --- predict ----------------------------------------------------------------------
@@ -402,6 +398,18 @@ class SubspaceKernel(
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def own_scale(training: Training) -> Training:
+    """Return the training set with kernels that are centred and not scaled."""
+    normaliser = fit_normaliser("center", training.raw, training.weight)
+    bank = normaliser.train(training.raw)
+    return replace(training, bank=bank, normaliser=normaliser)
+
+
+def unit_cost(features: FloatArray, w: FloatArray) -> float:
+    """Return one over the weighted mean squared length of the features."""
+    return float(w.sum() / (w @ np.sum(features**2, axis=1)))
 
 
 class SubspaceClassifier(LabelsMixin, SubspaceKernel):
