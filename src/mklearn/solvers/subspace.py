@@ -532,8 +532,9 @@ class _Run:
             starts.append((self.value(tried), N, tried))
         _, N, point = min(starts, key=lambda start: start[0])
         yield point
+        step = 1.0
         while True:
-            step, value = 1.0, self.history.values[-1]
+            step, value = min(1.0, 4 * step), self.history.values[-1]
             while True:
                 mixed = np.c_[math.sqrt(1 - step) * N, math.sqrt(step) * point.A]
                 found = made.best(_compressed(mixed), self.problem.n_components)
@@ -542,7 +543,7 @@ class _Run:
                 if self.value(trial) < value:
                     break
                 step /= 4
-                if step < 1e-4:
+                if step < 1e-2:
                     return
             N, point = _compressed(mixed), trial
             yield point
