@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.blas import dsymm, dsyrk
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 from mklearn.kernels.threads import factor_threads
 from mklearn.problems.losses import Loss
@@ -99,7 +100,7 @@ class Criterion:
     ) -> None:
         self.G, self.reg, self.uncorrelated = G, reg, uncorrelated
         self.weight = np.ones(len(G)) if weight is None else weight
-        self._factor = self._factorise()
+        self._factor = self._factorise()  # lower, in Fortran order
 
     def best(self, N: FloatArray, n_components: int | None = None) -> Subspace:
         """Return the subspace that maximises the criterion.
@@ -115,13 +116,13 @@ class Criterion:
         if self.uncorrelated:
             # Q = (G + xi I)^-1 L U s^(-1/2), where L'G(G + xi I)^-1 L = U diag(s) U'
             B = self.inverse_apply(N / self.weight[:, None])
-            F = self.G @ B
+            F = self._product(B)
             S = N.T @ F
         else:
             # W = (G + lam I)^-1 GL U s^(-1/2), L'G(G + lam I)^-1 GL = U diag(s) U'
-            V = self.G @ N
+            V = self._product(N)
             B = self.inverse_apply(V)
-            F = self.G @ B
+            F = self._product(B)
             S = V.T @ B
         values, U = np.linalg.eigh((S + S.T) / 2)
         values, U = values[::-1], U[:, ::-1]
@@ -146,8 +147,8 @@ class Criterion:
         """Return the criterion at its best, with as many features as there are."""
         if self.uncorrelated:
             B = self.inverse_apply(N / self.weight[:, None])
-            return float(np.sum(N * (self.G @ B)))
-        V = self.G @ N
+            return float(np.sum(N * self._product(B)))
+        V = self._product(N)
         return float(np.sum(V * self.inverse_apply(V)))
 
     def whole(self) -> FloatArray:
@@ -157,15 +158,17 @@ class Criterion:
         with targets N the best one of as many features agrees with it on N.
         """
         scale = 1.0 / self.weight
-        if self.uncorrelated:
-            # D^-1 - xi D^-1 (G + xi D^-1)^-1 D^-1
-            M = -self.reg * self.inverse_apply(np.diag(scale)) * scale[:, None]
-            M[np.diag_indices_from(M)] += scale
-        else:
-            with factor_threads(len(self.G)):
-                half = solve_triangular(self._factor[0], self.G, lower=True)
-                M = half.T @ half
-        return np.asarray((M + M.T) / 2)
+        with factor_threads(len(self.G)):
+            if self.uncorrelated:
+                # D^-1 - xi D^-1 (G + xi D^-1)^-1 D^-1
+                M = np.tril(dpotri(self._factor, lower=1)[0])
+                M *= -self.reg * scale[:, None] * scale
+                M[np.diag_indices_from(M)] += scale
+            else:
+                half = dtrtrs(self._factor, self.G.T, lower=1)[0]
+                M = np.tril(dsyrk(1.0, half, trans=1, lower=1))
+        M += np.tril(M, -1).T
+        return np.ascontiguousarray(M)
 
     def _metric(self, W: FloatArray, Z: FloatArray) -> FloatArray:
         if self.uncorrelated:
@@ -174,26 +177,30 @@ class Criterion:
 
     def inverse_apply(self, right: FloatArray) -> FloatArray:
         """Return ``(G + reg I)^-1`` times some columns."""
+        ridge = (self.reg / self.weight)[:, None]
         with factor_threads(len(self.G)):
-            found = cho_solve(self._factor, right)
+            found = dpotrs(self._factor, right, lower=1)[0]
             # refined once: the residual is known to more digits than the factor
-            ridge = (self.reg / self.weight)[:, None]
-            rest = right - self.G @ found - ridge * found
-            return np.asarray(found + cho_solve(self._factor, rest))
+            rest = right - self._product(found) - ridge * found
+            return np.asarray(found + dpotrs(self._factor, rest, lower=1)[0])
 
-    def _factorise(self) -> tuple[FloatArray, bool]:
+    def _product(self, A: FloatArray) -> FloatArray:
+        """Return ``G A``, by the copy of BLAS that the factor uses."""
+        with factor_threads(len(self.G)):
+            return np.asarray(dsymm(1.0, self.G.T, A, lower=1))
+
+    def _factorise(self) -> FloatArray:
         extra = 0.0
         while True:
             K = self.G.copy()
             size = max(float(np.abs(np.diagonal(K)).max()), 1e-300)
             K[np.diag_indices_from(K)] += self.reg / self.weight + extra * size
-            try:
-                with factor_threads(len(K)):
-                    factor, lower = cho_factor(K.T, lower=True, overwrite_a=True)
-                return np.asarray(factor), bool(lower)
-            except np.linalg.LinAlgError:
-                # rounding made it indefinite; refining takes out what is added
-                extra = max(100 * extra, 1e-15 * len(K))
+            with factor_threads(len(K)):
+                factor, info = dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
+            if info == 0:
+                return np.asarray(factor)
+            # rounding made it indefinite; refining takes out what is added
+            extra = max(100 * extra, 1e-15 * len(K))
 
 
 def principal(criterion: Criterion, found: Subspace) -> Subspace:
