@@ -492,6 +492,32 @@ def test_interrupted_before_anything_was_found(monkeypatch):
     assert found.upper == pytest.approx(problem.judge(L, 0 * L, 0.0).upper)
 
 
+def test_interrupted_while_looking_for_a_start(monkeypatch):
+    from mklearn.solvers import subspace
+
+    group, y = integrated()
+    problem, calls = JointProblem(hinge(y, 20.0, 3), 2), []
+
+    def interrupt(*given, **settings):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return svm_on(*given, **settings)
+
+    monkeypatch.setattr(subspace, "svm_on", interrupt)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        found = solve_joint(problem, group, label_factor(y, 3), tol=1e-8)
+    assert found.status is Status.INTERRUPTED and found.n_iter == 1
+    assert found.A.any() and found.lower <= found.upper
+
+
+def test_weights_are_learned_with_uncorrelated_features_only():
+    group, y = integrated()
+    group.uncorrelated = False
+    with pytest.raises(ValueError, match="uncorrelated features only"):
+        solve_joint(JointProblem(hinge(y, 1.0, 3), 3), group, label_factor(y, 3))
+
+
 def test_time_limit(monkeypatch):
     from mklearn.solvers import subspace
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Generator
@@ -272,7 +273,7 @@ def solve_joint(
     callback : callable, optional
         Called after each iteration with the :class:`JointHistory`; a true answer stops.
     verbose : int
-        2 prints a line for each iteration.
+        2 prints a line for each iteration, on standard error.
     start : array of shape (n, T), optional
         Signed dual variables of a similar problem.
     """
@@ -284,6 +285,13 @@ def solve_joint(
         raise ValueError(
             f"joint='exact' needs as many features as SVMs, {T}, got n_components="
             f"{problem.n_components}; use 'damped'."
+        )
+    if method not in METHODS:
+        raise ValueError(f"joint must be one of {METHODS}, got {method!r}.")
+    if kernels.theta is None and not kernels.uncorrelated:
+        raise ValueError(
+            "Kernel weights are learned together with uncorrelated features only; give "
+            "Kernels the weights as theta, for instance those of Kernels.integrate."
         )
     run = _Run(problem, kernels, L, tol, time_limit, start)
     points = {"exact": run.exact, "damped": run.damped, "alternating": run.alternating}
@@ -344,7 +352,8 @@ class _Run:
                 if verbose > 1:
                     print(
                         f"iteration {len(values):4d}  objective {values[-1]:.6g}  "
-                        f"bound {self.history.bounds[-1]:.6g}  gap {self.gap():.2e}"
+                        f"bound {self.history.bounds[-1]:.6g}  gap {self.gap():.2e}",
+                        file=sys.stderr,
                     )
                 if self.gap() <= self.tol:
                     return Status.OPTIMAL
@@ -515,12 +524,12 @@ class _Run:
     def damped(self) -> _Points:
         wide = JointProblem(self.problem.loss, self.problem.loss.shape[1])
         inner = _Run(wide, self.kernels, self.L, self.tol, self.left(), self.start)
-        inner.loop(inner.exact(), 100)
-        self.left()
-        if inner.best is None:
-            raise KeyboardInterrupt
-        # fewer features cannot do better
-        self.lower = inner.lower
+        status = inner.loop(inner.exact(), 100)
+        if inner.best is not None:
+            self.lower = inner.lower  # fewer features cannot do better
+        if status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            self.stop_early(inner, status)
+        assert inner.best is not None
         theta, A = inner.best.theta, inner.best.A
         made = self.kernels.criterion(theta)
         # what is best for all features, or the labels: the better one to start from
@@ -547,6 +556,16 @@ class _Run:
                     return
             N, point = _compressed(mixed), trial
             yield point
+
+    def stop_early(self, inner: _Run, status: Status) -> None:
+        """Take what another run has found so far, and end this one."""
+        if inner.best is not None:
+            theta, A = inner.best.theta, inner.best.A
+            made = self.kernels.criterion(theta)
+            found = made.best(A, self.problem.n_components)
+            self.consider(self.fewer(theta, made, found, A))
+        interrupted = status is Status.INTERRUPTED
+        raise KeyboardInterrupt if interrupted else _OutOfTimeError
 
     def value(self, point: _Point) -> float:
         """Return the SVMs' objective."""
