@@ -50,7 +50,7 @@ from mklearn.solvers.subspace import Kernels, maximise_alignment, svm_on
 @parametrize_with_checks(
     [
         SubspaceKernel(kernels.RBF(), criterion="svm"),
-        SubspaceClassifier(),
+        SubspaceClassifier([kernels.RBF(), kernels.Linear()]),
         SubspaceClassifier(kernels.RBF(), criterion="alignment", max_iter=5),
         SubspaceClassifierCV(kernels.RBF(), regs=[1e-2], Cs=[1.0], cv=2),
     ]
