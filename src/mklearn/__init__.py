@@ -12,6 +12,9 @@ from mklearn.estimators import (
     MKLRegressor,
     MKLRegressorCV,
     SingleKernelCV,
+    SubspaceClassifier,
+    SubspaceClassifierCV,
+    SubspaceKernel,
     UniformMKLClassifier,
 )
 from mklearn.kernels import KernelBank, MultiView
@@ -44,6 +47,9 @@ __all__ = [
     "MKLOneClass",
     "MKLDiscriminant",
     "BilinearMKLClassifier",
+    "SubspaceKernel",
+    "SubspaceClassifier",
+    "SubspaceClassifierCV",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
     "BestKernelClassifier",

@@ -1,4 +1,4 @@
-"""Figures: kernel weights by view, class and path, and bounds closing in.
+"""Figures: kernel weights by view, class and path, bounds, and subspaces.
 
 The functions draw into given axes and return them; matplotlib is imported on the first
 call. Colours are those of Okabe and Ito, which stay apart for colour-blind readers.
@@ -236,6 +236,108 @@ class PathDisplay:
         ax.set_ylim(bottom=0)
         # beside the axes: the lines may be anywhere within
         ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        _open_frame(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class SubspaceDisplay:
+    """Samples in the first two features of a subspace, by class.
+
+    Make it by :meth:`from_estimator`, and draw again by :meth:`plot`.
+
+    Parameters
+    ----------
+    features : array of shape (n_samples, n_components)
+        With one feature only, it is drawn against the sample's place in its class.
+    y : array of shape (n_samples,)
+        Class labels.
+    names : sequence of str, optional
+        Of the features.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    scatters_ : list of matplotlib PathCollection, one for each class
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import SubspaceKernel
+    >>> from mklearn.plotting import SubspaceDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SubspaceKernel().fit(X, y)
+    >>> ax = Figure().subplots()
+    >>> display = SubspaceDisplay.from_estimator(model, X, y, ax=ax)
+    >>> display.ax_.get_xlabel()
+    'subspacekernel0'
+    """
+
+    def __init__(self, *, features: ArrayLike, y: Any, names: Any = None) -> None:
+        self.features = features
+        self.y = y
+        self.names = names
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, ax: Any = None
+    ) -> SubspaceDisplay:
+        """Draw samples as a fitted transformer sees them.
+
+        Parameters
+        ----------
+        estimator : fitted SubspaceKernel, or another transformer
+        X : as the estimator takes it
+        y : array of shape (n_samples,)
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        check_is_fitted(estimator)
+        names = getattr(estimator, "get_feature_names_out", None)
+        display = cls(
+            features=estimator.transform(X),
+            y=y,
+            names=None if names is None else names(),
+        )
+        return display.plot(ax)
+
+    def plot(self, ax: Any = None) -> SubspaceDisplay:
+        """Draw into axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        ax = _axes(ax)
+        Z, y = np.asarray(self.features, dtype=float), np.asarray(self.y)
+        if Z.ndim != 2 or Z.shape[1] == 0 or len(Z) != len(y):
+            raise ValueError(
+                "SubspaceDisplay needs features of shape (n_samples, n_components) "
+                f"and as many labels, got shapes {Z.shape} and {y.shape}."
+            )
+        self.scatters_ = []
+        for j, label in enumerate(np.unique(y)):
+            rows = y == label
+            x, up = Z[rows, 0], np.arange(rows.sum())
+            if Z.shape[1] > 1:
+                up = Z[rows, 1]
+            # markers besides colours, for those who cannot tell these apart
+            style = {
+                "color": OKABE_ITO[j % len(OKABE_ITO)],
+                "marker": "osD^vPX"[(j + j // len(OKABE_ITO)) % 7],
+            }
+            drawn = ax.scatter(x, up, s=18, alpha=0.7, lw=0, label=str(label), **style)
+            self.scatters_.append(drawn)
+        names = [f"feature {i}" for i in range(2)] if self.names is None else self.names
+        ax.set_xlabel(str(names[0]))
+        ax.set_ylabel(str(names[1]) if Z.shape[1] > 1 else "sample of its class")
+        ax.set_title("Subspace features")
+        ax.legend(
+            title="class", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5)
+        )
         _open_frame(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -13,6 +13,8 @@ from mklearn.estimators.multiclass import (
 )
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regression import MKLRegressor
+from mklearn.estimators.subspace import SubspaceClassifier, SubspaceKernel
+from mklearn.estimators.subspace_cv import SubspaceClassifierCV
 from mklearn.estimators.svm import MKLClassifier
 
 __all__ = [
@@ -26,5 +28,8 @@ __all__ = [
     "MKLRegressor",
     "MKLRegressorCV",
     "SingleKernelCV",
+    "SubspaceClassifier",
+    "SubspaceClassifierCV",
+    "SubspaceKernel",
     "UniformMKLClassifier",
 ]

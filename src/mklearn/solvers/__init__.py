@@ -14,6 +14,7 @@ from mklearn.solvers.path import Path, mkl_path
 from mklearn.solvers.reduced_gradient import ReducedGradient
 from mklearn.solvers.screened import Screened
 from mklearn.solvers.semidefinite import Semidefinite
+from mklearn.solvers.subspace import JointSolution, solve_joint
 
 __all__ = [
     "Alternating",
@@ -22,6 +23,7 @@ __all__ = [
     "History",
     "Interleaved",
     "Iterate",
+    "JointSolution",
     "LBFGS",
     "MulticlassNewton",
     "Multilevel",
@@ -35,4 +37,5 @@ __all__ = [
     "Status",
     "mkl_path",
     "solve",
+    "solve_joint",
 ]

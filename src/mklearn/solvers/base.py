@@ -55,6 +55,10 @@ class Status(Enum):
     TIME_LIMIT = "time_limit was reached; raise it, or accept the gap"
     INTERRUPTED = "interrupted; this is the best iterate so far"
     CALLBACK = "the callback asked to stop; this is the best iterate so far"
+    STATIONARY = (
+        "the objective no longer changes, and the bounds do not meet; nothing tells "
+        "whether a better solution exists"
+    )
     STALLED = (
         "the solver cannot improve further; rounding limits the gap, try a larger tol "
         "or another solver"

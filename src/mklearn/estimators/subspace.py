@@ -1,0 +1,460 @@
+"""Subspace kernels: a few features of a kernel, or of several, that tell classes."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from mklearn.estimators._base import BaseKernelMachine, Training
+from mklearn.estimators._labels import LabelsMixin, one_vs_rest
+from mklearn.estimators._mkl import check_positive
+from mklearn.estimators.discriminant import SOLVERS
+from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
+from mklearn.problems import Hinge
+from mklearn.problems.subspace import (
+    LABEL_KERNELS,
+    Alignment,
+    JointProblem,
+    Subspace,
+    label_factor,
+    principal,
+)
+from mklearn.solvers import JointSolution, Solution
+from mklearn.solvers.subspace import (
+    METHODS,
+    Kernels,
+    maximise_alignment,
+    solve_joint,
+    svm_on,
+)
+
+FloatArray = NDArray[np.float64]
+
+CRITERIA = ("hsic", "svm", "alignment")
+SHARE = 5e-4  # reg="auto": this part of the kernel's trace
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What ``fit`` found: a subspace, and SVMs if they were learned with it."""
+
+    theta: FloatArray
+    subspace: Subspace
+    reg: float
+    objective: float
+    C: float = np.nan
+    solution: Solution | JointSolution | None = None
+    n_iter: int = 1
+
+
+class SubspaceKernel(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseKernelMachine
+):
+    """A few features of a kernel in which the classes come apart.
+
+    Finds coefficients W such that the linear kernel of the features ``Z = G W`` depends
+    on the labels as much as possible (Chen et al. 2008), where G is the centred kernel,
+    or a learned combination of several. It is a transformer, for use before any
+    classifier; :class:`SubspaceClassifier` adds the SVMs of the paper.
+
+    =============  ==============  =====================================================
+    ``criterion``  uncorrelated    problem
+    =============  ==============  =====================================================
+    "hsic"         False           (8) ``max tr((W'(G + reg I)W)^-1 W'GHGW)``
+    "hsic"         True            (19) ``max tr(Q'GHGQ)``, ``Q'(GG + reg G)Q = I``
+    "svm"          False           (9) subspace and SVMs together
+    "svm"          True            (20) the same with the features of (19)
+    "alignment"                    ``GW(W'GW)^-1 W'G`` aligned with H (SKFE)
+    =============  ==============  =====================================================
+
+    HSIC takes one Cholesky factor and an eigenproblem of the number of classes. With
+    several kernels the weights minimise (27), ``tr((I + G/reg)^-1 H)``, for "hsic" to a
+    certified duality gap, or, for "svm" and uncorrelated features, solve (39).
+
+    Parameters
+    ----------
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        As in :class:`MKLClassifier`.
+    criterion : {"hsic", "svm", "alignment"}
+    uncorrelated : bool
+        Whether training features are uncorrelated, as in (19), or belong to an
+        orthogonal projection, as in (8). No matter for "alignment".
+    n_components : int, optional
+        Features. By default all that there are: n_classes - 1 for "hsic", and for "svm"
+        one for each SVM. More are not to be had and are cut off, with a warning.
+    reg : float or "auto"
+        lam of (8), xi of (19), on the scale of G: see ``unit_trace``. "auto" is 5e-4
+        times the trace of G.
+    label_kernel : {"H2", "H1"}
+        ``H = Y (Y'Y)^-1 Y'`` with class indicators Y, or ``YY'``, in which large
+        classes count more.
+    C : float or "auto"
+        Cost of errors in the SVMs on the features ("svm" only). The features are small,
+        so that C must be large: "auto" is one over their mean squared length.
+    joint : {"auto", "exact", "damped", "alternating"}
+        How (9), (20) and (39) are solved: see :func:`mklearn.solvers.solve_joint`.
+        "auto" is certified with n_components as large as the number of SVMs;
+        "alternating" is the method of the paper, which may not converge.
+    unit_trace : bool or "auto"
+        Whether the centred kernel is scaled to trace one, so that reg is relative. With
+        several kernels each is scaled, always. By default one kernel is centred only,
+        and reg is that of the formulas.
+    solver : str or Solver
+        For the weights of several kernels: "newton", "silp", "qcqp", "sdp",
+        "sdp-approx" or another one, as in :class:`MKLDiscriminant`.
+    class_weight : dict, "balanced" or None
+        Factors of C by class.
+    random_state : int
+        For "alignment" with more features than class means, which starts at random.
+    psd, memory_limit
+        As in :class:`MKLClassifier`.
+    tol : float
+        Relative duality gap of the weights and of the joint problem; relative change of
+        the latter's objective where it has no certificate.
+    max_iter : int
+        Limit on the iterations of the joint problem and of "alignment".
+    time_limit : float, optional
+        Limit in seconds.
+    callback : callable, optional
+        Called with the history after each iteration; a true answer stops.
+    verbose : int
+        2 for a line for each iteration.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    kernel_names_, kernels_, kernel_contributions_, support_, n_iter_
+        As in :class:`MKLClassifier`.
+    kernel_weights_ : array of shape (n_kernels,)
+        On the kernels of unit trace; they sum to one.
+    dual_coef_ : array of shape (n_components_, n_support)
+        W' or Q' on the training samples ``support_``.
+    n_components_ : int
+    rank_ : int
+        How many features there could have been.
+    criterion_values_ : array of shape (n_components_,)
+        What each feature adds to the criterion.
+    objective_ : float
+        HSIC (8) or (19), or alignment, which are to be large; or the joint objective
+        (9), (20), (39), to be small.
+    reg_, C_ : float
+        As used, on the scale of the kernel and of the features.
+    duality_gap_ : float
+        Of the weights or of the joint problem; 0 where the solution is in closed form
+        and NaN for "alignment", which has no certificate.
+    solution_ : Solution or JointSolution
+        Of the weights or of the joint problem; absent where there is neither.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from mklearn import SubspaceKernel
+    >>> X, y = load_wine(return_X_y=True)
+    >>> features = SubspaceKernel().fit(X, y)
+    >>> features.transform(X).shape
+    (178, 2)
+    >>> model = make_pipeline(SubspaceKernel(), KNeighborsClassifier()).fit(X, y)
+    >>> bool(model.score(X, y) > 0.95)
+    True
+    """
+
+    normalize = CENTRED_TRACE
+    _target = LabelsMixin._target
+    _costs = LabelsMixin._costs
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        criterion: str = "hsic",
+        uncorrelated: bool = True,
+        n_components: int | None = None,
+        reg: float | str = "auto",
+        label_kernel: str = "H2",
+        C: float | str = "auto",
+        joint: str = "auto",
+        unit_trace: bool | str = "auto",
+        solver: Any = "newton",
+        class_weight: Any = None,
+        random_state: int = 0,
+        psd: str = "check",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.criterion = criterion
+        self.uncorrelated = uncorrelated
+        self.n_components = n_components
+        self.reg = reg
+        self.label_kernel = label_kernel
+        self.C = C
+        self.joint = joint
+        self.unit_trace = unit_trace
+        self.solver = solver
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.callback = callback
+        self.verbose = verbose
+
+    # --- fit --------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceKernel:
+        """Learn kernel weights and features.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        y : array of shape (n_samples,)
+            Class labels, numbers or strings.
+        sample_weight : array of shape (n_samples,), optional
+            Weight 2 equals the sample given twice, weight 0 its absence.
+        """
+        self._check_parameters()
+        training = self._training(X, y, sample_weight)
+        if training.raw.shape[2] == 1 and self.unit_trace is not True:
+            training = own_scale(training)
+        self._store(training, self._learn(training))
+        return self
+
+    def _learn(self, training: Training) -> _Learned:
+        w = training.weight
+        L = label_factor(training.target, len(self.classes_), self.label_kernel, w)
+        reg = self._regularisation(float(np.mean(w @ training.bank.diag())))
+        kernels = self._kernels(training, reg)
+        limits = {"time_limit": self.time_limit}
+        shown = {"callback": self.callback, "verbose": self.verbose}
+        first = self._first(kernels, L, **limits, **shown)
+        self._check_rank(first.subspace)
+        learned = replace(first, C=self._cost(first.subspace.features, w))
+        if self.criterion == "svm":
+            loss = self._loss(training, learned.C)
+            found = solve_joint(
+                JointProblem(loss, self.n_components or loss.shape[1]),
+                kernels, L, self.joint,
+                tol=self.tol, max_iter=self.max_iter, **limits, **shown,
+            )  # fmt: skip
+            learned = replace(
+                learned, theta=found.theta, subspace=found.subspace,
+                objective=found.upper, solution=found, n_iter=found.n_iter,
+            )  # fmt: skip
+        if not self.uncorrelated or self.criterion == "alignment":
+            return learned
+        made = kernels.criterion(learned.theta)
+        return replace(learned, subspace=principal(made, learned.subspace))
+
+    def _kernels(self, training: Training, reg: float) -> Kernels:
+        solver = self.solver
+        if isinstance(solver, str):
+            solver = SOLVERS.get(solver, solver)
+        one = np.ones(1) if training.bank.shape[2] == 1 else None
+        return Kernels(
+            training.bank, reg, self.uncorrelated, training.weight, one, solver,
+            self.tol,
+        )  # fmt: skip
+
+    def _first(
+        self,
+        kernels: Kernels,
+        L: FloatArray,
+        start: FloatArray | None = None,
+        **settings: Any,
+    ) -> _Learned:
+        """Return the features that the labels ask for, and weights if they decide.
+
+        The weights of several kernels stay open for (39), where SVMs decide; there the
+        features are those of the mean kernel.
+        """
+        M = kernels.bank.shape[2]
+        middle = np.full(M, 1.0 / M)
+        if self.criterion == "alignment":
+            problem = Alignment(kernels.bank.combine(middle), L, kernels.weight)
+            found, value, n_iter = maximise_alignment(
+                problem,
+                min(self.n_components or len(self.classes_) - 1, len(L)),
+                tol=self.tol,
+                max_iter=self.max_iter,
+                random_state=self.random_state,
+            )
+            return _Learned(middle, found, kernels.reg, value, n_iter=n_iter)
+        solution, n_iter = None, 1
+        open_weights = self.criterion == "svm" and self.uncorrelated
+        if kernels.theta is None and not open_weights:
+            solution = kernels.integrate(L, start, **settings)
+            kernels.theta, n_iter = solution.theta, max(1, solution.n_iter)
+        theta = middle if kernels.theta is None else kernels.theta
+        N = kernels.weight[:, None] * L
+        found = kernels.criterion(theta).best(N, self.n_components)
+        value = float(found.values.sum())
+        return _Learned(
+            theta, found, kernels.reg, value, solution=solution, n_iter=n_iter
+        )
+
+    def _check_rank(self, found: Subspace) -> None:
+        if found.rank == 0:
+            raise ValueError(
+                "No direction of the kernel depends on the labels, so there is nothing "
+                "to learn from; check the kernel and its parameters."
+            )
+
+    def _regularisation(self, trace: float) -> float:
+        return SHARE * trace if isinstance(self.reg, str) else float(self.reg)
+
+    def _cost(self, features: FloatArray, w: FloatArray) -> float:
+        return unit_cost(features, w) if isinstance(self.C, str) else float(self.C)
+
+    def _loss(self, training: Training, C: float) -> Hinge:
+        """Return one SVM for each class against the rest, one for two classes."""
+        Y = one_vs_rest(training.target, len(self.classes_))
+        cost = C * self._costs(training)
+        return Hinge(Y, np.repeat(cost[:, None], Y.shape[1], axis=1))
+
+    def _store(self, training: Training, learned: _Learned) -> None:
+        found = learned.subspace
+        q = found.coef.shape[1]
+        if self.n_components is not None and self.n_components > q:
+            warnings.warn(
+                f"n_components={self.n_components} is above the rank: there are {q} "
+                f"features, and n_components_ is {q}.",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._keep(training, learned.theta, found.coef, np.zeros(q))
+        del self.intercept_
+        share = learned.theta * np.maximum(training.bank.quad(found.coef), 0.0)
+        self.kernel_contributions_ = share / share.sum()
+        self.n_components_ = self._n_features_out = q
+        self.rank_ = found.rank
+        self.criterion_values_ = found.values
+        self.objective_, self.reg_, self.C_ = learned.objective, learned.reg, learned.C
+        self.n_iter_ = learned.n_iter
+        if learned.solution is not None:
+            self.solution_, self.duality_gap_ = learned.solution, learned.solution.gap
+        else:
+            vars(self).pop("solution_", None)
+            self.duality_gap_ = np.nan if self.criterion == "alignment" else 0.0
+
+    # --- predict ----------------------------------------------------------------------
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the features, shape (n_samples, n_components_).
+
+        They have mean zero on the training samples; uncorrelated ones, with sample
+        weights, ``Z'Z + reg Q'GQ = I``.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        check_is_fitted(self)
+        return np.asarray(self._cross(X).apply(self._theta[0], self._A))
+
+    # --- checks -----------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        for name, known in (
+            ("criterion", CRITERIA),
+            ("label_kernel", LABEL_KERNELS),
+            ("joint", METHODS),
+        ):
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(f"{name} must be one of {known}, got {value!r}.")
+        for name in ("reg", "C"):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value == "auto"):
+                check_positive(name, value, " or 'auto'")
+        if self.unit_trace not in (True, False, "auto"):
+            raise ValueError(
+                f"unit_trace must be True, False or 'auto', got {self.unit_trace!r}."
+            )
+        n = self.n_components
+        if n is not None and not (isinstance(n, Integral) and n >= 1):
+            raise ValueError(f"n_components must be a whole number >= 1, got {n!r}.")
+        check_positive("tol", self.tol)
+        if not self.max_iter >= 1:
+            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ValueError(f"time_limit must be positive, got {self.time_limit!r}.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def own_scale(training: Training) -> Training:
+    """Return the training set with kernels that are centred and not scaled."""
+    normaliser = fit_normaliser("center", training.raw, training.weight)
+    bank = normaliser.train(training.raw)
+    return replace(training, bank=bank, normaliser=normaliser)
+
+
+def unit_cost(features: FloatArray, w: FloatArray) -> float:
+    """Return one over the weighted mean squared length of the features."""
+    return float(w.sum() / (w @ np.sum(features**2, axis=1)))
+
+
+class SubspaceClassifier(LabelsMixin, SubspaceKernel):
+    """SVMs on the features of :class:`SubspaceKernel`, one for each class.
+
+    With ``criterion="hsic"`` or ``"alignment"`` the SVMs are trained on the features
+    found before; with ``"svm"`` both are learned together. Two classes take one SVM.
+    The joint objective counts it once, where the paper has it twice.
+
+    Parameters
+    ----------
+    kernels, criterion, uncorrelated, n_components, reg, label_kernel, C, joint
+        As in :class:`SubspaceKernel`.
+    unit_trace, solver, class_weight, random_state, psd, tol, max_iter, time_limit
+        As in :class:`SubspaceKernel`.
+    memory_limit, callback, verbose
+        As in :class:`SubspaceKernel`.
+
+    Attributes
+    ----------
+    coef_ : array of shape (1 or n_classes, n_components_)
+        Of the decision function in the features.
+    intercept_ : array of shape (1 or n_classes,)
+
+    All attributes of :class:`SubspaceKernel`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from mklearn import SubspaceClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = SubspaceClassifier(criterion="svm").fit(X, y)
+    >>> bool(model.score(X, y) > 0.95), bool(model.duality_gap_ <= 1e-4)
+    (True, True)
+    """
+
+    def _store(self, training: Training, learned: _Learned) -> None:
+        super()._store(training, learned)
+        Z = learned.subspace.features
+        found = learned.solution
+        if not isinstance(found, JointSolution):
+            loss = self._loss(training, learned.C)
+            found = svm_on(Z, loss, tol=self.tol, time_limit=self.time_limit)
+        self.coef_, self.intercept_ = found.A.T @ Z, found.bias
+
+    def _scores(self, X: Any) -> FloatArray:
+        """Return the decision function, one column for two classes."""
+        return np.asarray(self.transform(X) @ self.coef_.T + self.intercept_)

@@ -1,0 +1,313 @@
+"""Subspace kernels whose kernel, regularisation and cost cross-validation chooses."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from mklearn.estimators._base import Training
+from mklearn.estimators._mkl import check_positive
+from mklearn.estimators.baselines import _folds
+from mklearn.estimators.subspace import (
+    SubspaceClassifier,
+    own_scale,
+    unit_cost,
+)
+from mklearn.kernels import RBF, KernelBank
+from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
+from mklearn.problems.subspace import JointProblem, label_factor
+from mklearn.solvers import Status
+from mklearn.solvers.subspace import solve_joint, svm_on
+
+FloatArray = NDArray[np.float64]
+
+# The grids of Chen et al. (2008), section 6.1.1; kernels exp(-|x - z|^2 / sigma).
+PAPER_SIGMAS = (1e-3, 5e-3, 1e-2, 5e-2, *(i / 10 for i in range(1, 11)))
+PAPER_GENE_SIGMAS = tuple(10.0 * i for i in range(1, 21))
+PAPER_COSTS = (
+    *(1.0 + 2 * i for i in range(1, 10)),
+    *(20.0 + 5 * i for i in range(1, 17)),
+    *(100.0 + 50 * i for i in range(1, 19)),
+)
+PAPER_REGS = tuple(10.0**i for i in range(-5, 6))
+
+
+def paper_kernels(sigmas: Any = PAPER_SIGMAS) -> list[RBF]:
+    """Return the RBF kernels ``exp(-|x - z|^2 / sigma)``, with ``gamma = 1 / sigma``.
+
+    Examples
+    --------
+    >>> from mklearn.estimators.subspace_cv import paper_kernels
+    >>> [kernel.gamma for kernel in paper_kernels([0.01, 0.5])]
+    [100.0, 2.0]
+    """
+    return [RBF(1.0 / float(sigma)) for sigma in sigmas]
+
+
+# numbers of reg and C, features of test samples, the SVMs' coefficients and biases
+_Cell = tuple[int, int, FloatArray, FloatArray, FloatArray]
+
+
+class SubspaceClassifierCV(SubspaceClassifier):
+    """:class:`SubspaceClassifier` that chooses kernel, reg and C by cross-validation.
+
+    Kernels are evaluated once for all folds. On each fold and for each kernel the Gram
+    is formed once, each reg takes one Cholesky factor, and the SVMs of one C start from
+    those of the one before. To nest the choice in another cross-validation, pass the
+    estimator to ``cross_val_score``: it then chooses anew on each training part.
+
+    Parameters
+    ----------
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to choose from: each is tried alone.
+    combine : bool
+        Take all kernels together, with learned weights, and choose reg and C only.
+    regs, Cs : arrays of float
+        Values to try. The paper's grids are ``PAPER_REGS`` and ``PAPER_COSTS`` in
+        :mod:`mklearn.estimators.subspace_cv`, with ``relative=False``, and
+        ``paper_kernels()`` there.
+    relative : bool
+        Whether regs are multiples of the kernel's trace, and Cs of one over the mean
+        squared length of the features, which is what "auto" takes in
+        :class:`SubspaceClassifier`. These grids suit any kernel and any sample.
+    cv : int, splitter or iterable
+        Folds; an integer makes stratified ones.
+    n_jobs : int, optional
+        Pairs of kernel and fold that are worked on at the same time.
+    criterion, uncorrelated, n_components, label_kernel, joint, unit_trace, solver
+        As in :class:`SubspaceKernel`.
+    class_weight, random_state, psd, tol, max_iter, time_limit, memory_limit
+        As in :class:`SubspaceKernel`; a time limit is for each problem solved.
+
+    Attributes
+    ----------
+    scores_ : array of shape (n_choices, n_regs, n_Cs, n_folds)
+        Accuracies; there is one choice for each kernel, or one for all of them.
+    mean_scores_ : array of shape (n_choices, n_regs, n_Cs)
+    best_index_ : tuple of int
+        Where the choice is in ``mean_scores_``. Among ties the largest reg wins, then
+        the smallest C, then the first kernel.
+    best_params_ : dict
+        Names of the kernels, reg and C, as in the grids.
+    regs_, Cs_ : arrays
+        The grids, ascending.
+
+    All attributes of :class:`SubspaceClassifier`, for the last fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import SubspaceClassifierCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SubspaceClassifierCV(regs=[1e-3, 0.1], Cs=[1.0, 10.0], cv=2).fit(X, y)
+    >>> model.scores_.shape, bool(model.mean_scores_.max() > 0.9)
+    ((6, 2, 2, 2), True)
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        combine: bool = False,
+        regs: Any = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
+        Cs: Any = (0.1, 1.0, 10.0, 100.0),
+        relative: bool = True,
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        criterion: str = "hsic",
+        uncorrelated: bool = True,
+        n_components: int | None = None,
+        label_kernel: str = "H2",
+        joint: str = "auto",
+        unit_trace: bool | str = "auto",
+        solver: Any = "newton",
+        class_weight: Any = None,
+        random_state: int = 0,
+        psd: str = "check",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.combine = combine
+        self.regs = regs
+        self.Cs = Cs
+        self.relative = relative
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.criterion = criterion
+        self.uncorrelated = uncorrelated
+        self.n_components = n_components
+        self.label_kernel = label_kernel
+        self.joint = joint
+        self.unit_trace = unit_trace
+        self.solver = solver
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+
+    reg = C = "auto"  # what is checked; the numbers come from the grids
+    callback, verbose = None, 0
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceClassifierCV:
+        """Choose on folds, then fit on all samples.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :class:`SubspaceKernel`; weights count in the scores as well.
+        """
+        self._check_parameters()
+        self.regs_ = _grid("regs", self.regs)
+        self.Cs_ = _grid("Cs", self.Cs)
+        training = self._training(X, y, sample_weight)
+        folds = _folds(self.cv, training, len(training.group))
+        M = training.raw.shape[2]
+        choices = [np.arange(M)] if self.combine else [np.array([m]) for m in range(M)]
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(self._scored)(training, choice, fold)
+            for choice in choices
+            for fold in folds
+        )
+        shape = (len(choices), len(folds), len(self.regs_), len(self.Cs_))
+        self.scores_ = np.moveaxis(np.reshape(found, shape), 1, 3)
+        self.mean_scores_ = self.scores_.mean(axis=3)
+        self.best_index_ = _choose(self.mean_scores_)
+        self._fit_best(training, choices[self.best_index_[0]])
+        return self
+
+    def _fit_best(self, training: Training, choice: NDArray[np.intp]) -> None:
+        """Fit the choice on all samples."""
+        _, i, j = self.best_index_
+        names = [training.raw.names[m] for m in choice]
+        self.best_params_ = {
+            "kernels": names,
+            "reg": float(self.regs_[i]),
+            "C": float(self.Cs_[j]),
+        }
+        if not self._unit(choice):
+            training = own_scale(training)
+        learned = self._learn(replace(training, bank=training.bank.select(choice)))
+        theta = np.zeros(training.raw.shape[2])
+        theta[choice] = learned.theta
+        self._store(training, replace(learned, theta=theta))
+
+    def _unit(self, choice: NDArray[np.intp]) -> bool:
+        return len(choice) > 1 or self.unit_trace is True
+
+    def _regularisation(self, trace: float) -> float:
+        reg = float(self.regs_[self.best_index_[1]])
+        return reg * trace if self.relative else reg
+
+    def _cost(self, features: FloatArray, w: FloatArray) -> float:
+        C = float(self.Cs_[self.best_index_[2]])
+        return C * unit_cost(features, w) if self.relative else C
+
+    # --- folds ------------------------------------------------------------------------
+
+    def _scored(
+        self, training: Training, choice: NDArray[np.intp], fold: Any
+    ) -> FloatArray:
+        """Return the accuracies of one choice on one fold, shape (n_regs, n_Cs)."""
+        (a, weight), (b, weight_b) = fold
+        raw = training.raw.select(choice)
+        part = raw[np.ix_(a, a)]
+        scores = np.zeros((len(self.regs_), len(self.Cs_)))
+        with warnings.catch_warnings():
+            # what is constant on a fold, or has less rank there, is simply bad
+            warnings.simplefilter("ignore", UserWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            kind = CENTRED_TRACE if self._unit(choice) else "center"
+            try:
+                normaliser = fit_normaliser(kind, part, weight)
+            except ValueError as error:
+                if "nothing to learn from" not in str(error):
+                    raise
+                return scores
+            learned_from = replace(
+                training,
+                raw=part,
+                bank=normaliser.train(part),
+                normaliser=normaliser,
+                target=training.target[a],
+                weight=weight,
+            )
+            cross = normaliser.cross(raw[np.ix_(b, a)])
+            truth = training.target[b]
+            for i, j, features, coef, bias in self._path(learned_from, cross):
+                found = _classes(features @ coef + bias)
+                scores[i, j] = weight_b @ (found == truth) / weight_b.sum()
+        return scores
+
+    def _path(self, training: Training, cross: KernelBank) -> Iterator[_Cell]:
+        """Yield all cells of the grid, from large to small reg and small to large C."""
+        w = training.weight
+        L = label_factor(training.target, len(self.classes_), self.label_kernel, w)
+        trace = float(np.mean(w @ training.bank.diag())) if self.relative else 1.0
+        theta, first = None, None
+        for i in reversed(range(len(self.regs_))):
+            kernels = self._kernels(training, float(self.regs_[i]) * trace)
+            if first is None or self.criterion != "alignment":  # which has no reg
+                first = self._first(kernels, L, theta)
+            theta, found = first.theta, first.subspace
+            if found.rank == 0:
+                continue
+            unit = unit_cost(found.features, w) if self.relative else 1.0
+            features = cross.apply(theta, found.coef)
+            A = None
+            for j, C in enumerate((unit * self.Cs_).tolist()):
+                loss = self._loss(training, C)
+                start = None if A is None else A * (self.Cs_[j] / self.Cs_[j - 1])
+                if self.criterion == "svm":
+                    solution = solve_joint(
+                        JointProblem(loss, self.n_components or loss.shape[1]),
+                        kernels, L, self.joint, tol=self.tol, max_iter=self.max_iter,
+                        time_limit=self.time_limit, start=start,
+                    )  # fmt: skip
+                    found = solution.subspace
+                    features = cross.apply(solution.theta, found.coef)
+                else:
+                    solution = svm_on(
+                        found.features, loss, tol=self.tol, start=start,
+                        time_limit=self.time_limit,
+                    )  # fmt: skip
+                # a solver answers Ctrl-C with its best iterate; half a search chooses
+                # nothing
+                if solution.status is Status.INTERRUPTED:
+                    raise KeyboardInterrupt
+                A = solution.A
+                yield i, j, features, found.features.T @ A, solution.bias
+
+
+def _grid(name: str, values: Any) -> FloatArray:
+    found = np.asarray(values, dtype=np.float64)
+    if found.ndim != 1 or not len(found):
+        raise ValueError(f"{name} must be a list of positive numbers, got {values!r}.")
+    for value in found.tolist():
+        check_positive(name, value)
+    return np.unique(found)
+
+
+def _choose(mean: FloatArray) -> tuple[int, int, int]:
+    """Return the best cell: of ties the largest reg, the smallest C, the first."""
+    cells = np.argwhere(mean.round(12) >= mean.round(12).max())
+    m, i, j = min(cells.tolist(), key=lambda cell: (-cell[1], cell[2], cell[0]))
+    return int(m), int(i), int(j)
+
+
+def _classes(scores: FloatArray) -> NDArray[np.intp]:
+    if scores.shape[1] == 1:
+        return (scores[:, 0] > 0).astype(np.intp)
+    return scores.argmax(axis=1)

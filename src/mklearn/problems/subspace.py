@@ -1,0 +1,361 @@
+"""Subspace kernels: criteria, their solution, bounds of the joint problem.
+
+A subspace kernel (Chen et al. 2008, "SUB") is the linear kernel of a few features
+``Z = G W``, where G is a centred Gram and the coefficients W maximise their dependence
+on targets L, ``H = LL'``:
+
+- *HSIC* (8): ``max tr((W'(G + lam I)W)^-1 W'GHGW)``;
+- *uHSIC* (19): ``max tr(Q'GHGQ)`` subject to ``Q'(GG + xi G)Q = I``.
+
+Both have as many features as L has columns, at most, and take one Cholesky factor of
+``G + reg I`` and an eigenproblem of that size. With the signed dual variables of SVMs
+in the place of L the same solution serves the joint problems (9) and (20).
+
+Samples may have weights w (two equal samples are one of weight two), ``D = diag(w)``;
+then ``reg I`` is ``reg D^-1``, GG is GDG, and D stands before L. Without weights D is
+the identity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dsymm, dsyrk
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
+
+from mklearn.kernels.threads import factor_threads
+from mklearn.problems.losses import Loss
+from mklearn.problems.mkl import Judgement
+
+FloatArray = NDArray[np.float64]
+
+LABEL_KERNELS = ("H1", "H2")
+
+# Eigenvalues below this part of the largest one count as zero.
+_ZERO = 1e-10
+
+
+def label_factor(
+    labels: NDArray[np.intp],
+    n_classes: int,
+    kind: str = "H2",
+    weight: FloatArray | None = None,
+) -> FloatArray:
+    """Return L with ``P H P = L L'`` for a label kernel, centred, shape (n, k).
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        Numbers of the classes.
+    n_classes : int
+    kind : {"H1", "H2"}
+        ``Y Y'`` with class indicators Y, or ``Y (Y'Y)^-1 Y'``, where classes count the
+        same whatever their size. Times ``sqrt(n)`` the latter is the target matrix of
+        discriminant analysis, DKL (24).
+    weight : array of shape (n,), optional
+    """
+    w = np.ones(len(labels)) if weight is None else weight
+    Y = np.asarray(labels[:, None] == np.arange(n_classes), dtype=np.float64)
+    L = Y / np.sqrt(w @ Y) if kind == "H2" else Y
+    return np.asarray(L - w @ L / w.sum())
+
+
+class Subspace(NamedTuple):
+    """Coefficients W (or Q), training features ``G W``, and the criterion's parts.
+
+    The ``values`` are the eigenvalues, in descending order, whose sum is the criterion.
+    ``rank`` says how many are not zero, with those that were cut off.
+    """
+
+    coef: FloatArray  # (n, q)
+    features: FloatArray  # (n, q)
+    values: FloatArray  # (q,)
+    rank: int
+
+
+class Criterion:
+    """HSIC (8) or uHSIC (19) on one Gram: one factor for any targets.
+
+    Parameters
+    ----------
+    G : array of shape (n, n)
+        Centred.
+    reg : float
+        lam, or xi.
+    uncorrelated : bool
+        (19) instead of (8).
+    weight : array of shape (n,), optional
+        Of the samples.
+    """
+
+    def __init__(
+        self,
+        G: FloatArray,
+        reg: float,
+        uncorrelated: bool = True,
+        weight: FloatArray | None = None,
+    ) -> None:
+        self.G, self.reg, self.uncorrelated = G, reg, uncorrelated
+        self.weight = np.ones(len(G)) if weight is None else weight
+        self._factor = self._factorise()  # lower, in Fortran order
+
+    def best(self, N: FloatArray, n_components: int | None = None) -> Subspace:
+        """Return the subspace that maximises the criterion.
+
+        Parameters
+        ----------
+        N : array of shape (n, k)
+            Targets, ``D L``; their columns sum to zero.
+        n_components : int, optional
+            Features wanted; as many as there are by default. There are no more than the
+            rank of ``G N``, and those of an eigenvalue of zero are left out.
+        """
+        if self.uncorrelated:
+            # Q = (G + xi I)^-1 L U s^(-1/2), where L'G(G + xi I)^-1 L = U diag(s) U'
+            B = self.inverse_apply(N / self.weight[:, None])
+            F = self._product(B)
+            S = N.T @ F
+        else:
+            # W = (G + lam I)^-1 GL U s^(-1/2), L'G(G + lam I)^-1 GL = U diag(s) U'
+            V = self._product(N)
+            B = self.inverse_apply(V)
+            F = self._product(B)
+            S = V.T @ B
+        values, U = np.linalg.eigh((S + S.T) / 2)
+        values, U = values[::-1], U[:, ::-1]
+        rank = int(np.sum(values > _ZERO * max(float(values[0]), 0.0)))
+        q = rank if n_components is None else min(rank, n_components)
+        turn = _signed(U[:, :q]) / np.sqrt(values[:q])
+        return Subspace(B @ turn, F @ turn, values[:q].copy(), rank)
+
+    def value(self, W: FloatArray, N: FloatArray) -> float:
+        """Return the criterion at any coefficients W of full rank.
+
+        Those of (19) count after scaling to ``Q'(GG + xi G)Q = I``.
+        """
+        Z = self.G @ W
+        return float(np.trace(np.linalg.solve(self._metric(W, Z), _gram(Z.T @ N))))
+
+    def constraint(self, W: FloatArray) -> FloatArray:
+        """Return ``W'(G + lam I)W`` or ``Q'(GG + xi G)Q``; I at the optimum."""
+        return self._metric(W, self.G @ W)
+
+    def total(self, N: FloatArray) -> float:
+        """Return the criterion at its best, with as many features as there are."""
+        if self.uncorrelated:
+            B = self.inverse_apply(N / self.weight[:, None])
+            return float(np.sum(N * self._product(B)))
+        V = self._product(N)
+        return float(np.sum(V * self.inverse_apply(V)))
+
+    def whole(self) -> FloatArray:
+        """Return the kernel of all directions together, shape (n, n).
+
+        ``G(G + lam I)^-1 G``, or ``G(G + xi I)^-1``: no subspace kernel exceeds it, and
+        with targets N the best one of as many features agrees with it on N.
+        """
+        scale = 1.0 / self.weight
+        with factor_threads(len(self.G)):
+            if self.uncorrelated:
+                # D^-1 - xi D^-1 (G + xi D^-1)^-1 D^-1
+                M = np.tril(dpotri(self._factor, lower=1)[0])
+                M *= -self.reg * scale[:, None] * scale
+                M[np.diag_indices_from(M)] += scale
+            else:
+                half = dtrtrs(self._factor, self.G.T, lower=1)[0]
+                M = np.tril(dsyrk(1.0, half, trans=1, lower=1))
+        M += np.tril(M, -1).T
+        return np.ascontiguousarray(M)
+
+    def _metric(self, W: FloatArray, Z: FloatArray) -> FloatArray:
+        if self.uncorrelated:
+            return Z.T @ (self.weight[:, None] * Z) + self.reg * W.T @ Z
+        return W.T @ (Z + self.reg * W / self.weight[:, None])
+
+    def inverse_apply(self, right: FloatArray) -> FloatArray:
+        """Return ``(G + reg I)^-1`` times some columns."""
+        ridge = (self.reg / self.weight)[:, None]
+        with factor_threads(len(self.G)):
+            found = dpotrs(self._factor, right, lower=1)[0]
+            # refined once: the residual is known to more digits than the factor
+            rest = right - self._product(found) - ridge * found
+            return np.asarray(found + dpotrs(self._factor, rest, lower=1)[0])
+
+    def _product(self, A: FloatArray) -> FloatArray:
+        """Return ``G A``, by the copy of BLAS that the factor uses."""
+        with factor_threads(len(self.G)):
+            return np.asarray(dsymm(1.0, self.G.T, A, lower=1))
+
+    def _factorise(self) -> FloatArray:
+        extra = 0.0
+        while True:
+            K = self.G.copy()
+            size = max(float(np.abs(np.diagonal(K)).max()), 1e-300)
+            K[np.diag_indices_from(K)] += self.reg / self.weight + extra * size
+            with factor_threads(len(K)):
+                factor, info = dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
+            if info == 0:
+                return np.asarray(factor)
+            # rounding made it indefinite; refining takes out what is added
+            extra = max(100 * extra, 1e-15 * len(K))
+
+
+def principal(criterion: Criterion, found: Subspace) -> Subspace:
+    """Return the same subspace kernel with features that are exactly uncorrelated.
+
+    The constraint of (19) makes ``Z'Z + xi Q'GQ`` the identity, so that the features
+    are uncorrelated only up to xi. Turning them changes neither constraint, nor
+    criterion, nor kernel; along the eigenvectors of ``Q'GQ`` both parts are diagonal.
+    Features come in the order of their variance. Their ``values`` are the parts of the
+    criterion along them, which are no eigenvalues any more.
+    """
+    S = found.coef.T @ found.features
+    _, R = np.linalg.eigh((S + S.T) / 2)
+    R = _signed(R)
+    return Subspace(
+        found.coef @ R,
+        found.features @ R,
+        np.asarray(found.values @ R**2),
+        found.rank,
+    )
+
+
+def _signed(U: FloatArray) -> FloatArray:
+    """Return eigenvectors whose largest entry is positive: their sign is arbitrary."""
+    if U.shape[1] == 0:
+        return U
+    largest = U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])]
+    return U * np.where(largest < 0, -1.0, 1.0)
+
+
+def _gram(A: FloatArray) -> FloatArray:
+    return np.asarray(A @ A.T)
+
+
+# --- the joint problem ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class JointProblem:
+    """Subspace and SVMs together: (9), (20) and, over several kernels, (39).
+
+        min over subspaces   max over A   dual(A) - ½ tr A'KA,     K = ZZ'
+
+    where A are the signed dual variables of the SVMs. For given features the SVMs'
+    primal value is an *upper* bound on the optimum. For given A the best subspace, in
+    which ``tr A'KA`` is the largest, gives a *lower* one: it is below what the same A
+    has in any subspace. Where the two meet, subspace and SVMs are optimal together.
+
+    They can meet if there are as many features as SVMs (or as A has rank): then the
+    largest ``tr A'KA`` is ``tr A'MA`` with :meth:`Criterion.whole` M, the lower bound
+    is a concave function of A, and the SVMs on M are a solution. With fewer features
+    the problem is not convex and the bounds may stay apart, optimal or not.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of the SVMs: hinge with one task for each class.
+    n_components : int
+    """
+
+    loss: Loss
+    n_components: int
+
+    def judge(self, Z: FloatArray, A: FloatArray, largest: float) -> Judgement:
+        """Return the bounds that features and SVMs prove.
+
+        Parameters
+        ----------
+        Z : array of shape (n, q)
+            Features.
+        A : array of shape (n, T)
+            Signed dual variables.
+        largest : float
+            What ``tr A'KA`` cannot exceed in any subspace.
+        """
+        F = Z @ (Z.T @ A)
+        bias = self.loss.bias(F)
+        upper = self.loss.primal(F, bias) + 0.5 * float(np.sum(A * F))
+        return Judgement(upper, self.dual(A, largest), bias)
+
+    def dual(self, A: FloatArray, largest: float) -> float:
+        """Return the lower bound that feasible A prove."""
+        return self.loss.dual(A) - 0.5 * largest
+
+
+# --- alignment ------------------------------------------------------------------------
+
+
+class Alignment:
+    """Kernel-target alignment of ``GW(W'GW)^-1 W'G`` (Wu and Farquhar 2007, "SKFE").
+
+    ``<K, LL'> / (|K| |LL'|)``, to be maximised over W. It has many local maxima.
+
+    Parameters
+    ----------
+    G : array of shape (n, n)
+        Centred.
+    L : array of shape (n, k)
+        Centred targets.
+    weight : array of shape (n,), optional
+    """
+
+    def __init__(
+        self, G: FloatArray, L: FloatArray, weight: FloatArray | None = None
+    ) -> None:
+        self.G, self.L = G, L
+        self.weight = np.ones(len(G)) if weight is None else weight
+        self.N = self.weight[:, None] * L
+        self.GN = G @ self.N
+        self.size = float(np.linalg.norm(L.T @ self.N))
+
+    def start(self, n_components: int, seed: int = 0) -> FloatArray:
+        """Return coefficients of the class means, and random ones if these are few."""
+        S = self.N.T @ self.GN
+        values, U = np.linalg.eigh((S + S.T) / 2)
+        keep = values > _ZERO * max(float(values[-1]), 0.0)
+        U = _signed(U[:, keep][:, ::-1])
+        W = self.N @ (U / np.sqrt(values[keep][::-1]))
+        more = n_components - W.shape[1]
+        if more > 0:
+            R = np.random.default_rng(seed).standard_normal((len(W), more))
+            W = np.c_[W, R / np.sqrt(np.sum(R * (self.G @ R), axis=0))]
+        return W[:, :n_components]
+
+    def value_and_gradient(self, W: FloatArray) -> tuple[float, FloatArray]:
+        """Return the alignment and its gradient in W, shape (n, q).
+
+        With ``V = GW``, ``N = W'V``, ``P = V'LL'V``, ``E = V'V`` it is
+        ``a / (sqrt(e) |LL'|)``, ``a = tr N^-1 P`` and ``e = tr (N^-1 E)^2``.
+        """
+        V = self.G @ W
+        DV = self.weight[:, None] * V
+        N = W.T @ V
+        inverse = np.linalg.pinv((N + N.T) / 2, hermitian=True)
+        T = self.N.T @ V
+        NP = inverse @ (T.T @ T)
+        NE = inverse @ (V.T @ DV)
+        a, e = float(np.trace(NP)), float(np.sum(NE * NE.T))
+        slope_a = 2.0 * (self.GN @ T - V @ NP) @ inverse
+        slope_e = 4.0 * (self.G @ DV - V @ NE) @ (NE @ inverse)
+        root = np.sqrt(e) * self.size
+        return a / root, slope_a / root - 0.5 * a / (root * e) * slope_e
+
+    def features(self, W: FloatArray) -> Subspace:
+        """Return the subspace of W, ``W'GW`` scaled to the identity.
+
+        Directions in which ``W'GW`` has no extent are left out; ``values`` are the
+        parts of ``<K, LL'>`` along the others.
+        """
+        V = self.G @ W
+        S = W.T @ V
+        values, U = np.linalg.eigh((S + S.T) / 2)
+        keep = values > _ZERO * max(float(values[-1]), 0.0)
+        W, V = (A @ (U[:, keep] / np.sqrt(values[keep])) for A in (W, V))
+        T = V.T @ self.N
+        part, R = np.linalg.eigh(T @ T.T)
+        R = _signed(R[:, ::-1])
+        return Subspace(W @ R, V @ R, part[::-1].copy(), int(keep.sum()))
