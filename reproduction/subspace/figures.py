@@ -20,7 +20,6 @@ Writes subspace.md and subspace_*.png into DIR. Data are found by MKLEARN_DATA.
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import time
 import warnings
@@ -68,14 +67,10 @@ METHODS = {
 
 def data(name: str, per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return normalised samples and class numbers, some of each class."""
-    if hasattr(datasets, "load"):
+    try:
         X, y = datasets.load(name, return_X_y=True)
-    else:
-        folder = os.environ.get("MKLEARN_DATA")
-        if not folder:
-            raise SystemExit(f"Set MKLEARN_DATA to the folder that has {name}.npz.")
-        file = np.load(Path(folder) / f"{name}.npz")
-        X, y = file["X"], file["y"]
+    except FileNotFoundError as missing:
+        raise SystemExit(str(missing)) from None
     y = np.unique(y, return_inverse=True)[1]
     rng = np.random.default_rng(seed)
     if name != "wine":

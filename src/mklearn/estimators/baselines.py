@@ -143,7 +143,7 @@ class BestKernelClassifier(MKLClassifier):
 
     def _cross_validate(self, training: Training, n: int) -> NDArray[np.float64]:
         """Return the weighted mean accuracy of each kernel alone."""
-        folds = _folds(self.cv, training, n)
+        folds = training_folds(self.cv, training, n)
         n_kernels = training.raw.shape[2]
         scores = Parallel(n_jobs=self.n_jobs)(
             delayed(self._score)(training.raw.select([m]), training.target, *fold)
@@ -266,7 +266,7 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         if self.values_.ndim != 1 or not len(self.values_):
             raise ValueError(f"values must be a list of numbers, got {self.values!r}.")
         training = self._training(X, y, sample_weight)
-        folds = _folds(self.cv, training, len(training.group))
+        folds = training_folds(self.cv, training, len(training.group))
         M = training.raw.shape[2]
         scores = Parallel(n_jobs=self.n_jobs)(
             delayed(self._scores_alone)(
@@ -336,7 +336,7 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
 Fold = tuple[NDArray[np.intp], NDArray[np.float64]]
 
 
-def _folds(cv: Any, training: Training, n: int) -> list[tuple[Fold, Fold]]:
+def training_folds(cv: Any, training: Training, n: int) -> list[tuple[Fold, Fold]]:
     """Return training and test parts as distinct samples with weights."""
     rows = np.flatnonzero(training.group >= 0)
     labels = training.target[training.group[rows]]

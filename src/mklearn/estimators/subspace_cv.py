@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.estimators._base import Training
 from mklearn.estimators._mkl import check_positive
-from mklearn.estimators.baselines import _folds
+from mklearn.estimators.baselines import training_folds
 from mklearn.estimators.subspace import (
     SubspaceClassifier,
     own_scale,
@@ -173,7 +173,7 @@ class SubspaceClassifierCV(SubspaceClassifier):
         self.regs_ = _grid("regs", self.regs)
         self.Cs_ = _grid("Cs", self.Cs)
         training = self._training(X, y, sample_weight)
-        folds = _folds(self.cv, training, len(training.group))
+        folds = training_folds(self.cv, training, len(training.group))
         M = training.raw.shape[2]
         choices = [np.arange(M)] if self.combine else [np.array([m]) for m in range(M)]
         found = Parallel(n_jobs=self.n_jobs)(

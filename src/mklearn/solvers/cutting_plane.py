@@ -143,7 +143,7 @@ class _Cuts:
         values, quads = np.array(self.values), np.array(self.quads)
         weights = self.problem.weights
         if getattr(weights, "p", None) == 1:
-            return _linear(values, quads)
+            return lowest_of_cuts(values, quads)
         constraint = weights.constraint  # type: ignore[attr-defined]
         # an error in the multipliers lowers the bound and nothing else
         accuracy = max(accuracy, 1e-14 * float(np.abs(values).max()))
@@ -151,7 +151,9 @@ class _Cuts:
         return outward(theta, constraint), share
 
 
-def _linear(values: FloatArray, quads: FloatArray) -> tuple[FloatArray, FloatArray]:
+def lowest_of_cuts(
+    values: FloatArray, quads: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the best weights on the simplex by a linear program, and multipliers."""
     n_cuts, M = quads.shape
     scale = max(float(np.abs(values).max()), float(quads.max()), 1e-300)

@@ -23,7 +23,7 @@ from mklearn.problems.mkl import MKLProblem, relative_gap
 from mklearn.problems.subspace import Alignment, Criterion, JointProblem, Subspace
 from mklearn.problems.weights import LpBall
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
-from mklearn.solvers.cutting_plane import _linear
+from mklearn.solvers.cutting_plane import lowest_of_cuts
 from mklearn.solvers.driver import solve
 from mklearn.solvers.interior import outward, project
 
@@ -494,7 +494,7 @@ class _Run:
             cuts.append(value - slope @ point.theta)
             slopes.append(-slope)
             values, quads = np.array(cuts), 2.0 * np.array(slopes)
-            lowest, share = _linear(values, quads)
+            lowest, share = lowest_of_cuts(values, quads)
             self.lower = max(
                 self.lower, float(share @ values) - 0.5 * float((share @ quads).max())
             )
