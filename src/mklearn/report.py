@@ -16,6 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.solvers import Solution, Status
 
+NEGLIGIBLE = 1e-4  # part of the largest weight below which a kernel does not count
+
 
 @dataclass(frozen=True)
 class KernelRow:
@@ -70,7 +72,7 @@ def used_kernels(weights: ArrayLike) -> NDArray[np.bool_]:
     weights : array of shape (n_kernels,) or (n_classes, n_kernels)
     """
     size = np.abs(np.atleast_2d(weights)).max(axis=0)
-    return np.asarray(size > 1e-4 * size.max())
+    return np.asarray(size > NEGLIGIBLE * size.max())
 
 
 def rows_by_view(rows: list[KernelRow]) -> dict[str | None, list[KernelRow]]:
