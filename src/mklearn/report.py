@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn.estimators._base import as_bank
+from mklearn.kernels import KernelBank, alignment
+from mklearn.kernels.normalise import fit_normaliser
 from mklearn.solvers import Solution, Status
 
 NEGLIGIBLE = 1e-4  # part of the largest weight below which a kernel does not count
@@ -73,6 +76,31 @@ def used_kernels(weights: ArrayLike) -> NDArray[np.bool_]:
     """
     size = np.abs(np.atleast_2d(weights)).max(axis=0)
     return np.asarray(size > NEGLIGIBLE * size.max())
+
+
+def widest(solutions: Any) -> Any:
+    """Return the solution with the largest gap of one or several."""
+    if not isinstance(solutions, list):
+        return solutions
+    return max(solutions, key=lambda solution: solution.gap)
+
+
+def kernel_alignment(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return the centred alignment of the kernels of a fitted model on some samples.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : as in ``fit``; with precomputed kernels square ones
+
+    Returns
+    -------
+    array of shape (n_kernels, n_kernels)
+    """
+    check_is_fitted(model)
+    given = model._precomputed()
+    bank = as_bank(X) if given else KernelBank(X, list(model.kernels_))
+    return alignment(fit_normaliser(model.normalize, bank).train(bank))
 
 
 def rows_by_view(rows: list[KernelRow]) -> dict[str | None, list[KernelRow]]:
