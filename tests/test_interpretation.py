@@ -1,8 +1,12 @@
 """Weights over resamples, permuted kernels, and decisions taken apart."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.metrics import log_loss, roc_auc_score
 
 import mklearn.interpretation as interpretation
 from cases import samples, stack
@@ -20,7 +24,7 @@ from mklearn import (
     SubspaceKernel,
 )
 from mklearn.interpretation import decision_parts, kernel_importance, weight_stability
-from mklearn.kernels import RBF, Linear, per_feature
+from mklearn.kernels import RBF, Function, Linear, per_feature
 
 KERNELS = [Linear(), RBF(0.3), RBF(0.05, columns=[0, 1])]
 
@@ -309,3 +313,58 @@ def test_bad_resampling_is_refused():
     with pytest.raises(ValueError, match="2 folds"):
         split = [(np.arange(20), np.arange(20, 30))]
         weight_stability(model, X, y, method="folds", cv=split)
+
+
+# --- probabilities and the page about all this ----------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_calibration_on_a_bank_computes_each_kernel_once(n_classes):
+    calls = []
+
+    def kernel(a, b):
+        calls.append(len(a))
+        return a @ b.T
+
+    X, y = samples(120, n_classes=n_classes)
+    bank = KernelBank(X[:80], [Function(kernel), RBF(0.2)]).stored()
+    assert calls
+    calls.clear()
+    model = CalibratedClassifierCV(
+        MKLClassifier("precomputed", tol=1e-7), ensemble=False, cv=3
+    )
+    model.fit(bank, y[:80])
+    assert not calls
+    p = model.predict_proba(bank.cross(X[80:]))
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    frequency = np.bincount(y[:80]) / 80
+    chance = log_loss(y[80:], np.tile(frequency, (40, 1)))
+    assert log_loss(y[80:], p) < 0.8 * chance
+    table = CalibratedClassifierCV(
+        MKLClassifier([Linear(), RBF(0.2)], tol=1e-7), ensemble=False, cv=3
+    )
+    same = table.fit(X[:80], y[:80]).predict_proba(X[80:])
+    np.testing.assert_allclose(p, same, atol=1e-3)
+
+
+def test_the_page_runs_as_it_is_shown(tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pytest.importorskip("pandas")
+    page = Path(__file__).parents[1] / "docs" / "interpretation.md"
+    blocks = re.findall(
+        r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    monkeypatch.chdir(tmp_path)
+    pyplot.switch_backend("Agg")
+    space = {}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), space)
+    pyplot.close("all")
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    np.testing.assert_allclose(
+        space["parts"].decision, space["model"].decision_function(space["X_test"])
+    )
+    worst = space["found"].names.index("worst")
+    assert space["found"].p_values[worst] < 0.05
+    truth = space["y_test"]
+    assert log_loss(truth, space["probabilities"]) < 0.2
