@@ -9,9 +9,17 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 
-from mklearn import MKLClassifier, MKLClassifierCV, MultiView
-from mklearn.kernels import RBF, Linear
-from mklearn.plotting import PathDisplay, plot_convergence, plot_weights
+from mklearn import KernelBank, MKLClassifier, MKLClassifierCV, MultiView
+from mklearn.interpretation import weight_stability
+from mklearn.kernels import RBF, Linear, alignment
+from mklearn.plotting import (
+    ConvergenceDisplay,
+    KernelAlignmentDisplay,
+    KernelWeightsDisplay,
+    PathDisplay,
+    plot_convergence,
+    plot_weights,
+)
 from mklearn.report import kernel_rows, rows_by_view, used_kernels
 
 
@@ -131,3 +139,48 @@ def test_paths_draw_into_given_axes(chosen):
     assert PathDisplay.from_estimator(chosen, ax=ax).ax_ is ax
     with pytest.raises(ValueError, match="against"):
         PathDisplay.from_estimator(chosen, against="time")
+
+
+@pytest.mark.parametrize("weights", ["shared", "per-class"])
+def test_whiskers_are_the_intervals_of_the_resamples(weights):
+    X, y = load_iris(return_X_y=True)
+    model = MKLClassifier(["linear", "rbf"], weights=weights)
+    found = weight_stability(model, X, y, n_resamples=4, random_state=0)
+    display = KernelWeightsDisplay.from_stability(found, ax=axes())
+    assert display.ax_.figure is display.figure_
+    mean = found.mean if weights == "shared" else found.mean.mean(axis=0)
+    widths = [bar.get_width() for bar in display.ax_.patches]
+    np.testing.assert_allclose(widths, mean)
+    (whiskers,) = display.ax_.collections
+    ends = np.array([s[:, 0] for s in whiskers.get_segments()]).T
+    np.testing.assert_allclose(ends, display.interval)
+    if weights == "shared":
+        np.testing.assert_allclose(ends, found.interval)
+    assert "4 resamples" in display.ax_.get_title()
+
+
+def test_convergence_of_several_problems_shows_the_widest_gap():
+    X, y = load_iris(return_X_y=True)
+    model = MKLClassifier(["linear", "rbf"], weights="per-class").fit(X, y)
+    display = ConvergenceDisplay.from_estimator(model, ax=axes())
+    worst = max(model.solution_, key=lambda solution: solution.gap)
+    assert display.upper == worst.history.upper
+    assert worst.gap == model.duality_gap_
+    np.testing.assert_array_equal(display.lines_[1].get_ydata(), worst.history.lower)
+
+
+def test_alignments_are_those_of_the_kernels():
+    X, y = load_iris(return_X_y=True)
+    bank = KernelBank(X, [Linear(), RBF(0.1), RBF(0.2)])
+    display = KernelAlignmentDisplay.from_bank(bank, ax=axes())
+    np.testing.assert_allclose(display.image_.get_array(), alignment(bank))
+    assert [t.get_text() for t in display.ax_.get_yticklabels()] == list(bank.names)
+    assert display.text_[0].get_text() == "1.00"
+    model = MKLClassifier([Linear(), RBF(0.1), RBF(0.2)]).fit(X, y)
+    same = KernelAlignmentDisplay.from_estimator(model, X, ax=axes())
+    np.testing.assert_allclose(same.alignment, alignment(bank))
+    given = MKLClassifier("precomputed").fit(bank, y)
+    grams = np.stack([bank.gram(m) for m in range(3)], axis=2)
+    for kernels in (bank, grams):
+        same = KernelAlignmentDisplay.from_estimator(given, kernels, ax=axes())
+        np.testing.assert_allclose(same.alignment, alignment(bank))

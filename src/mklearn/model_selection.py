@@ -162,7 +162,7 @@ def compare(
                 error_score="raise",
             )
             fitted = result["estimator"][0]
-            _stop_if_interrupted(fitted)
+            stop_if_interrupted(fitted)
             scores[i, k] = result["test_score"][0]
             seconds[i, k] = result["fit_time"][0]
             weights = getattr(fitted, "kernel_weights_", None)
@@ -174,7 +174,7 @@ def compare(
     return Comparison(tuple(models), scores, seconds, used, available, splits)
 
 
-def _stop_if_interrupted(model: Any) -> None:
+def stop_if_interrupted(model: Any) -> None:
     """Pass Ctrl-C on: a solver answers it with its best iterate so far."""
     solutions = getattr(model, "solution_", [])
     for solution in solutions if isinstance(solutions, list) else [solutions]:

@@ -1,11 +1,12 @@
-"""Figures: kernel weights by view, class and path, bounds, and subspaces.
+"""Figures: kernel weights by view, class and path, alignments, bounds, and subspaces.
 
-The functions draw into given axes and return them; matplotlib is imported on the first
-call. Colours are those of Okabe and Ito, which stay apart for colour-blind readers.
+Displays draw into given axes and keep them; matplotlib is imported on the first call.
+Colours are those of Okabe and Ito, which stay apart for colour-blind readers.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from mklearn.report import kernel_rows, rows_by_view
+from mklearn.kernels import KernelBank, alignment
+from mklearn.report import kernel_alignment, kernel_rows, widest
 from mklearn.solvers import Solution
 
 OKABE_ITO = (
@@ -21,79 +23,366 @@ OKABE_ITO = (
 )  # fmt: skip
 
 
-def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any:
-    """Draw the kernel weights of a fitted model as bars, one colour for each view.
+class KernelWeightsDisplay:
+    """Kernel weights as bars, one colour for each view.
 
-    The share of each kernel in the decision (its contribution) stands beside its bar.
+    Make it by :meth:`from_estimator` or :meth:`from_stability`, and draw again by
+    :meth:`plot`.
 
     Parameters
     ----------
-    model : fitted estimator
-    ax : matplotlib Axes, optional
-        New axes by default.
-    label : str, optional
-        Title of the axes.
+    weights : array of shape (n_kernels,)
+    names : sequence of str
+    views : sequence of str or None, optional
+        The view of each kernel.
+    notes : sequence of str, optional
+        What stands beside the bars.
+    interval : array of shape (2, n_kernels), optional
+        Lower and upper ends, drawn as whiskers.
+    label : str
+        What the numbers mean.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : list of matplotlib BarContainer, one for each view
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import MKLClassifier
+    >>> from mklearn.plotting import KernelWeightsDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier(["linear", "rbf"]).fit(X, y)
+    >>> ax = Figure().subplots()
+    >>> display = KernelWeightsDisplay.from_estimator(model, ax=ax)
+    >>> len(display.ax_.patches)
+    2
     """
-    ax = _axes(ax)
-    groups = rows_by_view(kernel_rows(model))
-    ordered = [row for rows in groups.values() for row in rows]
-    top = max([row.weight for row in ordered] + [1e-12])
-    place, ticks, names = 0.0, [], []
-    for i, (view, rows) in enumerate(groups.items()):
-        if view is not None:  # names beside the bars, so that no colour must be known
-            ax.text(0.01 * top, place, view, va="center", fontweight="bold")
-            place += 1.0
-        places = place + np.arange(len(rows))
-        ax.barh(
-            places,
-            [row.weight for row in rows],
-            color=OKABE_ITO[i % len(OKABE_ITO)],
-            edgecolor="black",
-            linewidth=0.5,
+
+    def __init__(
+        self,
+        *,
+        weights: ArrayLike,
+        names: Any,
+        views: Any = None,
+        notes: Any = None,
+        interval: ArrayLike | None = None,
+        label: str = "weight θ",
+    ) -> None:
+        self.weights = weights
+        self.names = names
+        self.views = views
+        self.notes = notes
+        self.interval = interval
+        self.label = label
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, ax: Any = None, title: str | None = None
+    ) -> KernelWeightsDisplay:
+        """Draw the weights of a fitted model, with their contributions beside them.
+
+        Weights per class are averaged; see :class:`ClassKernelHeatmapDisplay` for them.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        ax : matplotlib Axes, optional
+            New axes by default.
+        title : str, optional
+        """
+        rows = kernel_rows(estimator)
+        display = cls(
+            weights=[row.weight for row in rows],
+            names=[row.short_name for row in rows],
+            views=[row.view for row in rows],
+            notes=[f"{100 * r.contribution:.0f} %" if r.used else "0" for r in rows],
+            label="weight θ (beside it: contribution to the decision)",
         )
-        for y, row in zip(places, rows, strict=True):
-            text = f"{100 * row.contribution:.0f} %" if row.used else "0"
-            x = row.weight + 0.015 * top
-            ax.text(x, y, text, va="center", fontsize="small", color="0.25")
-        ticks += places.tolist()
-        names += [row.short_name for row in rows]
-        place = places[-1] + 1.4
-    ax.set_yticks(ticks, names)
-    ax.set_ylim(ticks[-1] + 0.8, -0.8)  # the first kernel on top
-    ax.set_xlim(0, 1.15 * top)
-    ax.set_xlabel("weight θ (beside it: contribution to the decision)")
-    ax.set_title(label or "Kernel weights")
-    _open_frame(ax)
-    return ax
+        return display.plot(ax, title=title)
+
+    @classmethod
+    def from_stability(
+        cls, stability: Any, *, ax: Any = None, title: str | None = None
+    ) -> KernelWeightsDisplay:
+        """Draw mean weights over resamples, with intervals and selection frequencies.
+
+        Weights per class are averaged over the classes of each resample.
+
+        Parameters
+        ----------
+        stability : WeightStability
+            As :func:`mklearn.interpretation.weight_stability` returns it.
+        ax : matplotlib Axes, optional
+            New axes by default.
+        title : str, optional
+        """
+        if stability.classes is not None:
+            stability = replace(
+                stability,
+                weights=stability.weights.mean(axis=1),
+                contributions=stability.contributions.mean(axis=1),
+                classes=None,
+            )
+        display = cls(
+            weights=stability.mean,
+            names=stability.kernel_names,
+            notes=[f"{100 * f:.0f} %" for f in stability.selection_frequency],
+            interval=stability.interval,
+            label=f"mean weight θ, {100 * stability.level:g} % of resamples "
+            "(beside it: how often used)",
+        )
+        default = f"Kernel weights over {len(stability.weights)} resamples"
+        return display.plot(ax, title=title or default)
+
+    def plot(self, ax: Any = None, *, title: str | None = None) -> KernelWeightsDisplay:
+        """Draw into axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+        title : str, optional
+        """
+        ax = _axes(ax)
+        weights = np.asarray(self.weights, dtype=float)
+        low, high = (weights, weights) if self.interval is None else self.interval
+        views = [None] * len(weights) if self.views is None else list(self.views)
+        groups: dict[Any, list[int]] = {}
+        for m, view in enumerate(views):
+            groups.setdefault(view, []).append(m)
+        top = max(float(np.max(high)), 1e-12)
+        place, ticks, names, self.bars_ = 0.0, [], [], []
+        for i, (view, members) in enumerate(groups.items()):
+            if view is not None:  # beside the bars, so that no colour must be known
+                ax.text(0.01 * top, place, view, va="center", fontweight="bold")
+                place += 1.0
+            places = place + np.arange(len(members))
+            color, line = OKABE_ITO[i % len(OKABE_ITO)], {"lw": 0.5}
+            bars = ax.barh(
+                places, weights[members], color=color, edgecolor="black", **line
+            )
+            self.bars_.append(bars)
+            if self.interval is not None:
+                ends = np.asarray(low)[members], np.asarray(high)[members]
+                ax.hlines(places, *ends, color="black", lw=1.5)
+            for y, m in zip(places, members, strict=True):
+                if self.notes is not None:
+                    x = max(weights[m], high[m]) + 0.015 * top
+                    style = {"fontsize": "small", "color": "0.25"}
+                    ax.text(x, y, self.notes[m], va="center", **style)
+            ticks += places.tolist()
+            names += [self.names[m] for m in members]
+            place = places[-1] + 1.4
+        ax.set_yticks(ticks, names)
+        ax.set_ylim(ticks[-1] + 0.8, -0.8)  # the first kernel on top
+        ax.set_xlim(0, 1.15 * top)
+        ax.set_xlabel(self.label)
+        ax.set_title(title or "Kernel weights")
+        _open_frame(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any:
+    """Return axes with :class:`KernelWeightsDisplay` of a model, titled ``label``."""
+    return KernelWeightsDisplay.from_estimator(model, ax=ax, title=label).ax_
+
+
+class ConvergenceDisplay:
+    """How the two bounds on the optimum closed in on each other.
+
+    Make it by :meth:`from_estimator` or :meth:`from_solution`, and draw again by
+    :meth:`plot`.
+
+    Parameters
+    ----------
+    upper, lower : arrays of shape (n_iterations,)
+    title : str
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : list of matplotlib Line2D, the upper and the lower bound
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import MKLClassifier
+    >>> from mklearn.plotting import ConvergenceDisplay
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier().fit(X, y)
+    >>> ax = Figure().subplots()
+    >>> display = ConvergenceDisplay.from_estimator(model, ax=ax)
+    >>> bool(display.lower[-1] <= display.upper[-1])
+    True
+    """
+
+    def __init__(
+        self, *, upper: ArrayLike, lower: ArrayLike, title: str = "Bounds"
+    ) -> None:
+        self.upper = upper
+        self.lower = lower
+        self.title = title
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> ConvergenceDisplay:
+        """Draw the bounds of a fitted model, of its widest gap if it solved several.
+
+        Parameters
+        ----------
+        estimator : fitted estimator with ``solution_``
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        check_is_fitted(estimator, "solution_")
+        return cls.from_solution(widest(estimator.solution_), ax=ax)
+
+    @classmethod
+    def from_solution(cls, solution: Any, *, ax: Any = None) -> ConvergenceDisplay:
+        """Draw the bounds of a run.
+
+        Parameters
+        ----------
+        solution : Solution
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        title = f"Gap {100 * solution.gap:.2g} % after {solution.n_iter} iterations"
+        history = solution.history
+        return cls(upper=history.upper, lower=history.lower, title=title).plot(ax)
+
+    def plot(self, ax: Any = None) -> ConvergenceDisplay:
+        """Draw into axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        ax = _axes(ax)
+        upper, lower = np.asarray(self.upper), np.asarray(self.lower)
+        n = np.arange(1, len(upper) + 1)
+        ax.fill_between(
+            n, lower, upper, color="0.5", alpha=0.25, lw=0,
+            label="the optimum is in here",
+        )  # fmt: skip
+        above = {"color": OKABE_ITO[5], "label": "upper: best model so far"}
+        below = {"color": OKABE_ITO[0], "label": "lower: proven by duality"}
+        self.lines_ = ax.plot(n, upper, "o-", ms=4, **above)
+        self.lines_ += ax.plot(n, lower, "s-", ms=4, **below)
+        ax.set_xlabel("iteration")
+        ax.set_ylabel("training objective")
+        ax.set_title(self.title)
+        # early bounds may be far off and would flatten the rest
+        ends = np.r_[upper[len(upper) // 4 :], lower[len(lower) // 4 :]]
+        margin = 0.06 * np.ptp(ends) or 0.06 * abs(ends[0]) or 1.0
+        ax.set_ylim(ends.min() - margin, ends.max() + margin)
+        ax.locator_params(axis="x", integer=True)
+        ax.legend(frameon=False)
+        _open_frame(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
 def plot_convergence(solution: Solution, ax: Any = None) -> Any:
-    """Draw how the two bounds on the optimum closed in on each other.
+    """Return axes with :class:`ConvergenceDisplay` of a solution."""
+    return ConvergenceDisplay.from_solution(solution, ax=ax).ax_
+
+
+class KernelAlignmentDisplay:
+    """Centred alignment of each pair of kernels as a heat map.
+
+    One means equal up to scale: such kernels share their weight in any way.
 
     Parameters
     ----------
-    solution : Solution
-    ax : matplotlib Axes, optional
-        New axes by default.
+    alignment : array of shape (n_kernels, n_kernels)
+    names : sequence of str
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    image_ : matplotlib AxesImage
+    text_ : list of matplotlib Text, the numbers in the cells, none if there are many
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import KernelBank
+    >>> from mklearn.plotting import KernelAlignmentDisplay
+    >>> bank = KernelBank(load_iris().data, ["linear", "rbf"])
+    >>> display = KernelAlignmentDisplay.from_bank(bank, ax=Figure().subplots())
+    >>> display.alignment.shape
+    (2, 2)
     """
-    ax = _axes(ax)
-    history = solution.history
-    upper, lower = np.array(history.upper), np.array(history.lower)
-    n = np.arange(1, len(upper) + 1)
-    ax.fill_between(n, lower, upper, color="0.88", label="the optimum is in here")
-    ax.plot(n, upper, "o-", color=OKABE_ITO[5], ms=4, label="upper: best model so far")
-    ax.plot(n, lower, "s-", color=OKABE_ITO[0], ms=4, label="lower: proven by duality")
-    ax.set_xlabel("iteration")
-    ax.set_ylabel("training objective")
-    ax.set_title(f"Gap {100 * solution.gap:.2g} % after {solution.n_iter} iterations")
-    # early bounds may be far off and would flatten the rest
-    ends = np.r_[upper[len(upper) // 4 :], lower[len(lower) // 4 :]]
-    margin = 0.06 * np.ptp(ends) or 0.06 * abs(ends[0]) or 1.0
-    ax.set_ylim(ends.min() - margin, ends.max() + margin)
-    ax.locator_params(axis="x", integer=True)
-    ax.legend(frameon=False)
-    _open_frame(ax)
-    return ax
+
+    def __init__(self, *, alignment: ArrayLike, names: Any) -> None:
+        self.alignment = alignment
+        self.names = names
+
+    @classmethod
+    def from_bank(cls, bank: KernelBank, *, ax: Any = None) -> KernelAlignmentDisplay:
+        """Draw the alignments of the kernels of a bank.
+
+        Parameters
+        ----------
+        bank : KernelBank
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        return cls(alignment=alignment(bank), names=bank.names).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, ax: Any = None
+    ) -> KernelAlignmentDisplay:
+        """Draw the alignments, on some samples, of the kernels of a fitted model.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : as in ``fit``; with precomputed kernels square ones
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        values = kernel_alignment(estimator, X)
+        return cls(alignment=values, names=estimator.kernel_names_).plot(ax)
+
+    def plot(self, ax: Any = None) -> KernelAlignmentDisplay:
+        """Draw into axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+        """
+        ax = _axes(ax)
+        table = np.asarray(self.alignment, dtype=float)
+        # indefinite kernels may point away from each other
+        least = min(0.0, float(table.min()))
+        self.image_ = ax.imshow(table, cmap="cividis", vmin=least, vmax=1.0)
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(range(len(table)), self.names, **turned)
+        ax.set_yticks(range(len(table)), self.names)
+        self.text_ = []
+        if len(table) <= 12:
+            style = {"ha": "center", "va": "center", "fontsize": "small"}
+            for (i, j), value in np.ndenumerate(table):
+                shade = "black" if value > 0.5 else "white"
+                drawn = ax.text(j, i, f"{value:.2f}", color=shade, **style)
+                self.text_.append(drawn)
+        ax.figure.colorbar(self.image_, ax=ax, label="centred alignment")
+        ax.set_title("How alike the kernels are")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
 class PathDisplay:

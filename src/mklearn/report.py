@@ -1,20 +1,30 @@
-"""A fitted model in words and numbers, and files that are written whole or not."""
+"""A fitted model in words, numbers and a page, and files written whole or not."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn import page
+from mklearn.estimators._base import as_bank
+from mklearn.kernels import KernelBank, MultiView, alignment
+from mklearn.kernels.normalise import fit_normaliser
 from mklearn.solvers import Solution, Status
+
+if TYPE_CHECKING:
+    from mklearn.model_selection import Comparison
+
+NEGLIGIBLE = 1e-4  # part of the largest weight below which a kernel does not count
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,32 @@ def used_kernels(weights: ArrayLike) -> NDArray[np.bool_]:
     weights : array of shape (n_kernels,) or (n_classes, n_kernels)
     """
     size = np.abs(np.atleast_2d(weights)).max(axis=0)
-    return np.asarray(size > 1e-4 * size.max())
+    return np.asarray(size > NEGLIGIBLE * size.max())
+
+
+def widest(solutions: Any) -> Any:
+    """Return the solution with the largest gap of one or several."""
+    if not isinstance(solutions, list):
+        return solutions
+    return max(solutions, key=lambda solution: solution.gap)
+
+
+def kernel_alignment(model: Any, X: Any) -> NDArray[np.float64]:
+    """Return the centred alignment of the kernels of a fitted model on some samples.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : as in ``fit``; with precomputed kernels square ones
+
+    Returns
+    -------
+    array of shape (n_kernels, n_kernels)
+    """
+    check_is_fitted(model)
+    given = model._precomputed()
+    bank = as_bank(X) if given else KernelBank(X, list(model.kernels_))
+    return alignment(fit_normaliser(model.normalize, bank).train(bank))
 
 
 def rows_by_view(rows: list[KernelRow]) -> dict[str | None, list[KernelRow]]:
@@ -130,3 +165,260 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+# --- report.html ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """What was learned from.
+
+    Attributes
+    ----------
+    n_samples : int
+    views : mapping of str to int
+        Columns of each view.
+    classes : mapping of str to int
+        Samples of each class, empty without classes.
+    missing : int
+        Values that were missing and had to be filled in.
+    source : str
+        Where the samples are from.
+    """
+
+    n_samples: int
+    views: Mapping[str, int]
+    classes: Mapping[str, int] = field(default_factory=dict)
+    missing: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Cross-validated predictions: each made by a model that had not seen the sample.
+
+    Attributes
+    ----------
+    truth, predicted : arrays of shape (n_samples,)
+        Class labels.
+    scores : array of shape (n_samples,), optional
+        Decision values for the second of two classes.
+    """
+
+    truth: NDArray[Any]
+    predicted: NDArray[Any]
+    scores: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What ``report.html`` shows; parts that are None are left out.
+
+    Attributes
+    ----------
+    title : str
+    data : DataSummary
+    model : fitted estimator of mklearn
+    comparison : Comparison, optional
+        As :func:`mklearn.model_selection.compare` returns it.
+    scoring : str
+        What its scores are.
+    alignment : array of shape (n_kernels, n_kernels), optional
+        As :func:`kernel_alignment` returns it.
+    predictions : Predictions, optional
+    loading : str
+        Code that loads the model, shown as it is.
+    """
+
+    title: str
+    data: DataSummary
+    model: Any
+    comparison: Comparison | None = None
+    scoring: str = "accuracy"
+    alignment: NDArray[np.float64] | None = None
+    predictions: Predictions | None = None
+    loading: str = ""
+
+
+def describe_data(
+    X: Any, y: Any = None, *, missing: int = 0, source: str = ""
+) -> DataSummary:
+    """Return the summary of samples and, if ``y`` is given, of their classes."""
+    if isinstance(X, KernelBank) or getattr(X, "ndim", 2) == 3:
+        views = {"precomputed kernels": X.shape[2]}
+    elif isinstance(X, MultiView):
+        views = {name: 1 if X.is_text(name) else X[name].shape[1] for name in X}
+    else:
+        views = {"X": np.shape(X)[1]}
+    classes = {}
+    if y is not None:
+        labels, counts = np.unique(np.asarray(y), return_counts=True)
+        classes = {str(k): int(n) for k, n in zip(labels, counts, strict=True)}
+    return DataSummary(X.shape[0], views, classes, missing, source)
+
+
+def write_html(path: str | os.PathLike[str], report: Report) -> None:
+    """Write a report as one HTML file that needs no other, whole or not at all.
+
+    Figures need matplotlib; without it their numbers stand in tables alone.
+    """
+    html = report_html(report)
+    with whole_file(path) as temporary:
+        temporary.write_text(html, encoding="utf-8")
+
+
+def report_html(report: Report) -> str:
+    """Return the report as a page."""
+    from mklearn import __version__
+
+    sections = [("Data", _data_section(report.data))]
+    if report.comparison is not None:
+        sections.append(("Comparison", _comparison_section(report)))
+    sections.append(("Kernels", _kernels_section(report.model)))
+    if report.alignment is not None:
+        sections.append(("Alignment", _alignment_section(report)))
+    if hasattr(report.model, "solution_"):
+        sections.append(("Certificate", _certificate_section(report.model)))
+    if report.predictions is not None:
+        sections.append(("Errors", _errors_section(report.predictions)))
+    sections.append(("Loading the model", _loading_section(report.loading)))
+    return page.page(report.title, sections, f"mklearn {__version__}")
+
+
+def _data_section(data: DataSummary) -> str:
+    filled = f"{data.missing} missing values were filled in"
+    if not data.missing:
+        filled = "no values were missing"
+    start = f"{data.n_samples} samples; {filled}."
+    parts = [
+        page.paragraph(f"{start} Source: {data.source}." if data.source else start)
+    ]
+    views = list(data.views.items())
+    parts.append(page.table("Views of the samples", ["view", "columns"], views))
+    if data.classes:
+        rows = [(k, n, 100.0 * n / data.n_samples) for k, n in data.classes.items()]
+        parts.append(page.table("Classes", ["class", "samples", "percent"], rows))
+    return "".join(parts)
+
+
+def _comparison_section(report: Report) -> str:
+    comparison = report.comparison
+    assert comparison is not None
+    rows = []
+    for row in comparison.table():
+        used = "-"
+        if row["n_kernels"]:
+            used = f"{row['kernels_used']:.3g} of {row['n_kernels']}"
+        score, error, seconds = (
+            row[key] for key in ("score", "standard_error", "fit_seconds")
+        )
+        rows.append((row["model"], score, error, used, seconds))
+    heads = ["model", report.scoring, "standard error", "kernels used", "seconds"]
+    folds = comparison.scores.shape[1]
+    caption = (
+        f"Mean {report.scoring} on the same {folds} folds, its standard error, and the "
+        "median time of a fit"
+    )
+    return page.table(caption, heads, rows)
+
+
+def _kernels_section(model: Any) -> str:
+    rows = kernel_rows(model)
+    top = max([row.weight for row in rows] + [1e-300])
+    shown = [
+        (r.name, r.view or "-", r.weight, page.Bar(r.weight / top), r.contribution)
+        for r in rows
+    ]
+    heads = ["kernel", "view", "weight", "relative", "contribution"]
+    words = (
+        "A contribution is a kernel's share in the squared norm of the decision "
+        "function; contributions sum to one and do not depend on the kernels' scales."
+    )
+    used = sum(row.used for row in rows)
+    caption = f"Kernel weights: {used} of {len(rows)} kernels are used"
+    return page.table(caption, heads, shown) + page.paragraph(words)
+
+
+def _alignment_section(report: Report) -> str:
+    names, values = report.model.kernel_names_, np.asarray(report.alignment)
+    words = page.paragraph(
+        "One means that two kernels are equal up to scale. Kernels that are much alike "
+        "share their weight, and how they share it says little."
+    )
+    figsize = (2.5 + 0.45 * len(names), 1.8 + 0.4 * len(names))
+    drawn = _new_figure(figsize)
+    if drawn is not None:
+        from mklearn.plotting import KernelAlignmentDisplay
+
+        # a dollar would start a formula
+        plain = [page.clean(name).replace("$", r"\$") for name in names]
+        shown = KernelAlignmentDisplay(alignment=values, names=plain)
+        shown.plot(drawn.subplots())
+        alt = f"Heat map: centred alignment of the {len(names)} kernels, pair by pair"
+        words += page.figure(drawn, alt, 1)
+    above = np.triu(np.ones(values.shape, dtype=bool), 1)
+    pairs = sorted(np.argwhere(above).tolist(), key=lambda ij: -values[tuple(ij)])[:10]
+    rows = [(f"{names[i]} and {names[j]}", float(values[i, j])) for i, j in pairs]
+    if rows:
+        caption = "The pairs of kernels that are most alike"
+        words += page.table(caption, ["kernels", "centred alignment"], rows)
+    return words
+
+
+def _certificate_section(model: Any) -> str:
+    solution = widest(model.solution_)
+    parts = page.paragraph(plain_words(solution), "words")
+    parts += page.paragraph(solution.message)
+    drawn = _new_figure((7, 4))
+    if drawn is not None:
+        from mklearn.plotting import ConvergenceDisplay
+
+        ConvergenceDisplay.from_solution(solution, ax=drawn.subplots())
+        alt = (
+            f"Upper and lower bound on the optimum over {solution.n_iter} iterations; "
+            f"they end at {solution.upper:.4g} and {solution.lower:.4g}"
+        )
+        parts += page.figure(drawn, alt, 2)
+    return parts
+
+
+def _errors_section(found: Predictions) -> str:
+    labels = np.unique(np.concatenate([found.truth, found.predicted]))
+    counts = confusion_matrix(found.truth, found.predicted, labels=labels)
+    rows = [(str(k), *map(int, row)) for k, row in zip(labels, counts, strict=True)]
+    heads = ["true class", *(f"predicted {k}" for k in labels)]
+    right = float(np.mean(found.truth == found.predicted))
+    caption = (
+        f"Confusion matrix of cross-validated predictions, {100 * right:.1f} % of "
+        "which are right"
+    )
+    parts = page.table(caption, heads, rows)
+    if found.scores is None or len(labels) != 2:
+        return parts
+    second = found.truth == labels[1]
+    area = float(roc_auc_score(second, found.scores))
+    alt = f"ROC curve for class {labels[1]}; the area under it is {area:.3f}"
+    drawn = _new_figure((5, 5))
+    if drawn is None:
+        return parts + page.paragraph(alt)
+    ax = drawn.subplots()
+    ax.plot(*roc_curve(second, found.scores)[:2], color="#0072B2", lw=2)
+    ax.plot([0, 1], [0, 1], color="0.5", ls="--", lw=1)
+    ax.set(xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
+    return parts + page.figure(drawn, alt, 3)
+
+
+def _loading_section(loading: str) -> str:
+    if not loading:
+        return page.paragraph("The model was not saved.")
+    return f"<pre><code>{page.text(loading)}</code></pre>"
+
+
+def _new_figure(figsize: tuple[float, float]) -> Any:
+    """Return a figure that no window knows of, None without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    return Figure(figsize=figsize, layout="constrained")

@@ -160,6 +160,17 @@ class BaseKernelMachine(BaseEstimator):
             scores = bank.apply_each(self._theta, self._A)
         return np.asarray(scores + self.intercept_)
 
+    def _parts(self, X: Any) -> NDArray[np.float64]:
+        """Return what each kernel adds to ``f``, shape (n_samples, T, n_kernels).
+
+        With the intercept they sum to ``_scores``.
+        """
+        check_is_fitted(self)
+        products = self._cross(X).multiply(self._A) * self._theta
+        parts = np.zeros((*products.shape[:2], len(self.kernel_names_)))
+        parts[..., self._used] = products
+        return parts
+
     def _cross(self, X: Any) -> KernelBank:
         """Return the normalised kernels between new samples and those kept."""
         if self._reference is None:

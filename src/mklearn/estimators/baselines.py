@@ -326,6 +326,12 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         scores = self.estimator_.decision_function(self._cross(X))
         return np.asarray(scores[:, None] if scores.ndim == 1 else scores)
 
+    def _parts(self, X: Any) -> NDArray[np.float64]:
+        """Return the decision function without intercept, and zeros for the others."""
+        check_is_fitted(self)
+        alone = self.estimator_._parts(self._cross(X))
+        return alone * self.kernel_weights_
+
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class."""

@@ -426,6 +426,10 @@ class MKLDiscriminant(
         check_is_fitted(self)
         return np.asarray(self._project(X) @ self.coef_.T + self.intercept_)
 
+    def _parts(self, X: Any) -> FloatArray:
+        """Return what each kernel adds to the decision function."""
+        return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample, or indicators of its labels."""
         check_is_fitted(self)

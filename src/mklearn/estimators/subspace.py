@@ -458,3 +458,7 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
     def _scores(self, X: Any) -> FloatArray:
         """Return the decision function, one column for two classes."""
         return np.asarray(self.transform(X) @ self.coef_.T + self.intercept_)
+
+    def _parts(self, X: Any) -> FloatArray:
+        """Return what each kernel adds to the decision function."""
+        return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)

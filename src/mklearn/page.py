@@ -1,0 +1,162 @@
+"""One HTML page that needs nothing else: escaped text, tables, and figures as SVG.
+
+There is no script and no address in it, and its policy forbids any request. The page is
+well-formed XML too, so that a parser can check it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --line: #c9c9c9;
+  --soft: #595959; --bar: #0072B2; --card: #f5f6f8; }
+@media (prefers-color-scheme: dark) { :root { --ink: #ececec; --paper: #16181c;
+  --line: #4a4d53; --soft: #b4b4b4; --bar: #56B4E9; --card: #202329; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 56rem; padding: 1rem; color: var(--ink);
+  background: var(--paper); font: 1rem/1.55 system-ui, sans-serif;
+  overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+nav ul { display: flex; flex-wrap: wrap; gap: .3rem 1rem; padding: 0;
+  list-style: none; }
+a { color: var(--bar); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; }
+caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: left; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums;
+  white-space: nowrap; }
+.bar { display: block; height: .7rem; min-width: 1px; background: var(--bar); }
+td.wide { min-width: 6rem; width: 30%; }
+figure { margin: 1rem 0; } figcaption { color: var(--soft); }
+figure svg { max-width: 100%; height: auto; }
+figure svg text { fill: currentColor; }
+pre { background: var(--card); padding: .8rem; overflow-x: auto; }
+.words { background: var(--card); border-left: 4px solid var(--bar);
+  padding: .6rem 1rem; }
+"""
+_FORBIDDEN = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def text(value: Any) -> str:
+    """Return a value as text that can stand anywhere in a page."""
+    return escape(clean(value))
+
+
+def clean(value: Any) -> str:
+    """Return a value as text without what neither HTML nor XML allows."""
+    shown = str(value).encode("utf-8", "replace").decode("utf-8")
+    return re.sub(_FORBIDDEN, "\ufffd", shown)
+
+
+def page(title: str, sections: Sequence[tuple[str, str]], foot: str = "") -> str:
+    """Return a whole page: title, contents, and sections of heading and HTML."""
+    links = "".join(
+        f'<li><a href="#part{i}">{text(head)}</a></li>'
+        for i, (head, _) in enumerate(sections)
+    )
+    body = "\n".join(
+        f'<section id="part{i}" aria-labelledby="head{i}">'
+        f'<h2 id="head{i}">{text(head)}</h2>\n{content}\n</section>'
+        for i, (head, content) in enumerate(sections)
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta http-equiv="Content-Security-Policy" content="{text(POLICY)}"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<title>{text(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<header><h1>{text(title)}</h1>
+<nav aria-label="Contents"><ul>{links}</ul></nav></header>
+<main>
+{body}
+</main>
+<footer><p>{text(foot)}</p></footer>
+</body>
+</html>
+"""
+
+
+def paragraph(content: str, kind: str = "") -> str:
+    """Return a paragraph of plain text."""
+    return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{text(content)}</p>"
+
+
+def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table; the first cell of a row names it, numbers come as floats.
+
+    A cell may also be a :class:`Bar`.
+    """
+    numeric = [
+        bool(rows) and all(isinstance(row[j], (int, float)) for row in rows)
+        for j in range(len(heads))
+    ]
+    top = "".join(
+        f'<th scope="col"{_number(n)}>{text(head)}</th>'
+        for head, n in zip(heads, numeric, strict=True)
+    )
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(
+            _cell(value, n) for value, n in zip(rest, numeric[1:], strict=True)
+        )
+        lines.append(f'<tr><th scope="row">{_shown(first)}</th>{cells}</tr>')
+    return (
+        f'<div class="scroll"><table><caption>{text(caption)}</caption>'
+        f"<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+class Bar(float):
+    """A part of one, shown as the length of a bar; the number stands elsewhere."""
+
+
+def _number(numeric: bool) -> str:
+    return ' class="number"' if numeric else ""
+
+
+def _cell(value: Any, numeric: bool) -> str:
+    if isinstance(value, Bar):
+        width = 100.0 * min(max(float(value), 0.0), 1.0)
+        bar = (
+            f'<span class="bar" style="width: {width:.1f}%" aria-hidden="true"></span>'
+        )
+        return f'<td class="wide">{bar}</td>'
+    return f"<td{_number(numeric)}>{_shown(value)}</td>"
+
+
+def _shown(value: Any) -> str:
+    return text(f"{value:.4g}" if isinstance(value, float) else value)
+
+
+def figure(drawn: Any, alt: str, number: int) -> str:
+    """Return a matplotlib figure as inline SVG with a text for those who hear it.
+
+    ``number`` tells its inner names from those of other figures on the page.
+    """
+    from matplotlib import rc_context
+
+    stream = io.StringIO()
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "mklearn"}
+    with rc_context(settings), warnings.catch_warnings():
+        # letters that matplotlib's font lacks are the browser's to draw
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)
+        drawn.savefig(stream, format="svg", transparent=True)
+    svg = stream.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>f{number}-", svg)
+    svg = svg.replace("stroke: #000000", "stroke: currentColor")
+    svg = svg.replace("<svg", f'<svg role="img" aria-label="{text(alt)}"', 1)
+    return f"<figure>{svg}<figcaption>{text(alt)}</figcaption></figure>"

@@ -1,0 +1,193 @@
+"""The report: one file that needs nothing else and believes no name."""
+
+import os
+import re
+import subprocess
+import sys
+from base64 import b64decode
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.model_selection import cross_val_predict
+
+from mklearn import KernelBank, MKLClassifier, MultiView
+from mklearn.kernels import RBF, Linear
+from mklearn.model_selection import compare
+from mklearn.report import (
+    DataSummary,
+    Predictions,
+    Report,
+    describe_data,
+    kernel_alignment,
+    report_html,
+    write_html,
+)
+
+EVIL = "<script>alert('x')</script>&\"\x00 $x$ 核"
+
+
+def make_report(n_classes=2, **changes):
+    data = load_iris()
+    keep = data.target < n_classes
+    X = MultiView({"sepal": data.data[keep, :2], EVIL: data.data[keep, 2:]})
+    y = np.array(["<b>a</b>", "b & c", 'd"'])[data.target[keep]]
+    kernels = [Linear(view="sepal"), RBF(view="sepal"), RBF(view=EVIL, name=EVIL)]
+    model = MKLClassifier(kernels).fit(X, y)
+    scores = None
+    if n_classes == 2:
+        scores = cross_val_predict(model, X, y, cv=3, method="decision_function")
+    settings = {
+        "title": EVIL,
+        "data": describe_data(X, y, missing=3, source=EVIL),
+        "model": model,
+        "comparison": compare({EVIL: model, "sum": model}, X, y, cv=2),
+        "alignment": kernel_alignment(model, X),
+        "predictions": Predictions(y, cross_val_predict(model, X, y, cv=3), scores),
+        "loading": f"load({EVIL!r})",
+    }
+    return Report(**{**settings, **changes})
+
+
+class Reader(HTMLParser):
+    """Collects tags, attributes and visible text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.attributes, self.words = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def html(request):
+    pytest.importorskip("matplotlib")
+    return report_html(make_report(request.param))
+
+
+def test_all_sections_are_there(html):
+    root = ElementTree.fromstring(html)
+    heads = ["".join(h.itertext()) for h in root.iter("h2")]
+    assert heads == [
+        "Data", "Comparison", "Kernels", "Alignment", "Certificate", "Errors",
+        "Loading the model",
+    ]  # fmt: skip
+    words = "".join(root.itertext())
+    for part in ("3 missing values", "there is a proof", "sepal", "within", "b & c"):
+        assert part in words
+
+
+def test_names_are_text_and_never_code(html):
+    reader = Reader(html)
+    assert not {"script", "b", "link", "iframe", "img"} & set(reader.tags)
+    assert not [a for a in reader.attributes if a[1].startswith("on")]
+    assert "<script>alert('x')</script>" in "".join(reader.words)
+    assert "\x00" not in html
+
+
+def test_nothing_comes_from_elsewhere(html):
+    images = 0
+    for tag, name, value in Reader(html).attributes:
+        if name not in ("src", "href", "xlink:href", "action", "data"):
+            continue
+        if tag == "image":
+            head, content = value.split(",", 1)
+            assert head == "data:image/png;base64"
+            assert b64decode(content).startswith(b"\x89PNG")
+            images += 1
+        else:
+            assert value.startswith("#")
+    assert images >= 1
+    assert not re.search(r"url\((?!#)|@import", html)
+    assert "default-src &#x27;none&#x27;" in html
+
+
+def test_it_is_readable_by_all(html):
+    root = ElementTree.fromstring(html)
+    assert root.get("lang") == "en" and len(list(root.iter("h1"))) == 1
+    assert "width=device-width" in html and "prefers-color-scheme: dark" in html
+    for table in root.iter("table"):
+        assert "".join(table.find("caption").itertext())
+        assert all(cell.get("scope") for cell in table.iter("th"))
+    figures = list(root.iter("figure"))
+    assert len(figures) == (3 if "ROC curve" in html else 2)
+    for figure in figures:
+        svg = figure.find("{http://www.w3.org/2000/svg}svg")
+        assert svg.get("role") == "img" and svg.get("aria-label")
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    links = [a.get("href") for a in root.iter("a")]
+    assert {link[1:] for link in links} <= set(ids)
+
+
+def test_it_shows_the_numbers_of_the_model():
+    report = make_report()
+    root = ElementTree.fromstring(report_html(report))
+    tables = {"".join(t.find("caption").itertext()): t for t in root.iter("table")}
+    (weights,) = (t for name, t in tables.items() if name.startswith("Kernel weights"))
+    shown = [[*map("".join, map(ElementTree.Element.itertext, row))] for row in
+             weights.find("tbody")]  # fmt: skip
+    assert [row[2] for row in shown] == [
+        f"{w:.4g}" for w in report.model.kernel_weights_
+    ]
+    (confusion,) = (t for name, t in tables.items() if name.startswith("Confusion"))
+    counts = [int(cell.text) for cell in confusion.iter("td")]
+    assert sum(counts) == report.data.n_samples
+
+
+def test_parts_that_are_not_known_are_left_out():
+    report = make_report(comparison=None, alignment=None, predictions=None, loading="")
+    page = report_html(report)
+    assert "Comparison" not in page and "Errors" not in page
+    assert "not saved" in page
+
+
+def test_it_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    report = make_report(comparison=None, predictions=None)
+    path = tmp_path / "report.html"
+    write_html(path, report)
+    before = path.read_text(encoding="utf-8")
+    assert before.startswith("<!DOCTYPE html>") and before.endswith("</html>\n")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write_html(path, report)
+    assert path.read_text(encoding="utf-8") == before
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_without_matplotlib_there_are_tables():
+    code = (
+        "import sys; sys.modules['matplotlib'] = None;"
+        "sys.modules['matplotlib.figure'] = None;"
+        "import numpy as np; from mklearn import MKLClassifier;"
+        "from mklearn.report import *;"
+        "X = np.random.default_rng(0).normal(size=(30, 2)); y = np.arange(30) % 2;"
+        "m = MKLClassifier(['linear', 'rbf']).fit(X, y);"
+        "p = Predictions(y, m.predict(X), m.decision_function(X));"
+        "r = Report('t', describe_data(X, y), m, alignment=kernel_alignment(m, X),"
+        " predictions=p);"
+        "h = report_html(r); print('<svg' in h, 'most alike' in h, 'ROC curve' in h)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.split() == ["False", "True", "True"], run.stderr
+
+
+def test_data_are_described():
+    X, y = load_iris(return_X_y=True)
+    found = describe_data(X, y)
+    assert found == DataSummary(150, {"X": 4}, {"0": 50, "1": 50, "2": 50})
+    bank = describe_data(KernelBank(X, ["linear", "rbf"]))
+    assert bank.views == {"precomputed kernels": 2} and not bank.classes
+    assert describe_data(MultiView({"s": ["AC", "GT"]})).views == {"s": 1}
