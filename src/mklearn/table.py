@@ -210,7 +210,7 @@ def find_layout(
         kind, why = _kind(frame[column], column in sequences)
         if kind is not None:
             kinds[column] = kind
-        elif column in named:
+        elif column in [*named, *sequences]:
             raise TableError(f"column {column!r} cannot be used: {why}.")
         else:
             said.append(f"Column {column!r} is left out: {why}.")
