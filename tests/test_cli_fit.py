@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -345,3 +348,30 @@ def test_any_csv_is_read_or_refused(tmp_path, content):
     except TableError:
         return
     assert set(layout.kinds) <= set(frame.columns)
+
+
+# --- documentation --------------------------------------------------------------------
+
+DOCS = Path(__file__).parents[1] / "docs" / "command-line.md"
+
+
+def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = patients(45).drop(columns="risk")
+    frame.to_csv("patients.csv", index=False)
+    X = frame[["gene1", "gene2", "gene3"]].to_numpy()
+    grams = np.stack([X @ X.T, (1 + X @ X.T) ** 2], axis=2)
+    np.savez("grams.npz", K=grams, labels=frame["state"].to_numpy(dtype=str))
+    np.save("new-grams.npy", grams[:5])
+    text = DOCS.read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ mklearn (.*)$", text, flags=re.MULTILINE)
+    assert {c.split()[0] for c in commands} == {"fit", "predict", "inspect", "compare"}
+    for command in commands:
+        result = run(*shlex.split(command))
+        assert result.exit_code == 0, (command, result.output)
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names = {"table": frame}
+    exec(code, names)
+    assert type(names["model"]).__name__ == "TableModel"
+    for name in ("fit", "predict", "inspect", "compare", "kernels", "demo"):
+        assert f"`{name}`" in text and name in run("--help").stdout
