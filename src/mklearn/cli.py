@@ -7,12 +7,15 @@ can repair it (one line says how), 130 stopped by Ctrl-C.
 
 from __future__ import annotations
 
+import csv
 import inspect
+import io
 import json
 import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
@@ -106,7 +109,198 @@ def kernels() -> None:
     console.print(families)
 
 
-COMMANDS = (demo, kernels)
+# --- a table of one's own -------------------------------------------------------------
+
+_DATA = "A table (.csv, .tsv, .parquet) or Gram matrices (.npz, .npy; kernels last)."
+_TARGET = "Column to predict; for Grams, an array in the npz file or a file of labels."
+_VIEWS = "A view as name=column,column,...; repeat it for each view."
+_KERNELS = "Names with commas, for each view; 'auto' is linear and five RBF widths."
+_REG = (
+    "C of mkl and bilinear, reg of the others: a number or 'auto'; for discriminant "
+    "also 'learn', 'loo', 'gcv'."
+)
+_TASK = "classification, regression, or auto to decide by the target."
+_REG_WORDS = ("auto", "learn", "loo", "gcv")
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help=_DATA)],
+    target: Annotated[str, typer.Option(help=_TARGET)],
+    views: Annotated[list[str] | None, typer.Option(help=_VIEWS)] = None,
+    sequences: Annotated[
+        str, typer.Option(help="Columns of strings such as DNA, with commas.")
+    ] = "",
+    kernels: Annotated[str, typer.Option(help=_KERNELS)] = "auto",
+    method: Annotated[
+        str, typer.Option(help="mkl, discriminant, subspace or bilinear.")
+    ] = "mkl",
+    norm: Annotated[
+        str, typer.Option(help="The p of the weights: 1 (sparse) to inf, or 'auto'.")
+    ] = "2",
+    reg: Annotated[str | None, typer.Option(help=_REG)] = None,
+    task: Annotated[str, typer.Option(help=_TASK)] = "auto",
+    cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes for searches and single kernels.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for model.mkl, results.json, weights.csv.")
+    ] = Path("mklearn-output"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results as JSON and no tables.")
+    ] = False,
+) -> None:
+    """Learn kernel weights from a table and compare with simpler methods."""
+    from mklearn.jobs import METHODS, Settings, parse_number, run_fit
+    from mklearn.persistence import save
+    from mklearn.report import whole_file, write_json
+
+    errors = Console(stderr=True, highlight=False)
+    with _user_errors():
+        _require("--method", method, METHODS)
+        options = Settings(
+            method,
+            parse_number("--norm", norm, ["auto"]),
+            None if reg is None else parse_number("--reg", reg, _REG_WORDS),
+            kernels, cv, jobs, seed,
+        )  # fmt: skip
+        loaded = _load_data(data, target, views, sequences, task)
+        with _results_folder(out):
+            with _notes(errors), _ticking(errors) as tick:
+                result = run_fit(loaded, options, tick)
+            content = result.as_dict()
+            notes = {"data": content["data"], "methods": content["methods"]}
+            with _writing(out):
+                save(result.model, out / "model.mkl", notes)
+                with whole_file(out / "weights.csv") as path:
+                    path.write_text(_weights_csv(content["model"]), encoding="utf-8")
+                write_json(out / "results.json", content)
+    if as_json:
+        print(json.dumps(content, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    _show_comparison(console, content)
+    _show_model(console, content["model"])
+    console.print(
+        f"\nSaved in {out}: model.mkl, results.json, weights.csv. To predict: "
+        f"mklearn predict {out / 'model.mkl'} DATA",
+        soft_wrap=True, markup=False,
+    )  # fmt: skip
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="model.mkl, as fit has written it.")],
+    data: Annotated[Path, typer.Argument(help=_DATA)],
+    out: Annotated[
+        Path | None, typer.Option(help="CSV file to write; the screen by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Predict new samples with a saved model."""
+    from mklearn.jobs import run_predict
+    from mklearn.report import whole_file
+
+    errors = Console(stderr=True, highlight=False)
+    with _user_errors():
+        columns, said = run_predict(_load_model(model), data)
+    for line in said:
+        errors.print(line, markup=False)
+    text = _csv(columns)
+    if out is not None:
+        with _writing(out), whole_file(out) as path:
+            path.write_text(text, encoding="utf-8")
+    if as_json:
+        print(json.dumps(columns, allow_nan=False))
+    elif out is None:
+        sys.stdout.write(text)
+    else:
+        n = len(columns["prediction"])
+        errors.print(f"{n} predictions written to {out}", markup=False)
+
+
+def inspect_model(
+    model: Annotated[Path, typer.Argument(help="model.mkl, as fit has written it.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a saved model is: kernels, weights, certificate, versions."""
+    from mklearn.jobs import describe
+    from mklearn.persistence import read_header
+
+    with _user_errors():
+        loaded = _load_model(model)
+        content = {**read_header(model), "model": describe(loaded)}
+    if as_json:
+        print(json.dumps(content, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    data = content["notes"].get("data", {})
+    console.print(f"{content['model']['class']}, {content['bytes']} bytes")
+    if data:
+        console.print(
+            f"fitted on {data['name']}: {data['n_samples']} samples, "
+            f"{data['task']} of {data['target']}",
+            markup=False,
+        )
+    saved = ", ".join(f"{k} {v}" for k, v in content["versions"].items())
+    console.print(f"saved by {saved}")
+    _show_model(console, content["model"])
+
+
+def compare(
+    data: Annotated[Path, typer.Argument(help=_DATA)],
+    target: Annotated[str, typer.Option(help=_TARGET)],
+    methods: Annotated[
+        str, typer.Option(help="Methods with commas: mkl, discriminant, ...")
+    ] = "mkl",
+    norms: Annotated[str, typer.Option(help="Norms with commas.")] = "1,1.33,2,inf",
+    views: Annotated[list[str] | None, typer.Option(help=_VIEWS)] = None,
+    sequences: Annotated[
+        str, typer.Option(help="Columns of strings such as DNA, with commas.")
+    ] = "",
+    kernels: Annotated[str, typer.Option(help=_KERNELS)] = "auto",
+    reg: Annotated[
+        str | None, typer.Option(help="C of mkl and bilinear: a number or 'auto'.")
+    ] = None,
+    task: Annotated[str, typer.Option(help=_TASK)] = "auto",
+    cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes for searches and single kernels.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file for the results; none by default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare several norms and methods on the same folds of a table."""
+    from mklearn.jobs import METHODS, Settings, parse_number, run_compare
+    from mklearn.report import write_json
+
+    errors = Console(stderr=True, highlight=False)
+    with _user_errors():
+        wanted = _split(methods)
+        for method in wanted or [""]:
+            _require("--methods", method, METHODS)
+        sizes = [float(parse_number("--norms", p, ["inf"])) for p in _split(norms)]
+        if not sizes:
+            _fail("--norms takes numbers with commas between them, got none")
+        cost = None if reg is None else parse_number("--reg", reg, ["auto"])
+        options = Settings(reg=cost, kernels=kernels, cv=cv, jobs=jobs, seed=seed)
+        loaded = _load_data(data, target, views, sequences, task)
+        with _notes(errors), _ticking(errors) as tick:
+            result = run_compare(loaded, options, wanted, sizes, tick)
+        content = result.as_dict()
+        if out is not None:
+            with _writing(out):
+                write_json(out, content)
+    if as_json:
+        print(json.dumps(content, allow_nan=False))
+    else:
+        _show_comparison(Console(highlight=False), content)
+
+
+COMMANDS = (demo, kernels, fit, predict, inspect_model, compare)
 
 
 def make_app() -> Any:
@@ -118,7 +312,8 @@ def make_app() -> Any:
     )
     app.callback()(_root)
     for command in COMMANDS:
-        app.command()(_ends_well(command))
+        name = command.__name__.removesuffix("_model")
+        app.command(name)(_ends_well(command))
     return app
 
 
@@ -264,6 +459,139 @@ def _parameters(cls: type) -> str:
     return ", ".join(
         f"{f.name}={f.default!r}" for f in fields(cls) if f.name not in place
     )
+
+
+# --- what a fit shows -----------------------------------------------------------------
+
+
+def _load_data(
+    data: Path, target: str, views: list[str] | None, sequences: str, task: str
+) -> Any:
+    from mklearn.jobs import CLASSES, VALUES, load_data, parse_views
+
+    _require("--task", task, ("auto", CLASSES, VALUES))
+    return load_data(data, target, parse_views(views or []), _split(sequences), task)
+
+
+def _load_model(path: Path) -> Any:
+    from mklearn.persistence import load
+
+    if not path.is_file():
+        _fail(f"there is no model file {path}")
+    return load(path)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _require(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        _fail(f"{option} takes {', '.join(known)}; got {value!r}")
+
+
+@contextmanager
+def _user_errors() -> Iterator[None]:
+    """End with one line for what the user can repair: data, options, files."""
+    try:
+        yield
+    except (ValueError, OSError, MemoryError) as error:
+        _fail(" ".join(str(error).split()) or type(error).__name__)
+
+
+@contextmanager
+def _notes(errors: Console) -> Iterator[None]:
+    """Say each warning once, in a line of its own."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    for text in dict.fromkeys(str(w.message) for w in found):
+        errors.print(f"note: {' '.join(text.split())}", markup=False)
+
+
+@contextmanager
+def _ticking(errors: Console) -> Iterator[Callable[[str, int], None]]:
+    """Give what shows progress, on a terminal."""
+    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("compiling", total=None)
+
+        def tick(name: str, fold: int) -> None:
+            progress.update(
+                task, advance=1, description=f"fold {fold + 1}: {name}, done"
+            )
+
+        yield tick
+
+
+def _show_comparison(console: Console, content: dict[str, Any]) -> None:
+    data = content["data"]
+    for line in data["notes"]:
+        console.print(line, markup=False)
+    percent = content["scoring"] == "accuracy"
+    scale, unit = (100, " %") if percent else (1, "")
+    digits = 1 if percent else 3
+    title = "accuracy" if percent else "R²"
+    table = Table(box=None, pad_edge=False)
+    table.add_column("method")
+    for heading in (title, "difference", "seconds", "kernels used"):
+        table.add_column(heading, justify="right")
+    for i, row in enumerate(content["methods"]):
+        mean, error = scale * row["difference"], scale * row["difference_error"]
+        used = "-"
+        if row["n_kernels"]:
+            used = f"{row['kernels_used']:.3g} of {row['n_kernels']}"
+        table.add_row(
+            row["model"],
+            f"{scale * row['score']:.{digits}f} ± "
+            f"{scale * row['standard_error']:.{digits}f}{unit}",
+            f"{mean:+.{digits}f} ± {error:.{digits}f}" if i else "",
+            f"{row['fit_seconds']:.2g}",
+            used,
+        )
+    console.print(f"\n{data['n_samples']} samples, {content['n_folds']} folds")
+    console.print(table)
+    console.print(
+        "Differences are to the first row, on the same folds; ± is one standard "
+        "error, and less than two of them is no clear difference."
+    )
+
+
+def _show_model(console: Console, model: dict[str, Any]) -> None:
+    table = Table("kernel", box=None, pad_edge=False)
+    table.add_column("weight", justify="right")
+    table.add_column("contribution", justify="right")
+    for row in model["kernels"]:
+        table.add_row(
+            Text(row["name"]),
+            f"{row['weight']:.3f}" if row["used"] else "-",
+            f"{row['contribution']:.1%}" if row["used"] else "-",
+        )
+    console.print("")
+    console.print(table)
+    chosen = ", ".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
+                       for k, v in model["chosen"].items())  # fmt: skip
+    if chosen:
+        console.print(f"with {chosen}")
+    for proof in model["certificates"]:
+        console.print(proof["message"], markup=False)
+    if model["certificates"]:
+        console.print(model["certificates"][0]["plain_words"], markup=False)
+
+
+def _weights_csv(model: dict[str, Any]) -> str:
+    names = ("name", "view", "weight", "contribution", "used")
+    rows = model["kernels"]
+    columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in names}
+    columns["parameters"] = [json.dumps(row["parameters"]) for row in rows]
+    return _csv(columns)
+
+
+def _csv(columns: dict[str, list[Any]]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return stream.getvalue()
 
 
 # --- ends -----------------------------------------------------------------------------

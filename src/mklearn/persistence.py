@@ -1,0 +1,469 @@
+"""Saved models: arrays and JSON in one file, which loads without executing code.
+
+A model file is an uncompressed zip archive of ``model.json``, of arrays in numpy's npy
+format, and of a SHA-256 digest of them all. Loading it makes objects of the classes
+listed here and of no others, from plain values; nothing is pickled, imported by name or
+called. The digest tells damage and careless changes, not an author: whoever writes a
+file can write its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import json
+import math
+import os
+import platform
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+import mklearn
+from mklearn import estimators, problems
+from mklearn.kernels import KernelBank
+from mklearn.kernels.bank import _Part
+from mklearn.kernels.features import FeatureSet
+from mklearn.kernels.functions import Prepared
+from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
+from mklearn.kernels.specs import BY_NAME, Family, Precomputed
+from mklearn.kernels.store import BaseSource, ComputedSource
+from mklearn.problems.subspace import Subspace
+from mklearn.report import whole_file
+from mklearn.solvers import JointSolution, Solution, Status
+from mklearn.solvers.base import History
+from mklearn.solvers.subspace import JointHistory
+from mklearn.table import Column, TableModel
+
+FORMAT = "mklearn model"
+FORMAT_VERSION = 1
+
+_CONTENT, _DIGEST = "model.json", "sha256"
+
+ESTIMATORS: dict[str, type] = {
+    **{name: getattr(estimators, name) for name in estimators.__all__},
+    "TableModel": TableModel,
+}
+_RECORDS: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        *BY_NAME.values(), Precomputed, Family, Normaliser, Clip, NegativePart,
+        FeatureSet, Prepared, BaseSource, ComputedSource, _Part,
+        problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
+        Solution, History, JointSolution, JointHistory, Subspace, Column,
+    )
+}  # fmt: skip
+# what is computed again, or not needed to predict
+_LEFT_OUT = {"BaseSource": {"matrix", "folder", "tables"}}
+_NOT_KEPT = ("path_",)
+# parameters of fit alone: where they are objects, the default takes their place
+_OF_FIT = ("callback", "cv", "scoring", "solver", "random_state")
+
+
+class ModelFileError(ValueError):
+    """A file that is no saved model, or not one that can be trusted or understood."""
+
+
+# --- save and load --------------------------------------------------------------------
+
+
+def save(
+    model: Any, path: str | os.PathLike[str], notes: Mapping[str, Any] | None = None
+) -> None:
+    """Save a fitted model in one file, whole or not at all.
+
+    What predictions need is kept: parameters, kernels with their numbers, support
+    vectors, normalisation and certificate; the other training samples are not.
+
+    Parameters
+    ----------
+    model : estimator of mklearn, or TableModel
+        Fitted.
+    path : path
+        Any name; the command line uses ``model.mkl``.
+    notes : mapping, optional
+        Anything JSON can say, to be read by :func:`read_header`.
+
+    Raises
+    ------
+    ValueError
+        If a part of the model is code or an object of another package, such as a
+        callable kernel.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import MKLClassifier
+    >>> from mklearn.persistence import load, save
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.mkl")
+    ...     save(MKLClassifier().fit(X, y), path)
+    ...     load(path).predict(X[:3]).tolist()
+    [0, 0, 0]
+    """
+    if type(model).__name__ not in ESTIMATORS:
+        raise ValueError(
+            f"{type(model).__name__} is no estimator of mklearn, so a file without "
+            "code cannot hold it; save its parts, or use joblib for trusted files."
+        )
+    check_is_fitted(model)
+    writer = _Writer()
+    content = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "class": type(model).__name__,
+        "versions": versions(),
+        "notes": dict(notes or {}),
+        "model": writer.encode(model, "model"),
+    }
+    members = {_CONTENT: json.dumps(content, allow_nan=False, indent=1).encode()}
+    members.update(writer.members())
+    with whole_file(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        # ZipInfo has a fixed date: the same model gives the same file
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+        archive.writestr(zipfile.ZipInfo(_DIGEST), _digest(members))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return a model that :func:`save` has written.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is foreign, damaged, changed or of a newer format. Nothing in it is
+        executed in any case.
+    OSError
+        If it cannot be read.
+    """
+    members, content = _open(path)
+    reader = _Reader(members, str(path))
+    try:
+        model = reader.decode(content["model"])
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ModelFileError(
+            f"{path} is not a valid model file: {error or type(error).__name__}."
+        ) from error
+    except RecursionError as error:
+        raise ModelFileError(f"{path} is not a valid model file: too deep.") from error
+    if type(model).__name__ != content.get("class"):
+        raise ModelFileError(f"{path} is not a valid model file: its class differs.")
+    return model
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return class, versions, notes and size of a saved model, after its checks."""
+    _, content = _open(path)
+    header = {key: content.get(key) for key in ("class", "format_version", "versions")}
+    header["notes"] = content.get("notes") or {}
+    header["bytes"] = os.path.getsize(path)
+    return header
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a model depends on."""
+    return {
+        "mklearn": mklearn.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+
+
+def _open(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the members of a file and its content, digest and version checked."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _read_members(archive, path)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ModelFileError(
+            f"{path} is not a model file of mklearn, or only a part of one: {error}."
+        ) from error
+    if _CONTENT not in members:
+        raise ModelFileError(
+            f"{path} is a zip archive but no model file of mklearn: it has no "
+            f"{_CONTENT}."
+        )
+    try:
+        content = json.loads(members[_CONTENT])
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path} is damaged: {_CONTENT} is no JSON.") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is no model file of mklearn.")
+    version = content.get("format_version")
+    if version != FORMAT_VERSION:
+        saved = content.get("versions")
+        by = saved.get("mklearn") if isinstance(saved, dict) else None
+        raise ModelFileError(
+            f"{path} has format version {version!r}, saved by mklearn {by}; this is "
+            f"mklearn {mklearn.__version__}, which reads version {FORMAT_VERSION}. "
+            "Update mklearn, or fit the model again."
+        )
+    digest = members.pop(_DIGEST, b"")
+    if digest != _digest(members):
+        raise ModelFileError(
+            f"{path} was changed or damaged after it was saved: its SHA-256 does not "
+            "match its contents. Get the file again, or fit the model again."
+        )
+    return members, content
+
+
+def _read_members(archive: zipfile.ZipFile, path: Any) -> dict[str, bytes]:
+    infos = archive.infolist()
+    if len({info.filename for info in infos}) != len(infos) or any(
+        info.compress_type != zipfile.ZIP_STORED for info in infos
+    ):
+        # uncompressed, a file cannot take more memory than its size
+        raise ModelFileError(f"{path} is a zip archive but no model file of mklearn.")
+    return {info.filename: archive.read(info) for info in infos}
+
+
+def _digest(members: Mapping[str, bytes]) -> bytes:
+    """Return the SHA-256 of names, lengths and bytes, in the order of names."""
+    total = hashlib.sha256()
+    for name in sorted(members):
+        for part in (name.encode(), members[name]):
+            total.update(len(part).to_bytes(8, "little"))
+            total.update(part)
+    return total.hexdigest().encode()
+
+
+# --- objects to values ----------------------------------------------------------------
+
+
+class _Writer:
+    """Turns a model into JSON values and numbered arrays."""
+
+    def __init__(self) -> None:
+        self._arrays: list[NDArray[Any]] = []
+        self._known: dict[int, int] = {}
+        self._held: list[Any] = []  # so that no id is used twice
+
+    def members(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the arrays as files."""
+        for number, array in enumerate(self._arrays):
+            stream = io.BytesIO()
+            np.lib.format.write_array(stream, array, allow_pickle=False)
+            yield _array_name(number), stream.getvalue()
+
+    def encode(self, value: Any, at: str) -> Any:
+        """Return JSON for ``value``, which stands at the place ``at`` of the model."""
+        if value is None or isinstance(value, (bool, str)):
+            return str(value) if isinstance(value, np.str_) else value
+        if isinstance(value, (np.bool_, np.integer, np.floating)):
+            value = value.item()
+        if isinstance(value, int):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"$": "float", "is": repr(value)}
+        if isinstance(value, np.ndarray):
+            return self._array(value, at)
+        if sparse.issparse(value):
+            parts = {k: getattr(value, k) for k in ("data", "indices", "indptr")}
+            return {"$": "csr", "shape": list(value.shape), **self._named(parts, at)}
+        if isinstance(value, Status):
+            return {"$": "status", "is": value.name}
+        if isinstance(value, slice):
+            ends = [value.start, value.stop, value.step]
+            return {"$": "slice", "is": [self.encode(end, at) for end in ends]}
+        if isinstance(value, KernelBank):
+            state = {k: getattr(value, k) for k in ("names", "kernels", "_parts")}
+            size = [int(n) for n in value._size]
+            return {"$": "bank", "size": size, **self._named(state, at)}
+        name = type(value).__name__
+        if _RECORDS.get(name) is type(value):
+            skipped = _LEFT_OUT.get(name, set())
+            state = {k: getattr(value, k) for k in _fields(value) if k not in skipped}
+            return {"$": "record", "class": name, "is": self._named(state, at)}
+        if ESTIMATORS.get(name) is type(value):
+            return {"$": "estimator", "class": name, "is": self._estimator(value, at)}
+        if isinstance(value, Mapping):
+            pairs = [
+                [self.encode(k, at), self.encode(v, f"{at}[{k!r}]")]
+                for k, v in value.items()
+            ]
+            return {"$": "dict", "is": pairs}
+        if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+            return self._sequence(value, at)
+        raise ValueError(
+            f"{at} is {value!r}, which a file without code cannot hold. Use kernels of "
+            "mklearn, or Gram matrices with kernels='precomputed'."
+        )
+
+    def _named(self, state: Mapping[str, Any], at: str) -> dict[str, Any]:
+        return {k: self.encode(v, f"{at}.{k}") for k, v in state.items()}
+
+    def _array(self, array: NDArray[Any], at: str) -> Any:
+        if array.dtype.kind in "OT":
+            values = [self.encode(v, at) for v in array.ravel().tolist()]
+            return {"$": "objects", "shape": list(array.shape), "is": values}
+        if array.dtype.kind not in "biufU":
+            raise ValueError(f"{at} is an array of dtype {array.dtype}, not of values.")
+        if id(array) not in self._known:
+            self._known[id(array)] = len(self._arrays)
+            self._held.append(array)
+            self._arrays.append(np.asarray(array))
+        return {"$": "array", "is": self._known[id(array)]}
+
+    def _sequence(self, values: Any, at: str) -> Any:
+        kind = type(values).__name__
+        arrays = len(values) > 1 and all(isinstance(v, np.ndarray) for v in values)
+        if arrays and len({(v.shape, v.dtype.str) for v in values}) == 1:
+            return {"$": "stack", "kind": kind, "is": self._array(np.stack(values), at)}
+        parts = [self.encode(v, f"{at}[{i}]") for i, v in enumerate(values)]
+        return parts if kind == "list" else {"$": "tuple", "is": parts}
+
+    def _estimator(self, model: Any, at: str) -> dict[str, Any]:
+        """Return parameters and fitted attributes."""
+        defaults = inspect.signature(type(model)).parameters
+        state = {}
+        for name, value in vars(model).items():
+            if name in _NOT_KEPT:
+                continue
+            try:
+                state[name] = self.encode(value, f"{at}.{name}")
+            except ValueError:
+                if name not in _OF_FIT:
+                    raise
+                default = defaults[name].default if name in defaults else None
+                state[name] = self.encode(default, f"{at}.{name}")
+        return state
+
+
+def _fields(value: Any) -> list[str]:
+    if is_dataclass(value):
+        return [f.name for f in fields(value) if f.init]
+    return list(value._fields)
+
+
+def _array_name(number: int) -> str:
+    return f"arrays/{number}.npy"
+
+
+# --- values to objects ----------------------------------------------------------------
+
+
+class _Reader:
+    """Makes a model from JSON values and arrays; knows the listed classes only."""
+
+    def __init__(self, members: Mapping[str, bytes], path: str) -> None:
+        self._members, self._path = members, path
+        self._arrays: dict[int, NDArray[Any]] = {}
+
+    def decode(self, value: Any) -> Any:
+        """Return the object that a JSON value stands for."""
+        if isinstance(value, list):
+            return [self.decode(v) for v in value]
+        if not isinstance(value, dict):
+            return value
+        kind = value.get("$")
+        make = getattr(self, f"_make_{kind}", None) if isinstance(kind, str) else None
+        if make is None:
+            raise ModelFileError(
+                f"{self._path} holds a value of the unknown kind {kind!r}."
+            )
+        return make(value)
+
+    def _named(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        return {k: self.decode(v) for k, v in state.items()}
+
+    def _make_float(self, value: dict[str, Any]) -> float:
+        return float(value["is"])
+
+    def _make_array(self, value: dict[str, Any]) -> NDArray[Any]:
+        number = value["is"]
+        if number not in self._arrays:
+            self._arrays[number] = _read_array(self._members[_array_name(number)])
+        return self._arrays[number]
+
+    def _make_objects(self, value: dict[str, Any]) -> NDArray[Any]:
+        array = np.empty(len(value["is"]), dtype=object)
+        for i, v in enumerate(value["is"]):
+            array[i] = self.decode(v)
+        return array.reshape(value["shape"])
+
+    def _make_stack(self, value: dict[str, Any]) -> Any:
+        parts = list(self.decode(value["is"]))
+        return tuple(parts) if value["kind"] == "tuple" else parts
+
+    def _make_csr(self, value: dict[str, Any]) -> Any:
+        parts = [self.decode(value[k]) for k in ("data", "indices", "indptr")]
+        array = sparse.csr_array(tuple(parts), shape=tuple(value["shape"]))
+        array.check_format(full_check=True)  # an index out of range would reach C code
+        return array
+
+    def _make_status(self, value: dict[str, Any]) -> Status:
+        return Status[value["is"]]
+
+    def _make_slice(self, value: dict[str, Any]) -> slice:
+        return slice(*self.decode(value["is"]))
+
+    def _make_tuple(self, value: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(self.decode(value["is"]))
+
+    def _make_dict(self, value: dict[str, Any]) -> dict[Any, Any]:
+        return {self.decode(k): self.decode(v) for k, v in value["is"]}
+
+    def _make_bank(self, value: dict[str, Any]) -> KernelBank:
+        bank = object.__new__(KernelBank)
+        bank.names, bank.kernels = (self.decode(value[k]) for k in ("names", "kernels"))
+        bank._parts = self.decode(value["_parts"])
+        bank._size = tuple(value["size"])
+        return bank
+
+    def _make_record(self, value: dict[str, Any]) -> Any:
+        return self._class(_RECORDS, value["class"])(**self._named(value["is"]))
+
+    def _make_estimator(self, value: dict[str, Any]) -> Any:
+        cls = self._class(ESTIMATORS, value["class"])
+        model = object.__new__(cls)
+        for name, one in self._named(value["is"]).items():
+            if callable(getattr(cls, name, None)):
+                raise ModelFileError(
+                    f"{self._path} gives {value['class']}.{name}, a method, a value."
+                )
+            vars(model)[name] = one
+        return model
+
+    def _class(self, known: Mapping[str, type], name: Any) -> type:
+        if name not in known:
+            raise ModelFileError(
+                f"{self._path} holds an object of class {name!r}, which is none of "
+                "those that a model is made of."
+            )
+        return known[name]
+
+
+def _read_array(data: bytes) -> NDArray[Any]:
+    """Return an array from npy bytes that are as long as their header says."""
+    stream = io.BytesIO(data)
+    version = np.lib.format.read_magic(stream)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:
+        raise ValueError(f"an array has npy version {version}")
+    shape, _, dtype = read(stream)
+    if dtype.hasobject:
+        raise ValueError("an array holds objects")
+    if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError("an array has another size than its header says")
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+__all__ = ["ModelFileError", "load", "read_header", "save", "versions"]

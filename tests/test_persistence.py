@@ -1,0 +1,352 @@
+"""Saved models: the same predictions, nothing executed, and bad files refused."""
+
+import io
+import json
+import os
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.model_selection import StratifiedKFold
+
+from mklearn import (
+    BestKernelClassifier,
+    BilinearMKLClassifier,
+    CrammerSingerClassifier,
+    ElasticNet,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLDiscriminant,
+    MKLOneClass,
+    MKLRegressor,
+    MKLRegressorCV,
+    MultiView,
+    SingleKernelCV,
+    SubspaceClassifier,
+    SubspaceKernel,
+    UniformMKLClassifier,
+    __version__,
+    kernels,
+    persistence,
+)
+from mklearn.persistence import ModelFileError, load, read_header, save
+from mklearn.table import TableModel
+
+X, Y = load_iris(return_X_y=True)
+X, Y = X[::2], Y[::2]
+TWO = Y > 0
+SETS = [kernels.RBF(), kernels.Linear(standardize=True), kernels.Polynomial(2)]
+
+
+def again(model, path):
+    save(model, path)
+    return load(path)
+
+
+def same(model, other, new):
+    for name in ("decision_function", "predict", "predict_proba", "transform"):
+        if hasattr(model, name):
+            a, b = getattr(model, name)(new), getattr(other, name)(new)
+            if np.asarray(a).dtype.kind == "f":
+                np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
+            else:
+                assert np.asarray(a).tolist() == np.asarray(b).tolist()
+
+
+MODELS = {
+    "binary": (MKLClassifier(SETS, norm=1), TWO),
+    "multi-class": (MKLClassifier("auto", norm=2), Y),
+    "strings": (MKLClassifier("auto"), np.array(["a", "bc", "d"])[Y]),
+    "per class": (MKLClassifier(SETS, weights="per-class", norm=1.5), Y),
+    "probabilities": (MKLClassifier(SETS, loss="logistic"), TWO),
+    "centred": (MKLClassifier(SETS, normalize="center", loss="squared"), Y),
+    "spherical": (MKLClassifier(SETS, normalize="spherical"), TWO),
+    "elastic net": (MKLClassifier(SETS, norm=ElasticNet(0.5)), TWO),
+    "matrix": (MKLClassifier(SETS, norm=np.eye(3)), TWO),
+    "class weight": (MKLClassifier(SETS, class_weight={0: 2.0, 1: 1.0}), Y),
+    "learned C": (MKLClassifier(SETS, loss="squared_hinge", C="learn"), TWO),
+    "search": (MKLClassifierCV(SETS, Cs=[1.0], norms=[1, 2], cv=3), Y),
+    "regression": (MKLRegressor("auto"), X[:, 0]),
+    "outputs": (MKLRegressor(SETS), X[:, :2]),
+    "regression search": (MKLRegressorCV(SETS, Cs=[1.0], norms=[2], cv=3), X[:, 0]),
+    "one class": (MKLOneClass([kernels.RBF(), kernels.Laplacian()]), None),
+    "discriminant": (MKLDiscriminant(SETS), Y),
+    "two discriminants": (MKLDiscriminant(SETS, reg="learn"), TWO),
+    "bilinear": (BilinearMKLClassifier(SETS), Y),
+    "Crammer-Singer": (CrammerSingerClassifier(SETS), Y),
+    "subspace": (SubspaceClassifier(SETS), Y),
+    "joint subspace": (SubspaceClassifier(SETS, criterion="svm"), Y),
+    "features": (SubspaceKernel(SETS), Y),
+    "uniform": (UniformMKLClassifier(SETS), Y),
+    "best": (BestKernelClassifier(SETS, cv=3), Y),
+    "single": (SingleKernelCV(MKLDiscriminant(), SETS, values=[1e-3], cv=3), Y),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_predictions_stay_the_same(name, tmp_path):
+    model, y = MODELS[name]
+    model = model.fit(X + 0.0, y)
+    loaded = again(model, tmp_path / "m.mkl")
+    assert type(loaded) is type(model)
+    same(model, loaded, X[::-1] + 0.01)
+    assert loaded.kernel_names_ == model.kernel_names_
+    np.testing.assert_array_equal(loaded.kernel_weights_, model.kernel_weights_)
+    np.testing.assert_array_equal(
+        loaded.kernel_contributions_, model.kernel_contributions_
+    )
+    if hasattr(model, "solution_"):
+        assert str(loaded.solution_) == str(model.solution_)
+    assert set(loaded.get_params()) == set(model.get_params())
+
+
+def test_views_and_sequences(tmp_path):
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("ACGT"), 8)) for _ in range(len(X))]
+    views = MultiView({"flower": X, "dna": words, "sparse": sparse.csr_array(X)})
+    model = MKLClassifier(
+        [
+            kernels.RBF(view="flower"),
+            kernels.Spectrum(2, view="dna"),
+            kernels.WeightedDegree(2, view="dna"),
+            kernels.Linear(view="sparse"),
+            kernels.Linear(view="flower", columns=slice(0, 2)),
+        ],
+        norm=4,
+    ).fit(views, Y)
+    loaded = again(model, tmp_path / "m.mkl")
+    same(model, loaded, views[::-1])
+    assert loaded.kernels_ == model.kernels_
+
+
+def test_grams_and_clipping(tmp_path):
+    grams = np.stack(
+        [X @ X.T, np.tanh((X @ X.T - 40) / 20), (1 + X @ X.T) ** 2], axis=2
+    )
+    model = MKLClassifier("precomputed", psd="clip").fit(grams, TWO)
+    same(model, again(model, tmp_path / "m.mkl"), grams[:9])
+    one = MKLRegressor([kernels.Precomputed(X @ X.T)]).fit(
+        np.arange(len(X))[:, None], Y
+    )
+    same(one, again(one, tmp_path / "m.mkl"), np.arange(9)[:, None])
+
+
+def test_tables(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame["e"] = np.where(X[:, 0] > 5, "big", "small")
+    frame.loc[3, "a"] = np.nan
+    model = TableModel(MKLClassifier(), views={"l": ["a", "b"], "r": ["c", "e"]})
+    model.fit(frame, Y)
+    loaded = again(model, tmp_path / "m.mkl")
+    same(model, loaded, frame)
+    assert loaded.columns_ == model.columns_ and loaded.views_ == model.views_
+
+
+def test_only_samples_that_predictions_need_are_kept(tmp_path):
+    rng = np.random.default_rng(0)
+    many = rng.normal(size=(400, 30)) + 3 * np.repeat([[0.0], [1.0]], 200, axis=0)
+    model = MKLClassifier("linear").fit(many, np.repeat([0, 1], 200))
+    save(model, tmp_path / "m.mkl")
+    assert len(model.support_) < 100
+    assert os.path.getsize(tmp_path / "m.mkl") < many.nbytes / 2
+
+
+def test_what_is_only_for_fitting_becomes_the_default(tmp_path):
+    model = MKLClassifierCV(
+        SETS, Cs=[1.0], norms=[2], cv=StratifiedKFold(3), callback=lambda history: False
+    ).fit(X, Y)
+    loaded = again(model, tmp_path / "m.mkl")
+    assert (loaded.cv, loaded.callback) == (5, None)
+    same(model, loaded, X)
+
+
+def test_code_is_not_saved(tmp_path):
+    model = MKLClassifier([lambda a, b: a @ b.T]).fit(X, Y)
+    with pytest.raises(ValueError, match="file without code cannot hold"):
+        save(model, tmp_path / "m.mkl")
+    with pytest.raises(ValueError, match="no estimator of mklearn"):
+        save(StratifiedKFold(3), tmp_path / "m.mkl")
+    assert os.listdir(tmp_path) == []
+
+
+# --- the file -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "m.mkl"
+    save(MKLClassifier(SETS).fit(X, Y), path, notes={"target": "kind"})
+    return path
+
+
+def test_header(saved):
+    header = read_header(saved)
+    assert header["class"] == "MKLClassifier"
+    assert header["versions"]["mklearn"] == __version__
+    assert header["notes"] == {"target": "kind"}
+
+
+def test_the_same_model_gives_the_same_file(saved, tmp_path):
+    save(load(saved), tmp_path / "m.mkl", notes={"target": "kind"})
+    first, second = ({k: v for k, v in _members(p).items() if k != "sha256"}
+                     for p in (saved, tmp_path / "m.mkl"))  # fmt: skip
+    assert first == second
+
+
+def test_a_failed_save_keeps_the_old_file(saved, tmp_path, monkeypatch):
+    path = tmp_path / "m.mkl"
+    path.write_bytes(saved.read_bytes())
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    with pytest.raises(OSError):
+        save(load(saved), path)
+    assert path.read_bytes() == saved.read_bytes()
+    assert os.listdir(tmp_path) == ["m.mkl"]
+
+
+def _members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _forged(path, members, digest=True):
+    """Write a file with a digest that fits."""
+    members = {k: v for k, v in members.items() if k != "sha256"}
+    if digest:
+        members["sha256"] = persistence._digest(members)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
+
+
+def _changed(saved, path, change, **kwargs):
+    members = _members(saved)
+    content = json.loads(members["model.json"])
+    change(content)
+    members["model.json"] = json.dumps(content).encode()
+    return _forged(path, members, **kwargs)
+
+
+def test_changed_contents_are_refused(saved, tmp_path):
+    path = tmp_path / "m.mkl"
+
+    def more(content):
+        content["model"]["is"]["intercept_"] = [9.0]
+
+    _changed(saved, path, more, digest=False)
+    with pytest.raises(ModelFileError, match="SHA-256"):
+        load(path)
+    members = _members(saved)
+    del members["arrays/1.npy"]
+    with pytest.raises(ModelFileError, match="SHA-256"):
+        load(_forged(path, {**members, "sha256": b"0" * 64}, digest=False))
+
+
+def test_newer_formats_are_refused(saved, tmp_path):
+    def newer(content):
+        content["format_version"] = 99
+
+    path = _changed(saved, tmp_path / "m.mkl", newer)
+    with pytest.raises(ModelFileError, match=r"format version 99.*Update mklearn"):
+        load(path)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "m.mkl"
+    for content in (b"", b"hello", b"\x80\x04\x95", b"PK\x03\x04 nothing"):
+        path.write_bytes(content)
+        with pytest.raises(ModelFileError, match="not a model file"):
+            load(path)
+    np.savez(tmp_path / "a.npz", a=np.ones(3))
+    with pytest.raises(ModelFileError, match="no model file"):
+        load(tmp_path / "a.npz")
+    with pytest.raises(ModelFileError, match="no model file"):
+        load(_forged(path, {"model.json": b'{"format": "other"}'}))
+    with pytest.raises(ModelFileError, match="no JSON"):
+        load(_forged(path, {"model.json": b"{"}))
+    with pytest.raises(OSError):
+        load(tmp_path / "absent.mkl")
+
+
+def test_compressed_archives_are_refused(saved, tmp_path):
+    with zipfile.ZipFile(tmp_path / "m.mkl", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in _members(saved).items():
+            archive.writestr(name, data)
+    with pytest.raises(ModelFileError, match="no model file"):
+        load(tmp_path / "m.mkl")
+
+
+FORGERIES = {
+    "class": lambda c: c["model"].update({"class": "Popen"}),
+    "record": lambda c: c["model"]["is"].update(
+        loss={"$": "record", "class": "Function", "is": {"function": "print"}}
+    ),
+    "kind": lambda c: c["model"]["is"].update(loss={"$": "import", "is": "os"}),
+    "method": lambda c: c["model"]["is"].update(predict="x"),
+    "array": lambda c: c["model"]["is"].update(loss={"$": "array", "is": 999}),
+    "parameter": lambda c: c["model"]["is"].update(
+        loss={"$": "record", "class": "RBF", "is": {"gamma": -1}}
+    ),
+    "other class": lambda c: c.update({"class": "MKLRegressor"}),
+    "no model": lambda c: c.pop("model"),
+    "sparse": lambda c: c["model"]["is"].update(
+        loss={"$": "csr", "shape": [2, 2], "data": 1, "indices": 2, "indptr": 3}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_files_are_refused(name, saved, tmp_path):
+    path = _changed(saved, tmp_path / "m.mkl", FORGERIES[name])
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+def test_arrays_are_as_long_as_they_say(saved, tmp_path):
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": "<f8", "fortran_order": False, "shape": (10**9,)}
+    )
+    members = {**_members(saved), "arrays/0.npy": stream.getvalue()}
+    with pytest.raises(ModelFileError, match="another size"):
+        load(_forged(tmp_path / "m.mkl", members))
+
+
+def test_pickled_arrays_are_refused(saved, tmp_path):
+    stream = io.BytesIO()
+    np.save(stream, np.array([print], dtype=object), allow_pickle=True)
+    members = {**_members(saved), "arrays/0.npy": stream.getvalue()}
+    with pytest.raises(ModelFileError, match="objects"):
+        load(_forged(tmp_path / "m.mkl", members))
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_damaged_files_never_crash(saved, tmp_path, data):
+    content = bytearray(saved.read_bytes())
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content) - 1))]
+    else:
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at] ^= data.draw(st.integers(1, 255))
+    path = tmp_path / "m.mkl"
+    path.write_bytes(content)
+    try:
+        model = load(path)
+    except ModelFileError:
+        return
+    # a byte of the archive's own that carries nothing, such as a date
+    assert model.predict(X).tolist() == load(saved).predict(X).tolist()
