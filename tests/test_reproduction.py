@@ -3,11 +3,13 @@
 import json
 import os
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.datasets import available
 from mklearn.reproduction import PAPERS, Cell, Settings, Table, protocol, results, run
@@ -275,6 +277,17 @@ def test_kfda_cell(monkeypatch):
         values = kfda.work(Cell("kfda", "1", "sonar", method, 0), 0)
         assert values["accuracy"] > 85 and values["area"] > 0.9
         assert values["curve"][-1] == 1.0 and min(np.diff(values["curve"])) >= 0
+
+
+@pytest.mark.parametrize("method", ["bilinear", "SimpleMKL", "Zien_Ong"])
+def test_bilinear_cell(method, monkeypatch):
+    from mklearn.reproduction import bilinear
+
+    monkeypatch.setattr(bilinear, "COSTS", (1.0,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of 40 iterations
+        values = bilinear.work(Cell("bilinear", "1", "wine", method, 0), 0)
+    assert values["error"] < 7 and values["iterations"] <= 40
 
 
 @pytest.mark.skipif("sonar" not in AT_HAND, reason="needs sonar, see MKLEARN_DATA")

@@ -21,7 +21,7 @@ __all__ = [
     "run",
 ]
 
-PAPERS = ("dkl", "kfda")
+PAPERS = ("dkl", "kfda", "bilinear")
 
 
 def protocol(paper: str) -> Protocol:

@@ -135,7 +135,9 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
     folder = published_folder()
     printed = protocol.printed(folder) if folder else {}
     text = [f"# {protocol.title}", "", *_head(results, seconds)]
-    if not printed:
+    if folder and not printed:
+        text += ["", "There are no printed numbers of this paper: ours only."]
+    if not folder:
         text += [
             "",
             "**The printed numbers are not at hand**, so that this page has ours only. "
