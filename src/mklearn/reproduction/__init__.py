@@ -1,0 +1,39 @@
+"""The tables of the papers: protocols, runs that resume, pages that compare.
+
+A protocol says which data, methods and repetitions make a table; a *cell* is one method
+on one repetition of one data set. :func:`mklearn.reproduction.cells.run` works on
+cells, :func:`mklearn.reproduction.page.write` compares them with the printed numbers,
+and there is one file for each paper.
+"""
+
+from importlib import import_module
+
+from mklearn.reproduction.cells import Cell, Protocol, Settings, Table, results, run
+
+__all__ = [
+    "Cell",
+    "PAPERS",
+    "Protocol",
+    "Settings",
+    "Table",
+    "protocol",
+    "results",
+    "run",
+]
+
+PAPERS = ("dkl", "kfda", "bilinear")
+
+
+def protocol(paper: str) -> Protocol:
+    """Return the protocol of a paper by its short name.
+
+    Examples
+    --------
+    >>> from mklearn.reproduction import protocol
+    >>> [table.name for table in protocol("kfda").tables]
+    ['1']
+    """
+    if paper not in PAPERS:
+        raise ValueError(f"There is no paper {paper!r}; there are {', '.join(PAPERS)}.")
+    found: Protocol = import_module(f"mklearn.reproduction.{paper}").PROTOCOL
+    return found

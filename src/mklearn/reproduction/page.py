@@ -1,0 +1,267 @@
+"""The page of a paper: our numbers, the printed ones and how far they are apart."""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy
+import sklearn
+
+import mklearn
+from mklearn.report import whole_file
+from mklearn.reproduction.cells import Band, Results, Table, Values, commit
+
+Printed = dict[tuple[str, str, str, str], tuple[float, float]]
+
+TIMES = ("seconds",)
+
+
+def published_folder() -> Path | None:
+    """Return the folder of the printed numbers, None if there is none.
+
+    It is the one that the environment variable MKLEARN_PUBLISHED names, otherwise
+    ``published`` beside the folder that MKLEARN_DATA names.
+    """
+    named = os.environ.get("MKLEARN_PUBLISHED")
+    data = os.environ.get("MKLEARN_DATA")
+    if named:
+        folder = Path(named)
+    elif data:
+        folder = Path(data).resolve().parent / "published"
+    else:
+        return None
+    return folder if folder.is_dir() else None
+
+
+def read_rows(folder: Path, name: str) -> list[dict[str, str]]:
+    """Return the rows of a file of printed numbers; none if there is no such file."""
+    try:
+        with open(folder / name, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+    except FileNotFoundError:
+        return []
+
+
+@dataclass(frozen=True)
+class Row:
+    """One value of a method on a data set: ours and the printed one.
+
+    ``error`` is the standard error of our mean, ``printed_error`` that of the printed
+    one. NaN is what is not known.
+    """
+
+    data: str
+    method: str
+    key: str
+    repetitions: int
+    mean: float
+    error: float
+    printed: float
+    printed_error: float
+
+    @property
+    def difference(self) -> float:
+        """Ours minus the printed one."""
+        return self.mean - self.printed
+
+    @property
+    def combined(self) -> float:
+        """The combined standard error; a spread not printed is taken to be ours."""
+        other = self.error if np.isnan(self.printed_error) else self.printed_error
+        return float(np.hypot(self.error, other))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the difference is within the combined standard error."""
+        size = abs(self.difference)
+        if np.isnan(size) or np.isnan(self.combined):
+            return ""
+        if size <= self.combined:
+            return "yes"
+        return "within two" if size <= 2 * self.combined else "**no**"
+
+
+def rows(results: Results, table: Table, printed: Printed) -> Iterator[Row]:
+    """Yield the rows of a table that have a number, ours or printed."""
+    for data in table.data:
+        for method in table.methods:
+            cells = results.of(table, data, method)
+            keys = list(table.keys)
+            keys += [
+                k for c in cells[:1] for k in c if any(_part(k, t) for t in table.keys)
+            ]
+            for key in dict.fromkeys(keys):
+                values = [c[key] for c in cells if c.get(key) is not None]
+                at = printed.get((table.name, data, method, key), (np.nan, np.nan))
+                if values or not np.isnan(at[0]):
+                    mean, error = summary(values)
+                    yield Row(data, method, key, len(values), mean, error, *at)
+
+
+def _part(key: str, of: str) -> bool:
+    return key.startswith(f"{of} ")
+
+
+def summary(values: list[float]) -> tuple[float, float]:
+    """Return mean and standard error, NaN where there are too few values."""
+    if not values:
+        return np.nan, np.nan
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, np.nan
+    return mean, float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def write(results: Results, out: Path, seconds: float) -> Path:
+    """Write the page and its figures, and return the page's path."""
+    figures = results.protocol.figures
+    names = figures(results, out) if figures and results.cells else []
+    path = out / f"{results.protocol.name}{'_quick' * results.settings.quick}.md"
+    with whole_file(path) as temporary:
+        text = "\n".join(lines(results, names, seconds)) + "\n"
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
+    """Return the page in Markdown."""
+    protocol = results.protocol
+    folder = published_folder()
+    printed = protocol.printed(folder) if folder else {}
+    text = [f"# {protocol.title}", "", *_head(results, seconds)]
+    if folder and not printed:
+        text += ["", "There are no printed numbers of this paper: ours only."]
+    if not folder:
+        text += [
+            "",
+            "**The printed numbers are not at hand**, so that this page has ours only. "
+            "Set MKLEARN_PUBLISHED to the folder that holds them.",
+        ]
+    text += ["", "## What the paper leaves open, and what was chosen", ""]
+    text += [f"- {name}: {value}." for name, value in protocol.choices.items()]
+    if results.missing:
+        text += ["", "## Data that are not at hand", ""]
+        text += [f"- {name}: {reason}" for name, reason in results.missing.items()]
+    for table in results.tables:
+        text += ["", f"## Table {table.name}: {table.title}", ""]
+        text += _table(results, table, printed)
+        text += _stopped(results, table)
+    if protocol.remarks is not None:
+        text += protocol.remarks(results)
+    for name in figures:
+        text += ["", f"![{name}]({name})"]
+    return text
+
+
+def _head(results: Results, seconds: float) -> list[str]:
+    settings = results.settings
+    commits = sorted({v["commit"] for v in results.cells.values()}) or [commit()]
+    command = f"mklearn reproduce {results.protocol.name} --seed {settings.seed}"
+    command += f" --budget {settings.budget:g}"
+    command += f" --table {settings.table}" if settings.table else ""
+    command += " --quick" * settings.quick
+    if settings.repetitions:
+        command += f" --repetitions {settings.repetitions}"
+    spent = sum(v["spent"] for v in results.cells.values())
+    return [
+        f"Made by `{command}`. Seed {settings.seed}; {len(results.cells)} cells, which "
+        f"took {spent:.0f} seconds of computation in all; the last run took "
+        f"{seconds:.0f} seconds.",
+        f"mklearn {mklearn.__version__} (commit {', '.join(commits)}; + means that "
+        f"files were changed since), Python {platform.python_version()}, numpy "
+        f"{np.__version__}, scipy {scipy.__version__}, scikit-learn "
+        f"{sklearn.__version__}.",
+        "",
+        "Ours is the mean over repetitions ± its standard error. *Within* tells "
+        "whether the difference is within the combined standard error of both means "
+        "(a spread not printed is taken to be ours), within two of them, or not. "
+        "Repetitions share most of their samples, so that the true errors are larger.",
+    ]
+
+
+def _table(results: Results, table: Table, printed: Printed) -> list[str]:
+    found = list(rows(results, table, printed))
+    if not found:
+        return ["No cell is finished."]
+    timed = set(table.keys) <= set(TIMES)
+    title = "| data | method | value | repetitions | ours | printed | "
+    title += "ratio |" if timed else "difference | combined | within | largest gap |"
+    text = [title, "|---|---|---|" + "---:|" * (title.count("|") - 4)]
+    for row in found:
+        parts = [row.data, row.method, row.key, str(row.repetitions)]
+        parts += [_number(row.mean, row.error), _number(row.printed, row.printed_error)]
+        if timed:
+            parts.append(_plain(row.mean / row.printed, "{:.3g}"))
+        else:
+            gaps = [
+                v["gap"]
+                for v in results.of(table, row.data, row.method)
+                if v.get("gap") is not None
+            ]
+            parts += [
+                _plain(row.difference, "{:+.3g}"),
+                "" if np.isnan(row.printed) else _plain(row.combined, "{:.3g}"),
+                row.verdict,
+                f"{max(gaps):.0e}" if gaps else "",
+            ]
+        text.append("| " + " | ".join(parts) + " |")
+    return text
+
+
+def _stopped(results: Results, table: Table) -> list[str]:
+    """Say what slow methods did not do."""
+    text = []
+    for data in table.data:
+        for method in table.methods:
+            cells = results.of(table, data, method)
+            wanted = results.settings.repetitions or table.repetitions
+            reasons = {v["stopped"] for v in cells if v.get("stopped")}
+            done = sum(not v.get("stopped") for v in cells)
+            if data in results.missing or (done >= wanted and not reasons):
+                continue
+            why = f" ({'; '.join(sorted(reasons))})" if reasons else ""
+            text.append(f"- {method} on {data}: {done} of {wanted} repetitions{why}.")
+    return ["", "Fewer repetitions than asked for:", "", *text] if text else []
+
+
+def _number(mean: float, error: float) -> str:
+    if np.isnan(mean):
+        return ""
+    digits = 2 if abs(mean) >= 2 else 4  # percent, or shares and short times
+    return f"{mean:.{digits}f}" + ("" if np.isnan(error) else f" ± {error:.{digits}f}")
+
+
+def _plain(value: float, form: str) -> str:
+    return "" if np.isnan(value) else form.format(value)
+
+
+def outside(results: Results) -> list[str]:
+    """Return one line for each band that a number left or has no number for."""
+    return [line for band in results.protocol.bands if (line := _leaves(results, band))]
+
+
+def _leaves(results: Results, band: Band) -> str | None:
+    asked = any(
+        band.data in table.data and band.method in table.methods
+        for table in results.tables
+    )
+    if not asked or band.data in results.missing:
+        return None
+    cells: list[Values] = [
+        values
+        for cell, values in results.cells.items()
+        if (cell.data, cell.method) == (band.data, band.method)
+    ]
+    mean, _ = summary([v[band.key] for v in cells if v.get(band.key) is not None])
+    if band.low <= mean <= band.high:
+        return None
+    return (
+        f"{band.method} on {band.data}: {band.key} is {mean:.4g}, and must be from "
+        f"{band.low:g} to {band.high:g}: {band.reason}"
+    )
