@@ -52,7 +52,10 @@ def test_demo_shows_table_weights_and_certificate(shown):
 
 def test_demo_leaves_whole_files_and_nothing_else(shown):
     _, out = shown
-    assert sorted(os.listdir(out)) == ["convergence.png", "results.json", "weights.png"]
+    files = ["convergence.png", "report.html", "results.json", "weights.png"]
+    assert sorted(os.listdir(out)) == files
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Confusion matrix" in page and page.endswith("</html>\n")
     for name in ("convergence.png", "weights.png"):
         content = (out / name).read_bytes()
         assert content.startswith(b"\x89PNG") and content.endswith(b"IEND\xaeB`\x82")

@@ -480,7 +480,7 @@ def _weights_table(model: Any, block: str, width: int = 24) -> Table:
 
 
 def _save_figures(result: Any, out: Path, errors: Console) -> list[str]:
-    """Save the figures and return their names; without matplotlib there are none."""
+    """Save figures and report and return their names; none without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -490,7 +490,7 @@ def _save_figures(result: Any, out: Path, errors: Console) -> list[str]:
         return []
     from mklearn.demo import DENSE, SPARSE
     from mklearn.plotting import plot_convergence, plot_weights
-    from mklearn.report import whole_file
+    from mklearn.report import whole_file, write_html
 
     weights = Figure(figsize=(10, 5), layout="constrained")
     axes = weights.subplots(1, 2)
@@ -502,7 +502,8 @@ def _save_figures(result: Any, out: Path, errors: Console) -> list[str]:
     for name, figure in figures.items():
         with whole_file(out / name) as path:
             figure.savefig(path, format="png", dpi=150)
-    return list(figures)
+    write_html(out / "report.html", result.report())
+    return [*figures, "report.html"]
 
 
 # --- what the list of kernels shows ---------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
@@ -26,7 +26,14 @@ from mklearn.estimators import (
 )
 from mklearn.kernels import Kernel, Linear, MultiView, rbf_ladder
 from mklearn.model_selection import Comparison, compare
-from mklearn.report import certificate, kernel_rows
+from mklearn.report import (
+    Predictions,
+    Report,
+    certificate,
+    describe_data,
+    kernel_alignment,
+    kernel_rows,
+)
 
 VIEWS = {"mean": slice(0, 10), "error": slice(10, 20), "worst": slice(20, 30)}
 REFERENCE = "SVC (one RBF kernel)"
@@ -102,6 +109,23 @@ class Demo:
             "methods": methods,
             "fits": {name: _fit_as_dict(model) for name, model in self.models.items()},
         }
+
+    def report(self) -> Report:
+        """Return what ``report.html`` shows, with predictions on the same folds."""
+        X, y = load_views()
+        model = self.models[DENSE]
+        scores = cross_val_predict(
+            model, X, y, cv=self.comparison.splits, method="decision_function"
+        )
+        predicted = model.classes_[(scores > 0).astype(int)]
+        return Report(
+            title="Tumours, benign or malignant: what multiple kernel learning found",
+            data=describe_data(X, y, source="breast_cancer of scikit-learn"),
+            model=model,
+            comparison=self.comparison,
+            alignment=kernel_alignment(model, X),
+            predictions=Predictions(y, predicted, scores),
+        )
 
 
 def run_demo(

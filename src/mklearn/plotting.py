@@ -376,7 +376,8 @@ class KernelAlignmentDisplay:
         if len(table) <= 12:
             style = {"ha": "center", "va": "center", "fontsize": "small"}
             for (i, j), value in np.ndenumerate(table):
-                shade = "black" if value > 0.5 else "white"
+                # not black, which takes the page's colour where a report is dark
+                shade = "0.05" if value > 0.5 else "white"
                 drawn = ax.text(j, i, f"{value:.2f}", color=shade, **style)
                 self.text_.append(drawn)
         ax.figure.colorbar(self.image_, ax=ax, label="centred alignment")
