@@ -68,7 +68,8 @@ def test_fit_compares_and_shows_weights_and_certificate(fitted):
     assert result.exit_code == 0, result.output
     for words in (
         "learned weights (mkl)", "unweighted sum", "best single kernel", "SVC",
-        "a classification", "3 missing values are filled in", "left out: id, empty",
+        "a classification", "Missing values, 3 in all, are filled in",
+        "left out: id, empty",
         "genes:linear", "no clear difference", "proof", "mklearn predict",
     ):  # fmt: skip
         assert words in " ".join(result.stdout.split()), words

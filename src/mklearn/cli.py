@@ -510,15 +510,14 @@ def _notes(errors: Console) -> Iterator[None]:
 
 
 @contextmanager
-def _ticking(errors: Console) -> Iterator[Callable[[str, int], None]]:
+def _ticking(errors: Console) -> Iterator[Callable[[str, int, int], None]]:
     """Give what shows progress, on a terminal."""
     with Progress(console=errors, disable=not errors.is_terminal) as progress:
         task = progress.add_task("compiling", total=None)
 
-        def tick(name: str, fold: int) -> None:
-            progress.update(
-                task, advance=1, description=f"fold {fold + 1}: {name}, done"
-            )
+        def tick(name: str, fold: int, total: int) -> None:
+            done = f"fold {fold + 1}: {name}, done"
+            progress.update(task, advance=1, total=total, description=done)
 
         yield tick
 
