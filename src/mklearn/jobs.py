@@ -489,6 +489,31 @@ def _compare(
     return compare(models, data.X, data.y, folds, callback=tick)
 
 
+def write_report(run: Run, path: Path, loading: str) -> bool:
+    """Write the page about a fit; False if this version of mklearn has none."""
+    from mklearn import report
+
+    if not hasattr(report, "write_html"):
+        return False
+    X, model = run.data.X, run.model
+    missing = 0
+    if isinstance(model, TableModel):
+        missing = int(X[list(model.columns_)].isna().sum().sum())
+        X, model = model.transform_table(X), model.estimator_
+    classes = run.data.y if run.data.task == CLASSES else None
+    page = report.Report(
+        title=f"{run.data.target}: {run.data.name}",
+        data=report.describe_data(X, classes, missing=missing, source=run.data.name),
+        model=model,
+        comparison=run.comparison,
+        scoring="accuracy" if classes is not None else "R²",
+        alignment=report.kernel_alignment(model, X),
+        loading=loading,
+    )
+    report.write_html(path, page)
+    return True
+
+
 # --- predictions ----------------------------------------------------------------------
 
 
