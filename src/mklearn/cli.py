@@ -154,7 +154,7 @@ def fit(
     ] = False,
 ) -> None:
     """Learn kernel weights from a table and compare with simpler methods."""
-    from mklearn.jobs import METHODS, Settings, parse_number, run_fit
+    from mklearn.jobs import METHODS, Settings, parse_number, run_fit, write_report
     from mklearn.persistence import save
     from mklearn.report import whole_file, write_json
 
@@ -177,6 +177,12 @@ def fit(
                 save(result.model, out / "model.mkl", notes)
                 with whole_file(out / "weights.csv") as path:
                     path.write_text(_weights_csv(content["model"]), encoding="utf-8")
+                loading = (
+                    "from mklearn.persistence import load\n\n"
+                    f"model = load({str(out / 'model.mkl')!r})"
+                )
+                with _notes(errors):
+                    page = write_report(result, out / "report.html", loading)
                 write_json(out / "results.json", content)
     if as_json:
         print(json.dumps(content, allow_nan=False))
@@ -185,7 +191,8 @@ def fit(
     _show_comparison(console, content)
     _show_model(console, content["model"])
     console.print(
-        f"\nSaved in {out}: model.mkl, results.json, weights.csv. To predict: "
+        f"\nSaved in {out}: model.mkl, results.json, weights.csv"
+        f"{', report.html' if page else ''}. To predict: "
         f"mklearn predict {out / 'model.mkl'} DATA",
         soft_wrap=True, markup=False,
     )  # fmt: skip
@@ -572,15 +579,14 @@ def _notes(errors: Console) -> Iterator[None]:
 
 
 @contextmanager
-def _ticking(errors: Console) -> Iterator[Callable[[str, int], None]]:
+def _ticking(errors: Console) -> Iterator[Callable[[str, int, int], None]]:
     """Give what shows progress, on a terminal."""
     with Progress(console=errors, disable=not errors.is_terminal) as progress:
         task = progress.add_task("compiling", total=None)
 
-        def tick(name: str, fold: int) -> None:
-            progress.update(
-                task, advance=1, description=f"fold {fold + 1}: {name}, done"
-            )
+        def tick(name: str, fold: int, total: int) -> None:
+            done = f"fold {fold + 1}: {name}, done"
+            progress.update(task, advance=1, total=total, description=done)
 
         yield tick
 

@@ -46,6 +46,7 @@ from mklearn.table import (
 METHODS = ("mkl", "discriminant", "subspace", "bilinear")
 CLASSES, VALUES = "classification", "regression"
 NON_NEGATIVE = ("chi2", "histogramintersection", "tanimoto")
+Tick = Callable[[str, int, int], Any]  # after each fit: model, fold, fits in all
 WIDTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 
 
@@ -444,14 +445,12 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def run_fit(
-    data: Data, options: Settings, callback: Callable[[str, int], Any] | None = None
-) -> Run:
+def run_fit(data: Data, options: Settings, callback: Tick | None = None) -> Run:
     """Compare a method with what it has to beat, then fit it on all samples."""
     name = f"learned weights ({options.method})"
     models = {name: make_model(data, options), **make_baselines(data, options)}
     folds = make_folds(data, options.cv, options.seed)
-    result = compare(models, data.X, data.y, folds, callback=callback)
+    result = _compare(models, data, folds, callback)
     model = models[name].fit(data.X, data.y)
     return Run(data, result, model, name)
 
@@ -461,7 +460,7 @@ def run_compare(
     options: Settings,
     methods: Sequence[str],
     norms: Sequence[float],
-    callback: Callable[[str, int], Any] | None = None,
+    callback: Tick | None = None,
 ) -> Run:
     """Compare several methods and norms with the baselines, on the same folds."""
     models = {}
@@ -475,7 +474,44 @@ def run_compare(
             models[name] = make_model(data, one)
     models.update(make_baselines(data, options))
     folds = make_folds(data, options.cv, options.seed)
-    return Run(data, compare(models, data.X, data.y, folds, callback=callback))
+    return Run(data, _compare(models, data, folds, callback))
+
+
+def _compare(
+    models: Mapping[str, Any], data: Data, folds: Any, callback: Tick | None
+) -> Comparison:
+    total = len(models) * folds.get_n_splits()
+
+    def tick(name: str, fold: int) -> None:
+        if callback is not None:
+            callback(name, fold, total)
+
+    return compare(models, data.X, data.y, folds, callback=tick)
+
+
+def write_report(run: Run, path: Path, loading: str) -> bool:
+    """Write the page about a fit; False if this version of mklearn has none."""
+    from mklearn import report
+
+    if not hasattr(report, "write_html"):
+        return False
+    X, model = run.data.X, run.model
+    missing = 0
+    if isinstance(model, TableModel):
+        missing = int(X[list(model.columns_)].isna().sum().sum())
+        X, model = model.transform_table(X), model.estimator_
+    classes = run.data.y if run.data.task == CLASSES else None
+    page = report.Report(
+        title=f"{run.data.target}: {run.data.name}",
+        data=report.describe_data(X, classes, missing=missing, source=run.data.name),
+        model=model,
+        comparison=run.comparison,
+        scoring="accuracy" if classes is not None else "R²",
+        alignment=report.kernel_alignment(model, X),
+        loading=loading,
+    )
+    report.write_html(path, page)
+    return True
 
 
 # --- predictions ----------------------------------------------------------------------

@@ -290,8 +290,8 @@ def _told(frame: Any, kinds: Mapping[str, str]) -> list[str]:
     if holes:
         shown = _listed([f"{c} ({count})" for c, count in holes.items()])
         said.append(
-            f"{sum(holes.values())} missing values are filled in, by the median of a "
-            f"number and the most frequent category: {shown}."
+            f"Missing values, {sum(holes.values())} in all, are filled in by the "
+            f"median of a number or the most frequent category: {shown}."
         )
     return said
 
