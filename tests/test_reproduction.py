@@ -290,6 +290,20 @@ def test_bilinear_cell(method, monkeypatch):
     assert values["error"] < 7 and values["iterations"] <= 40
 
 
+@pytest.mark.parametrize(
+    "method", ["SVM_org", "SKFE", "HSIC", "uSVM_joint", "uHSIC mkl"]
+)
+def test_subspace_cell(method, monkeypatch):
+    from mklearn.reproduction import subspace
+
+    monkeypatch.setattr(subspace, "COSTS", (50.0,))
+    monkeypatch.setattr(subspace, "REGS", (1e-3, 1e-1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        values = subspace.work(Cell("subspace", "2", "wine", method, 0), 0)
+    assert values["error"] < 10 and values["training"] == 90
+
+
 @pytest.mark.skipif("sonar" not in AT_HAND, reason="needs sonar, see MKLEARN_DATA")
 def test_dkl_weights_on_sonar_sit_where_the_paper_has_them():
     plan = protocol("dkl")

@@ -310,7 +310,7 @@ def compare(
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="Which paper: dkl, kfda or bilinear.")],
+    paper: Annotated[str, typer.Argument(help="dkl, kfda, subspace or bilinear.")],
     table: Annotated[
         str | None, typer.Option(help="One table by its number; all by default.")
     ] = None,

@@ -21,7 +21,7 @@ __all__ = [
     "run",
 ]
 
-PAPERS = ("dkl", "kfda", "bilinear")
+PAPERS = ("dkl", "kfda", "subspace", "bilinear")
 
 
 def protocol(paper: str) -> Protocol:
