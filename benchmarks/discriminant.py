@@ -27,6 +27,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -118,12 +119,12 @@ def warm_up() -> None:
             run(problem, solver, 1e-4)
 
 
-def solvers(quick: bool) -> list[dict]:
+def solvers(quick: bool, chosen: Sequence[int] = (200, 1000, 2000, 4000)) -> list[dict]:
     """Newton at 1e-6 and silp at 5e-4, in multiples of one Cholesky factor."""
     warm_up()
     sizes = [(60, 3, 3)] if quick else [
         (n, k, M)
-        for n in (200, 1000, 2000, 4000) for k in (2, 6, 10) for M in (10, 50)
+        for n in chosen for k in (2, 6, 10) for M in (10, 50)
     ]  # fmt: skip
     rows = []
     for n, k, M in sizes:
@@ -148,11 +149,11 @@ def solvers(quick: bool) -> list[dict]:
     return rows
 
 
-def conic(quick: bool) -> list[dict]:
+def conic(quick: bool, chosen: Sequence[int] = (50, 100, 150)) -> list[dict]:
     """The programs of the papers by general solvers, in multiples of newton."""
     warm_up()
     rows = []
-    sizes = (30,) if quick else (50, 100, 150)
+    sizes = (30,) if quick else chosen
     M = 3 if quick else 10
     for n in sizes:
         for label, k, criterion, programs in (
@@ -292,10 +293,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--sizes", type=int, nargs="+", help="n (solvers, conic)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, help="write a Markdown table here")
     args = parser.parse_args()
-    rows = PARTS[args.part](args.quick)
+    sized = args.sizes and args.part in ("solvers", "conic")
+    rows = PARTS[args.part](args.quick, *([args.sizes] if sized else []))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:
