@@ -77,8 +77,9 @@ def test_fit_compares_and_shows_weights_and_certificate(fitted):
 
 def test_fit_writes_whole_files_and_nothing_else(fitted):
     _, out = fitted
-    files = {"model.mkl", "results.json", "weights.csv"}
-    assert files <= set(os.listdir(out)) <= files | {"report.html"}
+    files = {"model.mkl", "results.json", "weights.csv", "report.html"}
+    assert set(os.listdir(out)) == files
+    assert "<h1" in (out / "report.html").read_text(encoding="utf-8")
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert results["versions"]["mklearn"] == __version__
     assert results["data"]["columns"]["sex"] == "category"

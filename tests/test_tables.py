@@ -33,12 +33,15 @@ def maps(family, gammas=GAMMAS):
     return np.array([(g, *NUMBERS[family]) for g in gammas], dtype=float)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("scale", [0.0, 1e-300, 1e-9, 1e-3, 1.0, 1e3, 1e6, 1e300])
+@pytest.mark.parametrize(
+    ("scale", "dtype"),
+    [
+        *((s, np.float64) for s in (0.0, 1e-300, 1e-9, 1e-3, 1.0, 1e3, 1e6, 1e300)),
+        *((s, np.float32) for s in (0.0, 1e-30, 1e-9, 1e-3, 1.0, 1e3, 1e6)),
+    ],
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_look_up_is_as_good_as_the_exponentials(family, scale, dtype):
-    if dtype is np.float32 and scale > 1e30:
-        pytest.skip("more than single precision holds")
     B = (scale * rng.gamma(1.0, size=(7, 300))).astype(dtype)
     B[0, :3] = 0.0
     grid = Grid(maps(family))

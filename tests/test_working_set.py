@@ -67,11 +67,17 @@ def test_the_inner_optimum_is_that_of_smo_on_all_samples(name, room):
     assert found[WorkingSetSolver] == pytest.approx(found[BoxSolver], abs=2e-7)
 
 
-@pytest.mark.parametrize("solver", ["newton", "alternating", "cutting_plane"])
-@pytest.mark.parametrize("p", [1.0, 2.0])
+@pytest.mark.parametrize(
+    ("solver", "p"),  # the analytic update is sublinear for p = 1
+    [
+        ("newton", 1.0),
+        ("newton", 2.0),
+        ("alternating", 2.0),
+        ("cutting_plane", 1.0),
+        ("cutting_plane", 2.0),
+    ],
+)
 def test_solvers_reach_the_optimum_with_few_rows(solver, p, room, monkeypatch):
-    if solver == "alternating" and p == 1:
-        pytest.skip("the analytic update is sublinear for p = 1")
     problem = MKLProblem(bank, LOSSES["hinge"], LpBall(p))
     assert isinstance(inner.inner_solver(problem, None), WorkingSetSolver)
     bounded = solve(problem, solver, tol=1e-5)

@@ -146,7 +146,7 @@ def fit(
         int | None, typer.Option(help="Processes for searches and single kernels.")
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder for model.mkl, results.json, weights.csv.")
+        Path, typer.Option(help="Folder for model.mkl, report.html and more.")
     ] = Path("mklearn-output"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
     as_json: Annotated[
@@ -182,7 +182,7 @@ def fit(
                     f"model = load({str(out / 'model.mkl')!r})"
                 )
                 with _notes(errors):
-                    page = write_report(result, out / "report.html", loading)
+                    write_report(result, out / "report.html", loading)
                 write_json(out / "results.json", content)
     if as_json:
         print(json.dumps(content, allow_nan=False))
@@ -191,8 +191,8 @@ def fit(
     _show_comparison(console, content)
     _show_model(console, content["model"])
     console.print(
-        f"\nSaved in {out}: model.mkl, results.json, weights.csv"
-        f"{', report.html' if page else ''}. To predict: "
+        f"\nSaved in {out}: model.mkl, results.json, weights.csv, report.html. "
+        "To predict: "
         f"mklearn predict {out / 'model.mkl'} DATA",
         soft_wrap=True, markup=False,
     )  # fmt: skip

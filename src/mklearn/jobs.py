@@ -489,12 +489,10 @@ def _compare(
     return compare(models, data.X, data.y, folds, callback=tick)
 
 
-def write_report(run: Run, path: Path, loading: str) -> bool:
-    """Write the page about a fit; False if this version of mklearn has none."""
+def write_report(run: Run, path: Path, loading: str) -> None:
+    """Write the page about a fit."""
     from mklearn import report
 
-    if not hasattr(report, "write_html"):
-        return False
     X, model = run.data.X, run.model
     missing = 0
     if isinstance(model, TableModel):
@@ -511,7 +509,6 @@ def write_report(run: Run, path: Path, loading: str) -> bool:
         loading=loading,
     )
     report.write_html(path, page)
-    return True
 
 
 # --- predictions ----------------------------------------------------------------------
