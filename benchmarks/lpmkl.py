@@ -296,7 +296,7 @@ STAGES = {
     "products for the Hessian": ("bank.py", "multiply"),
     "distances kept for a part of the samples": ("store.py", "store"),
     "SMO steps": ("smo.py", "_smo"),
-    "Cholesky factors": ("newton.py", "_factor"),
+    "Cholesky factors": ("newton.py", "stable_factor"),
     "steps over the weight set": ("interior.py", "minimise_quadratic"),
 }
 
