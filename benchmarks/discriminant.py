@@ -20,10 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
-import subprocess
 import sys
 import time
 import warnings
@@ -31,8 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
+from pages import page
 from scipy.linalg import cho_factor
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -249,36 +245,6 @@ def memory(quick: bool) -> list[dict]:
     ]  # fmt: skip
 
 
-def page(part: str, rows: list[dict]) -> str:
-    """Return a Markdown page with all figures and how they came about."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        check=False,
-    ).stdout.strip()
-    names = list(dict.fromkeys(key for row in rows for key in row))
-    lines = [
-        f"# Speed of discriminant kernel learning: {part}",
-        "",
-        f"Written by `python benchmarks/discriminant.py {part}` at commit "
-        f"{commit or '?'} on {platform.processor() or platform.machine()}, "
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, numpy "
-        f"{np.__version__}, scipy {scipy.__version__}, scikit-learn "
-        f"{sklearn.__version__}. `ratio` is the time in the unit that the script's "
-        "docstring names; seconds depend on the machine and on what else it does.",
-        "",
-        "| " + " | ".join(names) + " |",
-        "|" + "---|" * len(names),
-    ]
-    for row in rows:
-        cells = [row.get(name, "") for name in names]
-        shown = [f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells]
-        lines.append("| " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
-
-
 PARTS = {
     "solvers": solvers,
     "conic": conic,
@@ -302,7 +268,13 @@ def main() -> None:
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:
-        args.page.write_text(page(args.part, rows))
+        args.page.write_text(
+            page(
+                f"Speed of discriminant kernel learning: {args.part}",
+                f"discriminant.py {args.part}",
+                rows,
+            )
+        )
     if any(row.get("status") not in (None, "OPTIMAL", "judged") for row in rows):
         sys.exit("a certificate is missing, see above")
 

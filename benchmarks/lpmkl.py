@@ -17,11 +17,8 @@ from __future__ import annotations
 import argparse
 import cProfile
 import json
-import os
-import platform
 import pstats
 import resource
-import subprocess
 import sys
 import time
 import warnings
@@ -29,7 +26,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import sklearn
+from pages import page
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from svm_ratio import samples, seconds, widths
@@ -259,35 +256,6 @@ def draw(lines: dict, figure: Path) -> None:
     plt.close(fig)
 
 
-def page(part: str, rows: list[dict]) -> str:
-    """Return a Markdown page with all figures and how they came about."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        check=False,
-    ).stdout.strip()
-    names = list(dict.fromkeys(key for row in rows for key in row))
-    lines = [
-        f"# Speed of lp-norm MKL: {part}",
-        "",
-        f"Written by `python benchmarks/lpmkl.py {part}` at commit {commit or '?'}"
-        f" on {platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}, numpy {np.__version__}, scikit-learn "
-        f"{sklearn.__version__}. `ratio` is the time in the unit that the script's "
-        "docstring names; seconds depend on the machine and on what else it does.",
-        "",
-        "| " + " | ".join(names) + " |",
-        "|" + "---|" * len(names),
-    ]
-    for row in rows:
-        cells = [row.get(name, "") for name in names]
-        shown = [f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells]
-        lines.append("| " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
-
-
 # what the time goes to: label, and the function that does it
 STAGES = {
     "rows of the combined kernel": ("bank.py", "columns"),
@@ -360,7 +328,9 @@ def main() -> None:
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:
-        args.page.write_text(page(args.part, rows))
+        args.page.write_text(
+            page(f"Speed of lp-norm MKL: {args.part}", f"lpmkl.py {args.part}", rows)
+        )
     if any(row.get("status") not in (None, "OPTIMAL") for row in rows):
         sys.exit("a certificate is missing, see above")
 

@@ -22,9 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import time
 import warnings
 from collections.abc import Callable
@@ -33,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
+from pages import page
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -372,36 +369,6 @@ def protein(args: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def page(part: str, rows: list[dict], cost: str) -> str:
-    """Return a Markdown page with all figures and how they came about."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        check=False,
-    ).stdout.strip()
-    names = list(dict.fromkeys(key for row in rows for key in row))
-    lines = [
-        f"# Multi-class MKL and its competitors: {part}",
-        "",
-        f"Written by `python benchmarks/multiclass.py {part} --cost {cost}` at commit "
-        f"{commit or '?'} on {platform.processor() or platform.machine()}, "
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, numpy "
-        f"{np.__version__}, scikit-learn {sklearn.__version__}. `ratio` is the time in "
-        "the unit that the script's docstring names; seconds depend on the machine and "
-        "on what else it does. `error` is on samples not seen in training.",
-        "",
-        "| " + " | ".join(names) + " |",
-        "|" + "---|" * len(names),
-    ]
-    for row in rows:
-        cells = [row.get(name, "") for name in names]
-        shown = [f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells]
-        lines.append("| " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     """Run one part."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -420,7 +387,14 @@ def main() -> None:
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:
-        args.page.write_text(page(args.part, rows, args.cost))
+        args.page.write_text(
+            page(
+                f"Multi-class MKL and its competitors: {args.part}",
+                f"multiclass.py {args.part} --cost {args.cost}",
+                rows,
+                " `error` is on samples not seen in training.",
+            )
+        )
 
 
 if __name__ == "__main__":

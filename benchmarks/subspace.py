@@ -19,17 +19,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
 from discriminant import floor, rbf, samples
+from pages import page
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 from svm_ratio import seconds
@@ -199,36 +195,6 @@ def mkl(quick: bool) -> list[dict]:
     return [row for row in rows if row["n"] > 60]
 
 
-def page(part: str, rows: list[dict]) -> str:
-    """Return a Markdown page with all figures and how they came about."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parent,
-        check=False,
-    ).stdout.strip()
-    names = list(dict.fromkeys(key for row in rows for key in row))
-    lines = [
-        f"# Speed of subspace kernels: {part}",
-        "",
-        f"Written by `python benchmarks/subspace.py {part}` at commit "
-        f"{commit or '?'} on {platform.processor() or platform.machine()}, "
-        f"{os.cpu_count()} cores, Python {platform.python_version()}, numpy "
-        f"{np.__version__}, scipy {scipy.__version__}, scikit-learn "
-        f"{sklearn.__version__}. The script's docstring names the unit; seconds depend "
-        "on the machine and on what else it does.",
-        "",
-        "| " + " | ".join(names) + " |",
-        "|" + "---|" * len(names),
-    ]
-    for row in rows:
-        cells = [row.get(name, "") for name in names]
-        shown = [f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells]
-        lines.append("| " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
-
-
 PARTS = {"eigen": eigen, "skfe": skfe, "joint": joint, "mkl": mkl}
 
 
@@ -246,7 +212,13 @@ def main() -> None:
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:
-        args.page.write_text(page(args.part, rows))
+        args.page.write_text(
+            page(
+                f"Speed of subspace kernels: {args.part}",
+                f"subspace.py {args.part}",
+                rows,
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,42 @@
+"""The page that a benchmark writes about itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import scipy
+import sklearn
+
+
+def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
+    """Return a Markdown page with all figures and how they came about."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+        check=False,
+    ).stdout.strip()
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [
+        f"# {title}",
+        "",
+        f"Written by `python benchmarks/{command}` at commit {commit or '?'} on "
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, numpy {np.__version__}, scipy "
+        f"{scipy.__version__}, scikit-learn {sklearn.__version__}. `ratio` is the time "
+        "in the unit that the script's docstring names; seconds depend on the machine "
+        f"and on what else it does.{more}",
+        "",
+        "| " + " | ".join(names) + " |",
+        "|" + "---|" * len(names),
+    ]
+    for row in rows:
+        cells = [row.get(name, "") for name in names]
+        shown = [f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells]
+        lines.append("| " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"
