@@ -262,8 +262,8 @@ def _inverse(K: FloatArray) -> FloatArray:
     K[diagonal] += 1e-8 * size
     factor, lower = stable_factor(K)
     inverse, _ = dpotri(factor, lower=lower, overwrite_c=True)
-    rows, cols = np.triu_indices_from(K, 1)
-    inverse[rows, cols] = inverse[cols, rows]
+    inverse = np.tril(inverse)  # the other half is left from the factor
+    inverse += np.tril(inverse, -1).T
     return np.asarray(inverse)
 
 
