@@ -24,7 +24,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -228,24 +228,21 @@ def compare(
     return rows
 
 
-def paper(args: argparse.Namespace) -> list[dict]:
+def paper(args: argparse.Namespace) -> Iterator[list[dict]]:
     """The setting of Kobayashi & Otsu, section 4."""
     warm_up()
     n, names = (120, SETS[:1]) if args.quick else (1000, SETS)
-    rows = []
     for name, seed in product(names, range(args.repeats)):
-        rows += compare(
+        yield compare(
             lambda name=name, seed=seed: rbf_task(name, n, seed),
             methods(args.limit), args.cost, {"n": n, "repeat": seed},
         )  # fmt: skip
-    return rows
 
 
-def general(args: argparse.Namespace) -> list[dict]:
+def general(args: argparse.Namespace) -> Iterator[list[dict]]:
     """Zien & Ong's problem by a conic solver, asked for no more than we are."""
     warm_up()
-    rows = []
-    for n in (40,) if args.quick else (100, 200, 300):
+    for n in (40,) if args.quick else args.sizes or (100, 200):
         for name in ("waveform",) if args.quick else ("waveform", "segment"):
             given: dict[str, Any] = {
                 "kernels": "precomputed", "normalize": None, "psd": "ignore",
@@ -270,8 +267,7 @@ def general(args: argparse.Namespace) -> list[dict]:
             print(f"  Zien & Ong by a conic solver takes {theirs / ours:.0f} x as long")
             for row in found:
                 row["ratio_to_bilinear"] = row["time_s"] / ours
-            rows += found
-    return rows
+            yield found
 
 
 # --- protein localisation -------------------------------------------------------------
@@ -339,17 +335,16 @@ def protein_kernels(strings: list[str], quick: bool) -> list[np.ndarray]:
     return grams
 
 
-def protein(args: argparse.Namespace) -> list[dict]:
+def protein(args: argparse.Namespace) -> Iterator[list[dict]]:
     """Many kernels and many samples; the rest of the sequences is for the test."""
     warm_up()
-    sizes = [80] if args.quick else args.sizes
+    sizes = [80] if args.quick else args.sizes or [1000, 2400, 5000]
     rest = 40 if args.quick else 900
     strings, y, name = proteins(max(sizes) + rest)
     start = time.perf_counter()
     grams = protein_kernels(strings, args.quick)
     print(f"{len(grams)} kernels: {time.perf_counter() - start:.0f} s")
     test = np.arange(len(y) - rest, len(y))
-    rows = []
     for n in sizes:
         kept = np.arange(n)
 
@@ -365,8 +360,7 @@ def protein(args: argparse.Namespace) -> list[dict]:
             )
 
         table = methods(args.limit, slow=False)
-        rows += compare(task, table, args.cost, {"n": n, "M": len(grams)})
-    return rows
+        yield compare(task, table, args.cost, {"n": n, "M": len(grams)})
 
 
 def main() -> None:
@@ -377,20 +371,32 @@ def main() -> None:
     parser.add_argument("--cost", default="1", help="a number, or cv")
     parser.add_argument("--repeats", type=int, default=1, help="random splits (paper)")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds of a fit")
-    parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 2400, 5000])
+    parser.add_argument("--sizes", type=int, nargs="*", help="of general, protein")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, help="write a Markdown table here")
     args = parser.parse_args()
+    rows: list[dict] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        rows = {"paper": paper, "general": general, "protein": protein}[args.part](args)
+        for found in {"paper": paper, "general": general, "protein": protein}[
+            args.part
+        ](args):
+            rows += found
+            write(args, rows)
+
+
+def write(args: argparse.Namespace, rows: list[dict]) -> None:
+    """Write what is known so far: a run that is stopped leaves what it measured."""
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:
+        sizes = "".join(f" {n}" for n in args.sizes or ())
         args.page.write_text(
             page(
                 f"Multi-class MKL and its competitors: {args.part}",
-                f"multiclass.py {args.part} --cost {args.cost}",
+                f"multiclass.py {args.part} --cost {args.cost}"
+                + (f" --sizes{sizes}" if sizes else "")
+                + f" --limit {args.limit:g}",
                 rows,
                 " `error` is on samples not seen in training.",
             )
