@@ -24,7 +24,7 @@ from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interior import Describe, minimise_quadratic
-from mklearn.solvers.newton import stable_factor
+from mklearn.solvers.newton import Trial, stable_factor, trusted_steps
 
 FloatArray = NDArray[np.float64]
 
@@ -90,92 +90,53 @@ class MulticlassNewton:
         """Yield one iterate for each inner problem solved."""
         inner = SampleSweeps(problem, start, self.seed)
         per_class = isinstance(problem, BilinearProblem)
-        theta, allowed, damping = inner.theta, np.inf, self.damping
-        best, lower, gap, limit = np.inf, -np.inf, np.inf, np.inf
-        base, slope = theta, np.zeros_like(theta)
-        refused, least, idle = False, np.inf, 0
         first = self.first if start is None else 0
-        while idle < self.patience:
-            A, scores = yield from inner.solve(theta, allowed)
-            quads = inner.quads(A)
-            judgement = yield Iterate(theta, A, scores, quads)
-            assert judgement is not None
-            value, own = judgement.upper, judgement.upper - judgement.lower
-            exact, lower = allowed, max(lower, judgement.lower)
-            left = max(min(value, best) - lower, 0.0)
-            least, idle = (left, 0) if left < 0.9 * least else (least, idle + 1)
-            # the slopes err by the root of the inner gap, so it must fall faster
-            share = min(1.0, 3 * (own / max(abs(value), 1e-300)) ** 0.5)
-            allowed = min(self.accuracy * share * left, limit)
-            # near the end the gap is the sharper measure of progress
-            if value > best and (own > 0.9 * gap or value > best + 0.02 * abs(best)):
-                if value - best <= 10 * exact:  # a matter of accuracy: improve it there
-                    best, gap, theta = np.inf, np.inf, base
-                    allowed = limit = 0.01 * min(allowed, exact)
-                    continue
-                # the model was too bold: go back along the line to where the slopes,
-                # known at both ends, say that the value is least
-                damping, refused = min(1.0, 10 * damping), True
-                move = theta - base
-                before = float(np.sum(slope * move))
-                after = float(np.sum(_slopes(quads, per_class) * move))
-                part = before / (before - after) if before < 0 < after else 0.5
-                theta = base + min(max(part, 0.05), 0.7) * move
-                continue
-            if not refused:
-                damping = max(1e-6, damping / 5)  # trusted more as it proves itself
-            best, gap, refused = min(value, best), own, False
-            base, slope = theta, _slopes(quads, per_class)
+
+        def propose(at: Trial, damping: float) -> FloatArray:
+            nonlocal first
             if getattr(problem.weights, "p", None) == np.inf:
-                theta = np.ones_like(theta)
-                continue
-            if first > 0 and own > 0.05 * abs(value):
+                return np.ones_like(at.theta)
+            if first > 0 and at.relative_gap > 0.05:
                 # far off, the closed-form update is as good as any and costs nothing
                 first -= 1
-                theta = problem.step(theta, quads)
-                continue
-            # what a step gains is of second order in the gap, and so is its model
-            relative = own / max(abs(value), 1e-300)
-            exactness = max(min(1e-6, 1e-3 * relative**2), 1e-11)
-            theta = self._model(
-                problem, inner, A, theta, quads, slope, damping, exactness
-            )
+                return problem.step(at.theta, at.quads)
+            return _propose(problem, inner, at, damping)
+
+        last = yield from trusted_steps(
+            inner, self, inner.quads, lambda quads: _slopes(quads, per_class), propose
+        )
         sparse = not per_class and getattr(problem.weights, "p", None) == 1
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
-        yield from other.iterates(problem, Iterate(base, A))
+        yield from other.iterates(problem, last)
 
-    def _model(
-        self,
-        problem: Problem,
-        inner: SampleSweeps,
-        A: FloatArray,
-        theta: FloatArray,
-        quads: FloatArray,
-        slope: FloatArray,
-        damping: float,
-        exactness: float,
-    ) -> FloatArray:
-        """Return the weights that minimise the model."""
-        # kernels next to zero whose slopes keep them there need no place in the model
-        q = np.maximum(quads, 0.0)
-        near = q > 0.7 * (1.0 if theta.ndim == 2 else float(q.max()))
-        kept = near | (theta > 1e-3 * theta.mean())
-        old, q, slope = theta[kept], q[kept], slope[kept]
-        floor = 0.1 * float(theta.mean())
-        model = _hessian(inner, A, kept)
-        model[np.diag_indices_from(model)] += damping * q / np.maximum(old, floor)
-        linear = slope - model @ old
-        out = np.zeros_like(theta)
-        if theta.ndim == 1:
-            constraint = _part(problem.weights, kept)
-            out[kept] = minimise_quadratic(model, linear, constraint, old, exactness)
-            return out
-        # far from the present weights the model means nothing
-        reach = 4.0 * float(old.sum())
-        out[kept] = reach * minimise_quadratic(
-            reach**2 * model, reach * linear, _simplex, old / reach, exactness
-        )
+
+def _propose(
+    problem: Problem, inner: SampleSweeps, at: Trial, damping: float
+) -> FloatArray:
+    """Return the weights that minimise the model."""
+    theta = at.theta
+    # kernels next to zero whose slopes keep them there need no place in the model
+    q = np.maximum(at.quads, 0.0)
+    near = q > 0.7 * (1.0 if theta.ndim == 2 else float(q.max()))
+    kept = near | (theta > 1e-3 * theta.mean())
+    old, q, slope = theta[kept], q[kept], at.slope[kept]
+    floor = 0.1 * float(theta.mean())
+    model = _hessian(inner, at.A, kept)
+    model[np.diag_indices_from(model)] += damping * q / np.maximum(old, floor)
+    linear = slope - model @ old
+    # what a step gains is of second order in the gap, and so is its model
+    exactness = max(min(1e-6, 1e-3 * at.relative_gap**2), 1e-11)
+    out = np.zeros_like(theta)
+    if theta.ndim == 1:
+        constraint = _part(problem.weights, kept)
+        out[kept] = minimise_quadratic(model, linear, constraint, old, exactness)
         return out
+    # far from the present weights the model means nothing
+    reach = 4.0 * float(old.sum())
+    out[kept] = reach * minimise_quadratic(
+        reach**2 * model, reach * linear, _simplex, old / reach, exactness
+    )
+    return out
 
 
 def _part(weights: WeightSet, kept: NDArray[np.bool_]) -> Describe:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mklearn.kernels.threads import factor_threads
 from mklearn.problems.losses import CrammerSinger
-from mklearn.problems.mkl import Problem
+from mklearn.problems.mkl import Judgement, Problem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane
@@ -76,54 +78,123 @@ class Newton:
             yield from exact_newton(problem, inner)
             return
         weights = problem.weights
-        theta, allowed, damping = inner.theta, np.inf, self.damping
-        best, lower, gap, limit = np.inf, -np.inf, np.inf, np.inf
-        base, slope = theta, np.zeros_like(theta)
-        refused, least, idle = False, np.inf, 0
-        while idle < self.patience:
-            A, scores = yield from inner.solve(theta, allowed)
-            quads = inner.bank.quad(A)
-            judgement = yield Iterate(theta, A, scores, quads)
-            assert judgement is not None
-            value, own = judgement.upper, judgement.upper - judgement.lower
-            exact, lower = allowed, max(lower, judgement.lower)
-            left = max(min(value, best) - lower, 0.0)
-            least, idle = (left, 0) if left < 0.9 * least else (least, idle + 1)
-            # the slopes err by the root of the inner gap, so it must fall faster
-            share = min(1.0, 3 * (own / max(abs(value), 1e-300)) ** 0.5)
-            allowed = min(self.accuracy * share * left, limit)
-            # near the end the gap is the sharper measure of progress
-            if value > best and (own > 0.9 * gap or value > best + 0.02 * abs(best)):
-                if value - best <= 10 * exact:  # a matter of accuracy: improve it there
-                    best, gap, theta = np.inf, np.inf, base
-                    allowed = limit = 0.01 * min(allowed, exact)
-                    continue
-                # the model was too bold: go back along the line to where the slopes,
-                # known at both ends, say that the value is least
-                damping, refused = min(1.0, 10 * damping), True
-                move = theta - base
-                before, after = slope @ move, -0.5 * quads @ move
-                part = before / (before - after) if before < 0 < after else 0.5
-                theta = base + min(max(part, 0.05), 0.7) * move
-                continue
-            if not refused:
-                damping = max(1e-6, damping / 5)  # trusted more as it proves itself
-            best, gap, refused = min(value, best), own, False
-            base, slope = theta, -0.5 * quads
+
+        def propose(at: Trial, damping: float) -> FloatArray:
+            theta, quads = at.theta, at.quads
             if getattr(weights, "p", None) == np.inf:
-                theta = np.ones_like(theta)
-                continue
+                return np.ones_like(theta)
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
-            model = _hessian(problem, inner, A) + np.diag(damping * majoriser)
+            model = _hessian(problem, inner, at.A) + np.diag(damping * majoriser)
             constraint = weights.constraint  # type: ignore[attr-defined]
             # the model is no better than the gap: neither need its minimum be
-            enough = min(max(1e-4 * own / max(abs(value), 1e-300), 1e-9), 1e-6)
-            pull = slope - model @ theta
+            enough = min(max(1e-4 * at.relative_gap, 1e-9), 1e-6)
+            pull = at.slope - model @ theta
             theta = minimise_quadratic(model, pull, constraint, theta, enough)
-            theta = outward(theta, constraint)
+            return outward(theta, constraint)
+
+        last = yield from trusted_steps(
+            inner, self, inner.bank.quad, lambda quads: -0.5 * quads, propose
+        )
         sparse = getattr(weights, "p", None) == 1
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
-        yield from other.iterates(problem, Iterate(base, A))
+        yield from other.iterates(problem, last)
+
+
+class Inner(Protocol):
+    """What solves for A at given weights."""
+
+    theta: FloatArray
+
+    def solve(
+        self, theta: FloatArray, allowed: float
+    ) -> Generator[Iterate, Any, tuple[FloatArray, FloatArray]]:
+        """Return A and the scores, to a gap of ``allowed``."""
+
+
+class Settings(Protocol):
+    """What the steps need to know."""
+
+    @property
+    def accuracy(self) -> float:
+        """How exactly inner problems are solved, as a share of the gap."""
+
+    @property
+    def damping(self) -> float:
+        """Share of the majoriser's curvature at first."""
+
+    @property
+    def patience(self) -> int:
+        """Iterations without progress before the end."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Weights whose value is known: what a model is made from."""
+
+    theta: FloatArray
+    A: FloatArray
+    quads: FloatArray
+    slope: FloatArray
+    value: float
+    gap: float
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap that these weights prove, as a share of the value."""
+        return self.gap / max(abs(self.value), 1e-300)
+
+
+def trusted_steps(
+    inner: Inner,
+    settings: Settings,
+    quads_of: Callable[[FloatArray], FloatArray],
+    slopes_of: Callable[[FloatArray], FloatArray],
+    propose: Callable[[Trial, float], FloatArray],
+) -> Generator[Iterate, Judgement | None, Iterate]:
+    """Descend on ``J(theta)`` by steps of models that are trusted as they prove right.
+
+    ``propose`` makes the next weights from a model with some damping. A step that does
+    not descend is followed by one on the line, and the damping grows. Yields one
+    iterate for each inner problem; returns the last good one when there is no progress.
+    """
+    theta, allowed, damping = inner.theta, np.inf, settings.damping
+    best, lower, gap, limit = np.inf, -np.inf, np.inf, np.inf
+    base, slope = theta, np.zeros_like(theta)
+    refused, least, idle = False, np.inf, 0
+    while True:
+        A, scores = yield from inner.solve(theta, allowed)
+        quads = quads_of(A)
+        judgement = yield Iterate(theta, A, scores, quads)
+        assert judgement is not None
+        value, own = judgement.upper, judgement.upper - judgement.lower
+        exact, lower = allowed, max(lower, judgement.lower)
+        left = max(min(value, best) - lower, 0.0)
+        least, idle = (left, 0) if left < 0.9 * least else (least, idle + 1)
+        if idle >= settings.patience:
+            return Iterate(base, A)
+        # the slopes err by the root of the inner gap, so it must fall faster
+        share = min(1.0, 3 * (own / max(abs(value), 1e-300)) ** 0.5)
+        allowed = min(settings.accuracy * share * left, limit)
+        # near the end the gap is the sharper measure of progress
+        if value > best and (own > 0.9 * gap or value > best + 0.02 * abs(best)):
+            if value - best <= 10 * exact:  # a matter of accuracy: improve it there
+                best, gap, theta = np.inf, np.inf, base
+                allowed = limit = 0.01 * min(allowed, exact)
+                continue
+            # the model was too bold: go back along the line to where the slopes,
+            # known at both ends, say that the value is least
+            damping, refused = min(1.0, 10 * damping), True
+            move = theta - base
+            before = float(np.sum(slope * move))
+            after = float(np.sum(slopes_of(quads) * move))
+            part = before / (before - after) if before < 0 < after else 0.5
+            theta = base + min(max(part, 0.05), 0.7) * move
+            continue
+        if not refused:
+            damping = max(1e-6, damping / 5)  # trusted more as it proves itself
+        best, gap, refused = min(value, best), own, False
+        base, slope = theta, slopes_of(quads)
+        theta = propose(Trial(theta, A, quads, slope, value, own), damping)
 
 
 def _hessian(problem: Problem, inner: InnerSolver, A: FloatArray) -> FloatArray:
