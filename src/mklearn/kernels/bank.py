@@ -527,18 +527,32 @@ class KernelBank:
         if len(D) == 1:
             return self.combine(D[0])[None]
         out = np.zeros((len(D), *self._size))
-        used = np.flatnonzero(D.any(axis=0)).tolist()
+        used = np.flatnonzero(D.any(axis=0))
+        weights = np.ascontiguousarray(D[:, used])
+        dense = 4 * np.count_nonzero(weights) > weights.size > 0
         bank = self._compact()
 
         def work(block: Index) -> None:
-            one, first = np.zeros(n_kernels), int(block[0])
+            one = np.zeros(n_kernels)
             for start, stop in bank._col_ranges(len(block)):
-                for m in used:
-                    values = np.zeros((len(block), stop - start))
-                    one[m] = 1.0
-                    bank._combine_block(block, one, values, start, False)
-                    one[m] = 0.0
-                    store.add_each(values, D[:, m], out, first, start)
+                # for many weights a product of matrices, a few rows at a time
+                most = max(8, (1 << 21) // max(1, len(used) * (stop - start)))
+                cuts = range(most, len(block), most) if dense else []
+                for rows in np.split(block, cuts):
+                    first, shape = int(rows[0]), (len(rows), stop - start)
+                    values = np.zeros((len(used) if dense else 1, *shape))
+                    for i, m in enumerate(used):
+                        value = values[i if dense else 0]
+                        one[m] = 1.0
+                        bank._combine_block(rows, one, value, start, False)
+                        one[m] = 0.0
+                        if not dense:
+                            store.add_each(value, weights[:, i], out, first, start)
+                            value[:] = 0.0
+                    if dense:
+                        sums = weights @ values.reshape(len(used), -1)
+                        here = slice(first, first + len(rows))
+                        out[:, here, start:stop] = sums.reshape(len(D), *shape)
 
         blocks = bank._row_blocks(self._size[0], max(1, len(used)))
         threads.run_blocks(work, blocks)

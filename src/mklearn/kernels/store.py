@@ -36,6 +36,8 @@ Columns = Index | slice
 Storage = Literal["float64", "float32", "mmap", "recompute"]
 STORAGES: tuple[Storage, ...] = get_args(Storage)
 
+_MANY = 4  # targets for which BLAS is faster than a loop
+
 
 class Source(Protocol):
     """Some kernels on the same rows and columns.
@@ -253,7 +255,11 @@ class GramSource:
         out = np.empty((len(which), len(rows), len(At)))
         for position, k in enumerate(which):
             a = At if v is None else At * v[position]
-            _multiply_gram(self.grams[k], rows, start, index, a, out[position])
+            K = self.grams[k]
+            if len(At) >= _MANY and len(index) == 0:
+                _multiply_blas(K, rows, start, a, out[position])
+            else:
+                _multiply_gram(K, rows, start, index, a, out[position])
         return out
 
     def quad(
@@ -399,6 +405,18 @@ def _multiply_gram(K, rows, start, cols, At, out):  # type: ignore[no-untyped-de
                 for j in range(a.size):
                     total += a[j] * np.float64(row[cols[j]])
             out[i, t] = total
+
+
+def _multiply_blas(
+    K: NDArray[Any], rows: Index, start: int, At: FloatArray, out: FloatArray
+) -> None:
+    """Write ``K A`` for many targets: values are read and converted once for all."""
+    columns = slice(start, start + At.shape[1])
+    for i in range(0, len(rows), 32):  # few rows, which stay in the cache
+        part = rows[i : i + 32]
+        dense = bool((np.diff(part) == 1).all())
+        values = K[part[0] : part[-1] + 1, columns] if dense else K[part, columns]
+        np.matmul(np.ascontiguousarray(values, np.float64), At.T, out=out[i : i + 32])
 
 
 @njit(cache=True, nogil=True, fastmath=True)

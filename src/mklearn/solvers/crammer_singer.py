@@ -35,11 +35,12 @@ _VISITS = 20_000  # of samples, between signs of life
 class Products:
     """``K_r A_c`` for all kernels and classes, and blocks of combined kernels.
 
-    Where the budget allows, the Grams lie side by side as plain arrays, and the
-    products of the last A are kept, from which scores for any weights follow at once.
+    Where the budget allows, the Grams lie side by side as plain arrays, which pays if
+    they are asked for ``many`` times, and the products of the last A are kept, from
+    which scores for any weights follow at once.
     """
 
-    def __init__(self, bank: KernelBank, n_classes: int) -> None:
+    def __init__(self, bank: KernelBank, n_classes: int, many: bool = True) -> None:
         self.bank = bank
         n, _, M = bank.shape
         spare = bank.spare_bytes()
@@ -47,7 +48,7 @@ class Products:
         self.kept = 2 * keep <= spare // 4
         spare -= 2 * keep if self.kept else 0
         self.grams: FloatArray | None = None
-        if 8 * n * n * M <= spare // 2:
+        if many and 8 * n * n * M <= min(spare // 2, 1 << 30):
             self.grams = np.empty((M, n, n))
             for m in range(M):
                 self.grams[m] = bank.gram(m)
@@ -90,6 +91,19 @@ class Products:
         if theta.ndim == 1:
             return self.bank.apply(theta, A)
         return self.bank.apply_each(theta, A)
+
+    def change(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return ``K_c A_c`` for an A of few rows, by the kernels with weight only."""
+        if self.grams is None:
+            bank = self.bank
+            return (
+                bank.apply(theta, A) if theta.ndim == 1 else bank.apply_each(theta, A)
+            )
+        moved = np.flatnonzero(A.any(axis=1))
+        out = np.zeros(A.shape)
+        for m in np.flatnonzero(theta.reshape(-1, len(self.grams)).any(axis=0)):
+            out += self.grams[m][moved].T @ (A[moved] * theta[..., m])
+        return out
 
     def quads(self, A: FloatArray, each: bool) -> FloatArray:
         """Return ``A_c' K_r A_c``, shape (k, M), or the sum over classes, (M,)."""
@@ -152,7 +166,8 @@ class SampleSweeps:
         self.A = np.zeros(loss.shape)
         if start is not None:
             self.theta, self.A = start.theta, loss.repair(start.A)
-        self.products = Products(problem.bank, loss.n_classes)
+        fixed = getattr(problem.weights, "p", None) == np.inf
+        self.products = Products(problem.bank, loss.n_classes, not fixed)
         self.random = np.array([2 * seed + 1], dtype=np.uint64)
         self.visits = 0
 
@@ -202,8 +217,12 @@ class SampleSweeps:
                 if len(samples) > self._most():
                     samples = chosen
                 block = self.products.block(theta, samples)
-            yield from self._run(theta, block, samples, F, 0.5 * enough)
-            F = self.products.scores(theta, self.A)
+            before = self.A.copy()
+            scores = yield from self._run(theta, block, samples, F, 0.5 * enough)
+            if len(samples) == n:
+                F = scores
+            else:
+                F = F + self.products.change(theta, self.A - before)
 
     def _most(self) -> int:
         """Return how many samples a block may have."""
@@ -231,8 +250,11 @@ class SampleSweeps:
         samples: Index,
         F: FloatArray,
         enough: float,
-    ) -> Generator[Iterate, Any, None]:
-        """Sweep over some samples until their gaps sum to ``enough``."""
+    ) -> Generator[Iterate, Any, FloatArray]:
+        """Sweep over some samples until their gaps sum to ``enough``.
+
+        Returns their scores.
+        """
         T = self.A[samples]
         f = np.ascontiguousarray(F[samples].T)
         labels, costs = self.labels[samples], self.costs[samples]
@@ -247,7 +269,7 @@ class SampleSweeps:
             idle = idle + 1 if gap > 0.999 * last else 0
             last = min(last, gap)
             if gap <= enough or made == 0 or idle > 20:
-                return
+                return np.ascontiguousarray(f.T)
             yield Iterate(theta, self.A.copy(), complete=False)
 
 

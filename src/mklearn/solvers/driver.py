@@ -88,7 +88,8 @@ def _automatic(problem: Problem) -> Solver:
         size = M * problem.loss.shape[1] if per_class else M
         if size > 2000 or (per_class and p != 1):
             return Alternating()
-        return MulticlassNewton()
+        newton = MulticlassNewton()
+        return Multilevel(newton) if n >= 2000 else newton
     box = hasattr(problem.loss, "box")
     if box and problem.bank.row_budget() < min(n, 500):
         return Interleaved()  # too little memory for the rows of a working set
