@@ -80,9 +80,9 @@ CHOICES = {
     "2 sigma^2 = 1.2^0 ... 1.2^(M - 1), Grams given, in single precision where they "
     "would take more than 3.2 GB; C = 1; a relative duality gap of 1e-3, at most 60 "
     "seconds. SILP wrapper and SimpleMKL are the library's own, around its own SVM "
-    "solver, not the programs of the paper; p = 1 ... 4 are its default solver; *on the "
-    "fly* has no Grams but the samples, and keeps the distances that all kernels share, "
-    "with the time that these take",
+    "solver, not the programs of the paper; p = 1 ... 4 are its default solver; *on "
+    "the fly* has no Grams but the samples, and keeps the distances that all kernels "
+    "share, with the time that these take",
 }
 
 
