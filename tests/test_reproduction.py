@@ -5,6 +5,7 @@ import os
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -372,18 +373,18 @@ def test_dkl_weights_on_sonar_sit_where_the_paper_has_them():
 def test_dkl_curve_over_lambda():
     from mklearn.reproduction import dkl, dkl_figures
 
-    lambdas = np.array([1e-6, 1e-3, 1e2])
+    lambdas = np.array([1e-6, 1e-3, 1e-2, 1e-1, 1, 1e2])
     parts = dkl.parts("wine(3)", 0, 0)
     model = dkl.make_model("SILP_theta", 3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dkl_figures, "LAMBDAS", lambdas)
         train, test = (parts[0], parts[2]), (parts[1], parts[3])
         values = dkl_figures.curve(model, "SILP_theta", train, test)
-        every_third = dkl_figures.curve(model, "SDP", train, test)
+        every_fifth = dkl_figures.curve(model, "SDP", train, test)
     alone = model.set_params(reg=1e-3).fit(*train).score(*test)
     assert values["curve"][1] == pytest.approx(100 * alone) and alone > 0.9
     assert values["lowest accuracy"] == min(values["curve"])
-    assert values["at"] == [0, 1, 2] and every_third["at"] == [0]
+    assert values["at"] == [0, 1, 2, 3, 4, 5] and every_fifth["at"] == [0, 5]
 
 
 def test_subspace_curves_on_wine(monkeypatch, tmp_path):
@@ -453,20 +454,18 @@ def test_string_grams_are_cosines():
         assert K.min() >= 0 and np.linalg.eigvalsh(K.astype(float)).min() > -1e-6
 
 
-def strings_in_place(monkeypatch):
-    """Put random sequences with a sign of their place in place of MultiLoc."""
+@pytest.fixture
+def made_up_proteins(monkeypatch):
+    """Put random sequences with a sign of their place, and 9 kernels, in their stead."""
     rng = np.random.default_rng(0)
     places = [place for place in proteins.PLACES for _ in range(12)]
     signs = dict(zip(proteins.PLACES, ("AAC", "DDE", "FFG", "HHI", "HHI"), strict=True))
     letters = np.array(list(proteins.LETTERS))
     strings = [4 * signs[p] + "".join(rng.choice(letters, 40)) for p in places]
     monkeypatch.setattr(proteins, "sequences", lambda: (strings, np.array(places)))
+    few = partial(proteins.string_grams, patterns=proteins.PATTERNS[-2:], spectra=(2,))
+    monkeypatch.setattr(proteins, "string_grams", few)
     proteins.task.cache_clear()
-
-
-@pytest.fixture
-def made_up_proteins(monkeypatch):
-    strings_in_place(monkeypatch)
     yield
     proteins.task.cache_clear()
 

@@ -74,7 +74,7 @@ def test_model_error_is_the_distance_of_directions():
 
 
 def test_cells_share_data_and_find_what_is_known(monkeypatch):
-    monkeypatch.setattr(toy, "COSTS", (0.03, 0.1, 0.3))
+    monkeypatch.setitem(toy.SIZES, 50, (1, (0.03, 0.1, 0.3), 1e-6))
     monkeypatch.setattr(toy, "POINTS", 2000)
     data = toy.name_of(50, 0.98)
     values = [

@@ -47,7 +47,7 @@ SETS = {
 }
 METHODS = ("bilinear", "SimpleMKL", "Zien_Ong")
 # data: sequences of each place in the cell
-PROTEINS = {"MultiLoc": 200, "MultiLoc, small": 25}
+PROTEINS = {"MultiLoc": 150, "MultiLoc, small": 25}
 OTHERS = ("SimpleMKL_shared", "Crammer_Singer", "sum_SVC")
 
 CHOICES = {
@@ -64,7 +64,7 @@ CHOICES = {
     "own Crammer-Singer solver",
     "seconds": "of the last fit, after C is chosen, with the kernels computed in it",
     "proteins": "a substitute, as the sequences and the 69 kernels of Zien and Ong "
-    "cannot be had: MultiLoc, 200 random sequences of each of the four places of the "
+    "cannot be had: MultiLoc, 150 random sequences of each of the four places of the "
     "plant set (chloroplast, mitochondrial, secretory for extracellular, other for "
     "cytoplasmic and nuclear), and 69 kernels built as theirs are described: 16 gapped "
     "motifs of up to five letters in the whole sequence, its first 60, first 15 and "

@@ -179,6 +179,7 @@ def make_model(method: str, n_classes: int) -> Any:
     solvers: dict[str, Any] = {
         "SILP": "silp",
         "QCQP": "qcqp",
+        "Newton": "newton",
         "SDP": Semidefinite(approximate=n_classes > 2, backend="scs"),
     }
     return MKLDiscriminant(
