@@ -456,7 +456,7 @@ def test_string_grams_are_cosines():
 
 @pytest.fixture
 def made_up_proteins(monkeypatch):
-    """Put random sequences with a sign of their place, and 9 kernels, in their stead."""
+    """Put random sequences, which show their place, and 9 kernels in their stead."""
     rng = np.random.default_rng(0)
     places = [place for place in proteins.PLACES for _ in range(12)]
     signs = dict(zip(proteins.PLACES, ("AAC", "DDE", "FFG", "HHI", "HHI"), strict=True))
