@@ -14,8 +14,7 @@ the last fit is timed. ``--quick`` runs small sizes, ``--json FILE`` writes all 
 
 Data: the .npz files in the folder that MKLEARN_DATA names; the digits of scikit-learn
 and random sequences where there is none. The 69 kernels of the protein task cannot be
-had: in their place are counts of the 16 motifs of up to five letters with gaps in four
-parts of each sequence (64 kernels, cosines of the counts) and five spectrum kernels.
+had: in their place are those of ``mklearn.reproduction.proteins``.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from typing import Any
 
 import numpy as np
 from pages import page
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -47,13 +45,17 @@ from mklearn import (
     kernels,
 )
 from mklearn.datasets import load
-from mklearn.kernels.sequences import spectrum_gram
+from mklearn.reproduction.proteins import (
+    LETTERS,
+    PATTERNS,
+    sequences,
+    string_grams,
+)
 from mklearn.solvers import Conic, CuttingPlane
 
 SETS = ("waveform", "satimage", "segment", "usps")
 SIGMAS = np.geomspace(0.1, 100.0, 10)
 COSTS = (0.5, 1.0, 10.0)
-LETTERS = "ACDEFGHIKLMNPQRSTVWY"
 
 
 class SumSVC:
@@ -277,7 +279,7 @@ def proteins(n: int) -> tuple[list[str], np.ndarray, str]:
     """Return sequences of proteins and where in the cell they are."""
     rng = np.random.default_rng(0)
     try:
-        views, y = load("multiloc_sequences", download=False, return_X_y=True)
+        strings, y = sequences()
     except FileNotFoundError:
         y = np.arange(n) % 4
         even = np.full(20, 0.05)
@@ -286,53 +288,9 @@ def proteins(n: int) -> tuple[list[str], np.ndarray, str]:
         found = ["".join(rng.choice(letters, 150, p=odds[c])) for c in y]
         return found, y, "random sequences"
     chosen = rng.permutation(len(y))[:n]
-    found = [str(views["sequence"][i]) for i in chosen]
+    found = [strings[i] for i in chosen]
     y = np.unique(y, return_inverse=True)[1]
     return found, y[chosen], "MultiLoc"
-
-
-def motif_counts(strings: list[str], pattern: tuple[int, ...]) -> sparse.csr_array:
-    """Return how often each motif occurs: letters at the pattern's places, and gaps."""
-    code = np.full(256, 20)
-    code[[ord(c) for c in LETTERS]] = np.arange(20)
-    size = 1 << 14  # long motifs share columns by a hash
-    rows, cols = [], []
-    for i, string in enumerate(strings):
-        letters = code[np.frombuffer(string.encode(), dtype=np.uint8)]
-        span = len(letters) - pattern[-1]
-        if span <= 0:
-            continue
-        key = np.zeros(span, dtype=np.int64)
-        for place in pattern:
-            key = key * 21 + letters[place : place + span]
-        cols.append((key * 2654435761 >> 7) % size if len(pattern) > 3 else key)
-        rows.append(np.full(span, i))
-    where = np.concatenate(rows), np.concatenate(cols)
-    shape = (len(strings), max(size, 21**3))
-    return sparse.csr_array((np.ones(len(where[0])), where), shape=shape)
-
-
-def protein_kernels(strings: list[str], quick: bool) -> list[np.ndarray]:
-    """Return 69 Grams in single precision (5 if quick)."""
-    parts = {
-        "all": strings,
-        "first 60": [s[:60] for s in strings],
-        "first 15": [s[:15] for s in strings],
-        "last 15": [s[-15:] for s in strings],
-    }
-    gaps = [(0, *np.flatnonzero(bits) + 1) for bits in product((0, 1), repeat=4)]
-    grams = []
-    for part in parts.values():
-        for pattern in gaps[:1] if quick else gaps:
-            X = motif_counts(part, pattern)
-            size = np.sqrt(X.multiply(X).sum(axis=1))
-            X = sparse.diags_array(1.0 / np.maximum(size, 1e-12)) @ X
-            grams.append((X @ X.T).toarray().astype(np.float32))
-    for k in (3,) if quick else (1, 2, 3, 4, 5):
-        K = spectrum_gram(strings, None, k, LETTERS)
-        root = np.sqrt(np.maximum(np.diagonal(K), 1e-12))
-        grams.append((K / root / root[:, None]).astype(np.float32))
-    return grams
 
 
 def protein(args: argparse.Namespace) -> Iterator[list[dict]]:
@@ -341,8 +299,9 @@ def protein(args: argparse.Namespace) -> Iterator[list[dict]]:
     sizes = [80] if args.quick else args.sizes or [1000, 2400, 5000]
     rest = 40 if args.quick else 900
     strings, y, name = proteins(max(sizes) + rest)
+    few = {"patterns": PATTERNS[:1], "spectra": (3,)} if args.quick else {}
     start = time.perf_counter()
-    grams = protein_kernels(strings, args.quick)
+    grams = string_grams(strings, **few)
     print(f"{len(grams)} kernels: {time.perf_counter() - start:.0f} s")
     test = np.arange(len(y) - rest, len(y))
     for n in sizes:

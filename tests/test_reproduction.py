@@ -5,16 +5,39 @@ import os
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
+import sklearn
 from sklearn.exceptions import ConvergenceWarning
 
+import mklearn
 from mklearn.datasets import available
-from mklearn.reproduction import PAPERS, Cell, Settings, Table, protocol, results, run
+from mklearn.reproduction import (
+    PAPERS,
+    Cell,
+    Settings,
+    Table,
+    lpmkl,
+    proteins,
+    protocol,
+    results,
+    run,
+)
 from mklearn.reproduction import cells as cells_module
-from mklearn.reproduction.cells import Band, Protocol, affordable, capped, stratified
+from mklearn.reproduction import lpmkl_scaling as scaling
+from mklearn.reproduction import lpmkl_toy as toy
+from mklearn.reproduction.cells import (
+    Band,
+    Protocol,
+    Results,
+    affordable,
+    capped,
+    stratified,
+)
 from mklearn.reproduction.page import (
     Row,
     outside,
@@ -82,7 +105,7 @@ def test_interrupted_run_resumes_and_does_nothing_twice(tmp_path):
     plan = replace(FAKE, work=work)
     with pytest.raises(KeyboardInterrupt):
         run(plan, tmp_path, Settings())
-    folder = tmp_path / "cells" / "fake"
+    folder = tmp_path / "fake" / "cells"
     assert (
         len(os.listdir(folder)) == 4 == len(results(plan, tmp_path, Settings()).cells)
     )
@@ -94,7 +117,7 @@ def test_interrupted_run_resumes_and_does_nothing_twice(tmp_path):
 
 def test_files_are_whole_and_broken_ones_are_made_again(tmp_path):
     run(FAKE, tmp_path, Settings())
-    folder = tmp_path / "cells" / "fake"
+    folder = tmp_path / "fake" / "cells"
     names = sorted(os.listdir(folder))
     assert len(names) == 6 and all(name.endswith(".json") for name in names)
     text = (folder / names[0]).read_text()
@@ -212,6 +235,38 @@ def test_published_folder_is_beside_the_data(tmp_path, monkeypatch, no_published
     assert read_rows(tmp_path / "published", "absent.csv") == []
 
 
+def test_figures_are_grids_and_what_cannot_be_run_says_why(tmp_path, monkeypatch):
+    monkeypatch.setenv("MKLEARN_PUBLISHED", str(tmp_path))
+    (tmp_path / "fake.csv").write_text("dataset,method,mean\nyeast,a,91.5\n")
+    figure = replace(TABLE, name="figure7", data=("wine", "made up"))
+    absent = replace(TABLE, data=("yeast",), absent="the yeast is gone.")
+    plan = replace(FAKE, tables=(figure, absent), bands=())
+    found = run(plan, tmp_path, Settings())
+    assert {cell.table for cell in found.cells} == {"figure7"} and not found.missing
+    text = write(found, tmp_path, 1.0).read_text(encoding="utf-8")
+    assert "## Figure 7: fake" in text and "| accuracy | wine | made up |" in text
+    assert "| a | 91.00 ± 0.58 | 91.00 ± 0.58 |" in text
+    assert "3 repetitions; the largest relative duality gap is 1e-07." in text
+    assert "Not run: the yeast is gone." in text
+    assert "| yeast | a | accuracy | 0 |  | 91.50 ± 0.50 |" in text
+    assert "Fewer repetitions" not in text
+
+
+def test_page_says_how_it_was_made(tmp_path, no_published):
+    run(FAKE, tmp_path, Settings(seed=3, repetitions=2))
+    again = results(FAKE, tmp_path, Settings(seed=3, repetitions=3))
+    page = write(again, tmp_path, 61.0)
+    assert page == tmp_path / "fake" / "README.md"
+    text = page.read_text(encoding="utf-8")
+    command = "mklearn reproduce fake --seed 3 --budget 300 --repetitions 3"
+    assert f"Made by `{command}`. Seed 3; 4 cells" in text
+    assert "the last run took 61 seconds" in text
+    assert f"mklearn {mklearn.__version__} (commit {cells_module.commit()}" in text
+    for package in (np, scipy, sklearn):
+        assert package.__version__ in text
+    assert "- a on wine: 2 of 3 repetitions." in text
+
+
 def test_verdicts():
     def verdict(mean, error, printed, printed_error=np.nan):
         return Row("d", "m", "k", 3, mean, error, printed, printed_error).verdict
@@ -241,9 +296,10 @@ def test_bands_are_left_and_kept(tmp_path):
 def test_protocols_are_consistent(paper):
     plan = protocol(paper)
     assert plan.choices and plan.name == paper
+    assert {line.name for line in available()} >= set(plan.files.values())
     for table in (*plan.tables, *plan.quick):
-        assert set(table.data) <= set(plan.files)
-        assert {line.name for line in available()} >= set(plan.files.values())
+        generated = set(toy.SETTINGS) if paper == "lpmkl" else set()
+        assert table.absent or set(table.data) <= set(plan.files) | generated
     files = [c.file for t in plan.tables for c in t.cells(paper)]
     assert len(files) == len(set(files))
     quick = {(d, m) for t in plan.quick for d in t.data for m in t.methods}
@@ -314,6 +370,140 @@ def test_dkl_weights_on_sonar_sit_where_the_paper_has_them():
     assert sm1["training"] == 167 and sm1["support percent"] > 75
 
 
+def test_dkl_curve_over_lambda():
+    from mklearn.reproduction import dkl, dkl_figures
+
+    lambdas = np.array([1e-6, 1e-3, 1e-2, 1e-1, 1, 1e2])
+    parts = dkl.parts("wine(3)", 0, 0)
+    model = dkl.make_model("SILP_theta", 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dkl_figures, "LAMBDAS", lambdas)
+        train, test = (parts[0], parts[2]), (parts[1], parts[3])
+        values = dkl_figures.curve(model, "SILP_theta", train, test)
+        every_fifth = dkl_figures.curve(model, "SDP", train, test)
+    alone = model.set_params(reg=1e-3).fit(*train).score(*test)
+    assert values["curve"][1] == pytest.approx(100 * alone) and alone > 0.9
+    assert values["lowest accuracy"] == min(values["curve"])
+    assert values["at"] == [0, 1, 2, 3, 4, 5] and every_fifth["at"] == [0, 5]
+
+
+def test_subspace_curves_on_wine(monkeypatch, tmp_path):
+    from mklearn.reproduction import subspace, subspace_figures
+
+    monkeypatch.setattr(subspace, "COSTS", (50.0,))
+    monkeypatch.setattr(subspace, "REGS", (1e-1,))
+    cells = [
+        Cell("subspace", "figure1", "wine", "uHSIC", 0),
+        Cell("subspace", "figure2", "wine", "uSVM_joint", 0),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        curve, rounds = (subspace.work(cell, 0) for cell in cells)
+    # the rank is two, so that from there on nothing changes
+    assert len(curve["curve"]) == 15 and len(set(curve["curve"][1:])) == 1
+    assert curve["smallest error"] < 10 and curve["best dimension"] <= 2
+    # each round bounds the optimum from both sides
+    exact = rounds["exact"]
+    assert max(rounds["lower"]) <= 1.001 * exact <= 1.002 * min(rounds["upper"])
+    assert rounds["exact error"] < 10
+    found = Results(
+        protocol("subspace"),
+        subspace_figures.QUICK,
+        Settings(quick=True),
+        dict(zip(cells, (curve, rounds), strict=True)),
+    )
+    names = subspace_figures.draw(found, tmp_path)
+    assert names == ["figure1_quick.png", "figure2_quick.png"]
+    assert any("smallest at" in line for line in subspace_figures.claims(found))
+
+
+def test_run_times_come_with_certificates_of_one_optimum():
+    X = np.random.default_rng(0).standard_normal((60, 5))
+    y = np.where(X[:, 0] + 0.5 * X[:, 1] > 0, 1.0, -1.0)
+    bank = mklearn.KernelBank(X, mklearn.kernels.rbf_ladder(gammas=scaling.widths(8)))
+    grams = tuple(bank.gram(m) for m in range(8))
+    found = {m: scaling.measure(m, X, y, 8, grams) for m in scaling.METHODS}
+    assert all(v["seconds"] > 0 for v in found.values())
+    assert all(v["gap"] <= 1e-3 for m, v in found.items() if m != scaling.SUM)
+    for same in (("p = 1", "SILP wrapper", "SimpleMKL"), ("p = 2", scaling.FLY)):
+        values = [found[m]["objective"] for m in same]
+        np.testing.assert_allclose(values, values[0], rtol=2e-3)
+
+
+def test_exponents_are_powers():
+    at = np.array([1.0, 2.0, 4.0])
+    assert scaling.exponent(at, 3 * at**1.7) == pytest.approx(1.7)
+
+
+def test_motifs_are_counted_with_their_gaps():
+    X = proteins.motif_counts(["ACACA", "AAAAA", "C"], (0, 2))
+    # A.A twice and C.C once; A.A three times; too short for any
+    assert sorted(X.toarray()[0][X.toarray()[0] > 0]) == [1, 2]
+    assert X.toarray()[1].max() == 3 and X.toarray()[2].sum() == 0
+    assert len(proteins.PATTERNS) == 16 and len(set(proteins.PATTERNS)) == 16
+
+
+def test_string_grams_are_cosines():
+    rng = np.random.default_rng(0)
+    letters = np.array(list(proteins.LETTERS))
+    strings = ["".join(rng.choice(letters, 70)) for _ in range(6)]
+    grams = proteins.string_grams(strings)
+    assert len(grams) == 69
+    for K in grams:
+        np.testing.assert_allclose(np.diagonal(K), 1.0, atol=1e-6)
+        assert K.min() >= 0 and np.linalg.eigvalsh(K.astype(float)).min() > -1e-6
+
+
+@pytest.fixture
+def made_up_proteins(monkeypatch):
+    """Put random sequences, which show their place, and 9 kernels in their stead."""
+    rng = np.random.default_rng(0)
+    places = [place for place in proteins.PLACES for _ in range(12)]
+    signs = dict(zip(proteins.PLACES, ("AAC", "DDE", "FFG", "HHI", "HHI"), strict=True))
+    letters = np.array(list(proteins.LETTERS))
+    strings = [4 * signs[p] + "".join(rng.choice(letters, 40)) for p in places]
+    monkeypatch.setattr(proteins, "sequences", lambda: (strings, np.array(places)))
+    few = partial(proteins.string_grams, patterns=proteins.PATTERNS[-2:], spectra=(2,))
+    monkeypatch.setattr(proteins, "string_grams", few)
+    proteins.task.cache_clear()
+    yield
+    proteins.task.cache_clear()
+
+
+def test_localisation_over_p(made_up_proteins, monkeypatch):
+    monkeypatch.setattr(lpmkl, "COSTS", (0.1, 10.0))
+    monkeypatch.setitem(lpmkl.LOCALISATION, "MultiLoc", 12)
+    for method in ("p = 1", "p = 4", lpmkl.SINGLE):
+        values = lpmkl.work(Cell("lpmkl", "1", "MultiLoc", method, 0), 0)
+        # the first letters tell the places apart
+        assert values["error"] < 10 and values["C"] in (0.1, 10.0)
+    assert values["kernels"] == 1
+
+
+def test_localisation_judges_by_matthews():
+    y = np.array(["a", "a", "b", "b"])
+    right = np.array([[2.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    scores = np.stack([right[::-1], right], axis=1)  # two costs, the second is right
+    values = lpmkl.judge(scores, y, y)
+    assert values == {
+        "error": pytest.approx(0.0),
+        "misclassified": 0.0,
+        "C": lpmkl.COSTS[1],
+    }
+
+
+@pytest.mark.parametrize("method", ["bilinear", "SimpleMKL_shared", "sum_SVC"])
+def test_bilinear_localisation(method, made_up_proteins, monkeypatch):
+    from mklearn.reproduction import bilinear
+
+    monkeypatch.setattr(bilinear, "COSTS", (1.0,))
+    monkeypatch.setitem(bilinear.PROTEINS, "MultiLoc", 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of 40 iterations
+        values = bilinear.work(Cell("bilinear", "2", "MultiLoc", method, 0), 0)
+    assert values["error"] < 20 and values["C"] == 1.0
+
+
 # --- the command ----------------------------------------------------------------------
 
 
@@ -344,7 +534,7 @@ def test_command_writes_the_page_and_fails_outside_the_bands(tmp_path, monkeypat
     monkeypatch.setattr("mklearn.reproduction.protocol", lambda paper: FAKE)
     result = command("dkl", "--quick", "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert Path(result.stdout.strip()) == tmp_path / "fake_quick.md"
+    assert Path(result.stdout.strip()) == tmp_path / "fake" / "quick.md"
     assert "1/2 wine, a, repetition 1" in result.stderr
     result = command("dkl", "--quick", "--seed", 50, "--out", tmp_path)
     assert result.exit_code == 1 and "left its band" in result.stderr

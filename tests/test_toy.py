@@ -1,25 +1,17 @@
-"""The toy data are what they say, and the experiment on them runs and resumes."""
+"""The toy data are what they say, and so is the experiment on them."""
 
-import importlib.util
-import json
-from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import pytest
 
-from mklearn import MKLClassifier
+from mklearn import Hinge, MKLClassifier, mkl_path
 from mklearn.datasets import bayes_error, make_toy
-from mklearn.kernels import Linear, per_feature
-
-SCRIPT = Path(__file__).parents[1] / "reproduction" / "lpmkl" / "toy.py"
-
-
-@pytest.fixture(scope="module")
-def toy():
-    spec = importlib.util.spec_from_file_location("toy_experiment", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from mklearn.kernels import KernelBank, Linear, per_feature
+from mklearn.kernels.normalise import fit_normaliser
+from mklearn.reproduction import Cell, Settings, protocol
+from mklearn.reproduction import lpmkl_toy as toy
+from mklearn.reproduction.cells import Results
 
 
 @pytest.mark.parametrize(
@@ -53,53 +45,79 @@ def test_seeds_repeat_and_mistakes_are_named():
         make_toy(1)
 
 
-def test_linear_models_are_the_decision_functions(toy):
+def test_linear_models_are_the_decision_functions():
     X, y, _ = make_toy(40, 0.9, random_state=0)
     Z, _, _ = make_toy(30, 0.9, random_state=1)
     kernels = per_feature(Linear())
     model = MKLClassifier(kernels, C=0.3, norm=2, tol=1e-8).fit(X, y)
-    raw = toy.KernelBank(X, kernels).stored()
-    normaliser = toy.fit_normaliser("multiplicative", raw)
+    raw = KernelBank(X, kernels).stored()
+    normaliser = fit_normaliser("multiplicative", raw)
     Y = y[:, None]
-    path = toy.mkl_path(
+    path = mkl_path(
         normaliser.train(raw),
-        lambda C: toy.Hinge(Y, np.full_like(Y, C)),
+        lambda C: Hinge(Y, np.full_like(Y, C)),
         [0.3],
         [2],
         tol=1e-8,
     )
-    W, bias = toy.linear_models([path], X, normaliser.scale)
-    ours = Z @ W[0, 0] + bias[0, 0]
+    W, bias = toy.linear_models(path.solutions[0], X, normaliser.scale)
+    ours = Z @ W[0] + bias[0]
     np.testing.assert_allclose(ours, model.decision_function(Z), atol=1e-3)
+    wrong = np.mean((ours > 0) != (Z[:, 0] > 0))
+    assert toy.errors(Z, Z[:, 0], W, bias) == pytest.approx([wrong])
 
 
-def test_model_error_is_the_distance_of_directions(toy):
+def test_model_error_is_the_distance_of_directions():
     truth = np.array([1.0, 1.0, 0.0])
-    theta = np.array([[2.0, 2.0, 0.0], [0.0, 0.0, 5.0]])
-    np.testing.assert_allclose(toy.model_error(theta, truth), [0, 2**0.5], atol=1e-12)
+    assert toy.model_error(np.array([2.0, 2.0, 0.0]), truth) == pytest.approx(0)
+    assert toy.model_error(np.array([0.0, 0.0, 5.0]), truth) == pytest.approx(2**0.5)
 
 
-def test_quick_run_writes_resumes_and_starts_again(toy, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(toy, "COSTS", (0.03, 0.1, 0.3))
-    command = ["--quick", "--repetitions", "1", "--out", str(tmp_path)]
-    toy.main(command)
-    files = sorted((tmp_path / "cells").iterdir())
-    assert [file.name for file in files] == ["n50-s00-000.json", "n50-s98-000.json"]
-    result = json.loads(files[1].read_text())
-    assert result["largest_gap"] <= 1e-6
-    assert result["test_error"][0] < result["test_error"][4]
-    text = (tmp_path / "lpmkl_toy.md").read_text(encoding="utf-8")
-    assert "ℓ1 is best when one kernel is informative: " in text
-    assert (tmp_path / "lpmkl_toy.png").stat().st_size > 10_000
-    # what is done stays; what is missing or broken is found again, the same
-    times = files[0].stat().st_mtime_ns
-    files[1].write_text("{")
-    capsys.readouterr()
-    toy.main(command)
-    assert "1 of them done before" in capsys.readouterr().out
-    assert files[0].stat().st_mtime_ns == times
-    again = json.loads(files[1].read_text())
-    assert {**again, "seconds": 0} == {**result, "seconds": 0}
-    # and other settings do not mix with it
-    setting = toy.settings(toy.parse([*command, "--seed", "1"]))
-    assert toy.finished(files[0], setting) is None
+def test_cells_share_data_and_find_what_is_known(monkeypatch):
+    monkeypatch.setitem(toy.SIZES, 50, (1, (0.03, 0.1, 0.3), 1e-6))
+    monkeypatch.setattr(toy, "POINTS", 2000)
+    data = toy.name_of(50, 0.98)
+    values = [
+        toy.work(Cell("lpmkl", "figure1-50", data, method, 0), 0)
+        for method in ("p = 1", "p = inf")
+    ]
+    assert all(v["gap"] <= 1e-6 for v in values)
+    # one feature tells all: the sparse norm finds it, the sum drowns it
+    assert values[0]["error"] < 100 * bayes_error() + 2 < values[1]["error"]
+    assert values[0]["model error"] < 0.1
+    assert values[1]["model error"] == pytest.approx(np.sqrt(2 - 2 / np.sqrt(50)))
+
+
+def made_up(difference):
+    """Return results in which p = 1 is so much better than the others everywhere."""
+    plan = protocol("lpmkl")
+    tables = tuple(toy.table(n) for n in toy.SIZES)
+    cells = {
+        cell: {
+            "error": 10.0 - difference * (cell.method == "p = 1") + noise(cell),
+            "model error": 1.0,
+            "spent": 0.0,
+            "commit": "",
+        }
+        for table in tables
+        for cell in table.cells("lpmkl", 3)
+    }
+    return Results(plan, tables, Settings(repetitions=3), cells)
+
+
+def noise(cell):
+    return 0.1 * (crc32(cell.file.encode()) % 7) / 7
+
+
+@pytest.mark.filterwarnings("ignore:An input array is constant")
+def test_claims_follow_the_numbers(tmp_path):
+    better, worse = (toy.claims(made_up(d)) for d in (3.0, -3.0))
+    one = "ℓ1 is best when one kernel is informative: "
+    line = {kind: next(t for t in text if one in t) for kind, text in
+            (("better", better), ("worse", worse))}  # fmt: skip
+    assert "**holds**" in line["better"] and "**does not hold**" in line["worse"]
+    assert any("ℓ1 is worst at 0% noise: **holds**" in text for text in worse)
+    assert toy.draw(made_up(3.0), tmp_path) == ["figure1.png"]
+    assert (tmp_path / "figure1.png").stat().st_size > 10_000
+    empty = Results(protocol("lpmkl"), (toy.table(50),), Settings(), {})
+    assert toy.claims(empty) == [] == toy.draw(empty, tmp_path)

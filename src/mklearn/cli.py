@@ -310,9 +310,12 @@ def compare(
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="dkl, kfda, subspace or bilinear.")],
+    paper: Annotated[
+        str, typer.Argument(help="dkl, kfda, subspace, bilinear or lpmkl.")
+    ],
     table: Annotated[
-        str | None, typer.Option(help="One table by its number; all by default.")
+        str | None,
+        typer.Option(help="One table by its number, or figure1 ...; all by default."),
     ] = None,
     quick: Annotated[
         bool,
@@ -320,7 +323,7 @@ def reproduce(
     ] = False,
     jobs: Annotated[int, typer.Option(help="Cells at a time; -1 for all cores.")] = 1,
     out: Annotated[
-        Path, typer.Option(help="Folder for cells, page and figures.")
+        Path, typer.Option(help="Folder; page, figures and cells are in PAPER there.")
     ] = Path("reproduction-output"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
     repetitions: Annotated[

@@ -21,7 +21,7 @@ __all__ = [
     "run",
 ]
 
-PAPERS = ("dkl", "kfda", "subspace", "bilinear")
+PAPERS = ("dkl", "kfda", "subspace", "bilinear", "lpmkl")
 
 
 def protocol(paper: str) -> Protocol:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GridSearchCV
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import SVC
 
-from mklearn.estimators import BilinearMKLClassifier, MKLClassifier
-from mklearn.kernels import RBF
+from mklearn.estimators import (
+    BilinearMKLClassifier,
+    CrammerSingerClassifier,
+    MKLClassifier,
+)
+from mklearn.kernels import RBF, KernelBank
+from mklearn.plotting import OKABE_ITO
+from mklearn.reproduction import proteins
 from mklearn.reproduction.cells import (
     Band,
     Cell,
@@ -21,7 +32,7 @@ from mklearn.reproduction.cells import (
     rng,
     standardised,
 )
-from mklearn.reproduction.page import Printed
+from mklearn.reproduction.page import Printed, save, summary
 from mklearn.solvers import CuttingPlane
 
 SIGMAS = np.geomspace(0.1, 100.0, 10)
@@ -35,6 +46,9 @@ SETS = {
     "wine": ("wine", 90),
 }
 METHODS = ("bilinear", "SimpleMKL", "Zien_Ong")
+# data: sequences of each place in the cell
+PROTEINS = {"MultiLoc": 150, "MultiLoc, small": 25}
+OTHERS = ("SimpleMKL_shared", "Crammer_Singer", "sum_SVC")
 
 CHOICES = {
     "normalisation": "columns with mean 0 and variance 1 on the training part",
@@ -49,13 +63,25 @@ CHOICES = {
     "Zien_Ong": "shared weights, by the semi-infinite linear program on the library's "
     "own Crammer-Singer solver",
     "seconds": "of the last fit, after C is chosen, with the kernels computed in it",
-    "proteins": "not run, as the 69 kernels cannot be had; benchmarks/multiclass.py "
-    "has a substitute on other sequences",
+    "proteins": "a substitute, as the sequences and the 69 kernels of Zien and Ong "
+    "cannot be had: MultiLoc, 150 random sequences of each of the four places of the "
+    "plant set (chloroplast, mitochondrial, secretory for extracellular, other for "
+    "cytoplasmic and nuclear), and 69 kernels built as theirs are described: 16 gapped "
+    "motifs of up to five letters in the whole sequence, its first 60, first 15 and "
+    "last 15 letters, and spectrum kernels of length 1 to 5; cosines of the counts, "
+    "with multiplicative normalisation. 40 % of every place for training, as printed",
+    "further methods on the proteins": "SimpleMKL with weights that the classes share, "
+    "and on the unweighted sum of the kernels a Crammer-Singer machine and SVC, one "
+    "place against the rest; kernels are given there, so that seconds are of learning "
+    "alone",
 }
 
 
 def work(cell: Cell, seed: int) -> Values:
     """Choose C, fit, and return error and time."""
+    if cell.data in PROTEINS:
+        parts = proteins.task(PROTEINS[cell.data], 0.4, seed, cell.repetition)
+        return localise(make_model(cell.method, given=True), *parts)
     file, size = SETS[cell.data]
     X, y = load_set(file)
     rows = rng(seed, cell.repetition).permutation(len(y))
@@ -73,22 +99,84 @@ def work(cell: Cell, seed: int) -> Values:
     }
 
 
-def make_model(method: str) -> Any:
-    """Return the estimator of a method."""
-    kernels = [RBF(1.0 / (2.0 * sigma**2)) for sigma in SIGMAS]
-    if method == "SimpleMKL":
+def make_model(method: str, given: bool = False) -> Any:
+    """Return the estimator of a method, on the RBF kernels or on given ones."""
+    options: dict[str, Any] = {
+        "kernels": [RBF(1.0 / (2.0 * sigma**2)) for sigma in SIGMAS],
+        "max_iter": 40,
+    }
+    if given:
+        options |= {"kernels": "precomputed", "normalize": None, "psd": "ignore"}
+    if method.startswith("SimpleMKL"):
+        weights = "shared" if method.endswith("shared") else "per-class"
         return MKLClassifier(
-            kernels,
-            norm=1,
-            solver="reduced_gradient",
-            weights="per-class",
-            max_iter=40,
+            norm=1, solver="reduced_gradient", weights=weights, **options
         )
     if method == "Zien_Ong":
         return BilinearMKLClassifier(
-            kernels, weights="shared", solver=CuttingPlane(level=0.0), max_iter=40
+            weights="shared", solver=CuttingPlane(level=0.0), **options
         )
-    return BilinearMKLClassifier(kernels, max_iter=40)
+    if method == "Crammer_Singer":
+        return CrammerSingerClassifier(**options)
+    return SumSVC() if method == "sum_SVC" else BilinearMKLClassifier(**options)
+
+
+# --- proteins -------------------------------------------------------------------------
+
+
+class SumSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """One-vs-rest SVC on the sum of given Grams."""
+
+    def __init__(self, C: float = 1.0) -> None:
+        self.C = C
+
+    def fit(self, bank: KernelBank, y: Any) -> SumSVC:
+        """Sum the Grams and fit."""
+        svc = SVC(kernel="precomputed", C=self.C, cache_size=1000)
+        self.model_ = OneVsRestClassifier(svc).fit(total(bank), y)
+        return self
+
+    def predict(self, bank: KernelBank) -> Any:
+        """Return the classes."""
+        return self.model_.predict(total(bank))
+
+
+def total(bank: KernelBank) -> NDArray[np.float64]:
+    """Return the unweighted sum of the Grams."""
+    return bank.combine(np.ones(bank.shape[2]))
+
+
+def localise(
+    model: Any, bank: KernelBank, y: Any, new: KernelBank, y_new: Any
+) -> Values:
+    """Choose C by cross-validation, fit, and return error and time."""
+    folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(y, y))
+
+    def accuracy(C: float) -> float:
+        scores = [
+            clone(model)
+            .set_params(C=C)
+            .fit(bank[np.ix_(a, a)], y[a])
+            .score(bank[np.ix_(b, a)], y[b])
+            for a, b in folds
+        ]
+        return float(np.mean(scores))
+
+    model = clone(model).set_params(C=max(COSTS, key=accuracy))
+    began = time.perf_counter()
+    model.fit(bank, y)
+    values: Values = {
+        "seconds": time.perf_counter() - began,
+        "error": 100 * (1.0 - float(np.mean(model.predict(new) == y_new))),
+        "C": float(model.C),
+    }
+    if not isinstance(model, SumSVC):
+        values["gap"] = float(model.duality_gap_)
+        values["iterations"] = int(model.n_iter_)
+    return values
+
+
+# --- the page -------------------------------------------------------------------------
 
 
 def printed(folder: Path) -> Printed:
@@ -108,10 +196,9 @@ def remarks(results: Results) -> list[str]:
         "competitor against bilinear:",
         "",
     ]
-    table = results.tables[0]
-    for data in table.data:
+    for table, data in ((t, d) for t in results.tables for d in t.data):
         ours = results.of(table, data, "bilinear")
-        for method in METHODS[1:]:
+        for method in table.methods[1:]:
             pairs = list(zip(ours, results.of(table, data, method), strict=False))
             if not pairs:
                 continue
@@ -123,6 +210,41 @@ def remarks(results: Results) -> list[str]:
                 f"time {ratio:.2g} times, {len(d)} splits."
             )
     return text
+
+
+def figures(results: Results, folder: Path) -> list[str]:
+    """Draw error and time of every method as bars, as the paper's figure does."""
+    panels = [
+        (t, d) for t in results.tables for d in t.data if d not in results.missing
+    ]
+    methods = list(dict.fromkeys(m for table, _ in panels for m in table.methods))
+    if not panels:
+        return []
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2 + 1.6 * len(panels), 5.4), layout="constrained")
+    axes = figure.subplots(2, 1, sharex=True)
+    width = 0.8 / len(methods)
+    for ax, key, label in zip(
+        axes, ("error", "seconds"), ("test error (%)", "seconds of a fit"), strict=True
+    ):
+        for j, method in enumerate(methods):
+            cells = [results.of(table, data, method) for table, data in panels]
+            found = [summary([c[key] for c in row]) for row in cells]
+            ax.bar(
+                np.arange(len(panels)) + j * width,
+                [mean for mean, _ in found],
+                width,
+                yerr=np.nan_to_num([error for _, error in found]),
+                color=OKABE_ITO[j % len(OKABE_ITO)],
+                label=method,
+            )
+        ax.set_ylabel(label)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[1].set_yscale("log")
+    axes[1].set_xticks(np.arange(len(panels)) + 0.4, [data for _, data in panels])
+    axes[0].legend(frameon=False, ncols=2, fontsize="small")
+    return [save(figure, folder / f"figure1{'_quick' * results.settings.quick}.png")]
 
 
 PROTOCOL = Protocol(
@@ -137,25 +259,60 @@ PROTOCOL = Protocol(
             10,
             keys=("error", "seconds", "iterations"),
         ),
+        Table(
+            "2",
+            "protein localisation on substitute data: error in percent, seconds, "
+            "iterations",
+            ("MultiLoc",),
+            (*METHODS, *OTHERS),
+            10,
+            keys=("error", "seconds", "iterations"),
+        ),
     ),
     work=work,
     choices=CHOICES,
-    files={data: file for data, (file, _) in SETS.items()},
+    files={
+        **{data: file for data, (file, _) in SETS.items()},
+        **dict.fromkeys(PROTEINS, "multiloc_sequences"),
+    },
     printed=printed,
     quick=(
         Table("1", "a small set", ("wine",), METHODS, 2, keys=("error", "seconds")),
+        Table(
+            "2",
+            "few sequences",
+            ("MultiLoc, small",),
+            (*METHODS, *OTHERS),
+            1,
+            keys=("error", "seconds"),
+        ),
     ),
-    bands=tuple(
-        Band(
-            "wine",
-            method,
-            "error",
-            0.0,
-            7.0,
-            "two test parts of 88 samples; any kernel method errs on one to three of "
-            "a hundred, chance on 60",
-        )
-        for method in METHODS
+    bands=(
+        *(
+            Band(
+                "wine",
+                method,
+                "error",
+                0.0,
+                7.0,
+                "two test parts of 88 samples; any kernel method errs on one to three "
+                "of a hundred, chance on 60",
+            )
+            for method in METHODS
+        ),
+        *(
+            Band(
+                "MultiLoc, small",
+                method,
+                "error",
+                5.0,
+                62.0,
+                "forty sequences to learn from and 60 to test on, of which chance has "
+                "75 % wrong; the standard error is six points",
+            )
+            for method in (*METHODS, *OTHERS)
+        ),
     ),
     remarks=remarks,
+    figures=figures,
 )

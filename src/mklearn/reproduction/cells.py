@@ -39,26 +39,29 @@ class Cell:
     @property
     def file(self) -> str:
         """Name of the file that holds the result."""
-        parts = (f"table{self.table}", self.data, self.method)
+        table = f"table{self.table}" if self.table.isdigit() else self.table
+        parts = (table, self.data, self.method)
         safe = "-".join(re.sub(r"[^\w]+", "_", part) for part in parts)
         return f"{safe}-{self.repetition:03d}.json"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Methods and data of one table.
+    """Methods and data of one table, or of one figure.
 
     Parameters
     ----------
     name : str
-        Its number in the paper.
+        Its number in the paper; "figure1" and the like are figures.
     data, methods : tuple of str
     repetitions : int
-        As many as the paper has.
+        As many as the paper has; where they are fewer the title says so.
     keys : tuple of str
         Which values of a cell are shown: "accuracy", "seconds" ...
     of : tuple of str
         Tables whose cells it shows; it has none of its own then.
+    absent : str
+        Why it cannot be run; it has no cells then, and the page shows what is printed.
     """
 
     name: str
@@ -68,10 +71,17 @@ class Table:
     repetitions: int
     keys: tuple[str, ...] = ("accuracy",)
     of: tuple[str, ...] = ()
+    absent: str = ""
+
+    @property
+    def heading(self) -> str:
+        """What the page calls it."""
+        number = self.name.removeprefix("figure")
+        return f"{'Table' if number == self.name else 'Figure'} {number}"
 
     def cells(self, paper: str, repetitions: int | None = None) -> list[Cell]:
         """Return the table's own cells, the first repetition of all methods first."""
-        if self.of:
+        if self.of or self.absent:
             return []
         return [
             Cell(paper, self.name, data, method, repetition)
@@ -108,7 +118,8 @@ class Protocol:
         What the paper leaves open, as it was chosen. Part of every result: cells that
         were made with other choices are made again.
     files : mapping
-        Which sets of :mod:`mklearn.datasets` the data of the tables are cut from.
+        Which sets of :mod:`mklearn.datasets` the data of the tables are cut from; data
+        that are not named here are generated.
     slow : set of str
         Methods with a time cap for each cell, which get as many repetitions as fit
         into the budget.
@@ -206,13 +217,13 @@ def run(
     Parameters
     ----------
     out : Path
-        Results are in its folder ``cells``.
+        Results are in ``cells`` in its folder of the paper.
     jobs : int
         Cells at a time.
     tick : callable, optional
         Called with the number of cells done, of all cells, and the one just finished.
     """
-    folder = out / "cells" / protocol.name
+    folder = cells_folder(protocol, out)
     folder.mkdir(parents=True, exist_ok=True)
     tables = protocol.select(settings.table, settings.quick)
     missing = _without_data(protocol, tables)
@@ -234,8 +245,13 @@ def results(protocol: Protocol, out: Path, settings: Settings) -> Results:
     """Return what is finished in a folder, and work on nothing."""
     tables = protocol.select(settings.table, settings.quick)
     cells = [c for t in tables for c in t.cells(protocol.name, settings.repetitions)]
-    done = finished(protocol, out / "cells" / protocol.name, settings, cells)
+    done = finished(protocol, cells_folder(protocol, out), settings, cells)
     return Results(protocol, tables, settings, done, _without_data(protocol, tables))
+
+
+def cells_folder(protocol: Protocol, out: Path) -> Path:
+    """Return the folder of the finished cells of a paper."""
+    return out / protocol.name / "cells"
 
 
 def affordable(
@@ -370,12 +386,20 @@ def _send(work: Work, cell: Cell, seed: int, sender: Any) -> None:
 def _without_data(protocol: Protocol, tables: Iterable[Table]) -> dict[str, str]:
     """Return the data that no source has, with the reason."""
     missing = {}
-    for name in dict.fromkeys(d for table in tables for d in table.data):
+    wanted = (d for table in tables if not table.absent for d in table.data)
+    for name in dict.fromkeys(wanted):
         try:
-            load_set(protocol.files[name])
+            if name in protocol.files:
+                _find(protocol.files[name])
         except FileNotFoundError as error:
             missing[name] = str(error)
     return missing
+
+
+@cache
+def _find(file: str) -> None:
+    """Raise FileNotFoundError if no source has a set; it is not kept in memory."""
+    load(file)
 
 
 @cache

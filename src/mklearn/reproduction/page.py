@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
@@ -119,14 +120,26 @@ def summary(values: list[float]) -> tuple[float, float]:
 
 
 def write(results: Results, out: Path, seconds: float) -> Path:
-    """Write the page and its figures, and return the page's path."""
+    """Write the page and its figures into the paper's folder; return the page's path.
+
+    The page is README.md, or quick.md for a quick run.
+    """
+    folder = out / results.protocol.name
+    folder.mkdir(parents=True, exist_ok=True)
     figures = results.protocol.figures
-    names = figures(results, out) if figures and results.cells else []
-    path = out / f"{results.protocol.name}{'_quick' * results.settings.quick}.md"
+    names = figures(results, folder) if figures and results.cells else []
+    path = folder / ("quick.md" if results.settings.quick else "README.md")
     with whole_file(path) as temporary:
         text = "\n".join(lines(results, names, seconds)) + "\n"
         temporary.write_text(text, encoding="utf-8")
     return path
+
+
+def save(figure: Any, path: Path) -> str:
+    """Write a figure as a whole file, and return its name for the page."""
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+    return path.name
 
 
 def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
@@ -149,8 +162,12 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
         text += ["", "## Data that are not at hand", ""]
         text += [f"- {name}: {reason}" for name, reason in results.missing.items()]
     for table in results.tables:
-        text += ["", f"## Table {table.name}: {table.title}", ""]
-        text += _table(results, table, printed)
+        text += ["", f"## {table.heading}: {table.title}", ""]
+        text += [f"Not run: {table.absent}", ""] if table.absent else []
+        if table.name.isdigit():
+            text += _table(results, table, printed)
+        else:
+            text += _grid(results, table)
         text += _stopped(results, table)
     if protocol.remarks is not None:
         text += protocol.remarks(results)
@@ -188,7 +205,7 @@ def _head(results: Results, seconds: float) -> list[str]:
 def _table(results: Results, table: Table, printed: Printed) -> list[str]:
     found = list(rows(results, table, printed))
     if not found:
-        return ["No cell is finished."]
+        return [] if table.absent else ["No cell is finished."]
     timed = set(table.keys) <= set(TIMES)
     title = "| data | method | value | repetitions | ours | printed | "
     title += "ratio |" if timed else "difference | combined | within | largest gap |"
@@ -214,8 +231,40 @@ def _table(results: Results, table: Table, printed: Printed) -> list[str]:
     return text
 
 
+def _grid(results: Results, table: Table) -> list[str]:
+    """Return the numbers of a figure, methods by data: the paper prints none."""
+    text: list[str] = []
+    for key in table.keys:
+        body = []
+        for method in table.methods:
+            row = [
+                _number(*summary([c[key] for c in cells if c.get(key) is not None]))
+                for cells in (results.of(table, data, method) for data in table.data)
+            ]
+            if any(row):
+                body.append(f"| {method} | " + " | ".join(row) + " |")
+        if body:
+            title = f"| {key} | " + " | ".join(table.data) + " |"
+            text += [title, "|---|" + "---:|" * len(table.data), *body, ""]
+    if not text:
+        return [] if table.absent else ["No cell is finished."]
+    every = [
+        cell
+        for data in table.data
+        for method in table.methods
+        for cell in results.of(table, data, method)
+    ]
+    gaps = [cell["gap"] for cell in every if cell.get("gap") is not None]
+    repetitions = results.settings.repetitions or table.repetitions
+    line = f"{repetitions} repetition{'s' * (repetitions > 1)}"
+    line += f"; the largest relative duality gap is {max(gaps):.0e}" if gaps else ""
+    return [*text, line + "."]
+
+
 def _stopped(results: Results, table: Table) -> list[str]:
     """Say what slow methods did not do."""
+    if table.absent:
+        return []
     text = []
     for data in table.data:
         for method in table.methods:

@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 
 from mklearn.estimators import SubspaceClassifier, SubspaceClassifierCV
 from mklearn.estimators.subspace_cv import paper_kernels
+from mklearn.reproduction import subspace_figures
 from mklearn.reproduction.cells import (
     Band,
     Cell,
@@ -75,7 +76,7 @@ CHOICES = {
 def work(cell: Cell, seed: int) -> Values:
     """Choose parameters by cross-validation, fit, and return error and time."""
     random = rng(seed, cell.repetition)
-    file, size = SETS[cell.data]
+    file, size = (SETS | subspace_figures.SETS)[cell.data]
     X, y = first_classes(*load_set(file), None, size, random)
     train, test = stratified(y, 0.5, random)
     X_train, X_test = unit_range(X, train, test)
@@ -89,6 +90,9 @@ def work(cell: Cell, seed: int) -> Values:
         model = choose_svm(X_train, y[train], sigmas)
     else:
         model = choose(X_train, y[train], sigmas, SINGLE[method], part == "mkl")
+    if cell.table.startswith("figure"):
+        parts = (X_train, y[train]), (X_test, y[test])
+        return subspace_figures.work(cell.table, model, *parts)
     began = time.perf_counter()
     model.fit(X_train, y[train])
     return {
@@ -173,10 +177,11 @@ PROTOCOL = Protocol(
             keys=("seconds",),
             of=("2",),
         ),
+        *subspace_figures.TABLES,
     ),
     work=work,
-    choices=CHOICES,
-    files={data: file for data, (file, _) in SETS.items()},
+    choices=CHOICES | subspace_figures.CHOICES,
+    files={data: file for data, (file, _) in (SETS | subspace_figures.SETS).items()},
     printed=printed,
     quick=(
         Table(
@@ -187,6 +192,7 @@ PROTOCOL = Protocol(
             2,
             keys=("error",),
         ),
+        *subspace_figures.QUICK,
     ),
     bands=tuple(
         Band(
@@ -199,5 +205,8 @@ PROTOCOL = Protocol(
             "standard error of two test parts of 89 samples is about 1.5 points",
         )
         for method in ("SVM_org", "uHSIC", "uSVM_joint")
-    ),
+    )
+    + subspace_figures.BANDS,
+    remarks=subspace_figures.claims,
+    figures=subspace_figures.draw,
 )
