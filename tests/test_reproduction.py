@@ -266,6 +266,48 @@ def test_dkl_cell_on_wine(method):
         assert total == pytest.approx(1.0, abs=1e-6) and values["gap"] <= 5e-4
 
 
+def test_double_cross_validation_is_that_of_the_library():
+    from sklearn.datasets import load_wine
+
+    from mklearn import MKLClassifier, MKLDiscriminant, SingleKernelCV
+    from mklearn.kernels import RBF
+    from mklearn.reproduction.single import Single, best, discriminants, svms
+
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    gammas, values = np.array([1.0, 0.1, 0.01]), np.array([1e-3, 1e-1])
+    kernels = [RBF(gamma) for gamma in gammas]
+    model = SingleKernelCV(MKLDiscriminant(), kernels, values=values).fit(X, y)
+    one = Single(gammas, values, discriminants)
+    scores = one.scores(X, y)
+    np.testing.assert_allclose(scores, model.cv_scores_, atol=1e-12)
+    kernel, value = best(scores)
+    assert (kernel, values[value]) == (model.best_index_, model.best_value_)
+    decision = one.decision(X, y, X[::7], kernel, values[value])
+    np.testing.assert_allclose(decision, model.decision_function(X[::7]), atol=1e-6)
+    # two classes: LIBSVM and the library's solver have the same optimum
+    X, y = X[y < 2], y[y < 2]
+    svm = SingleKernelCV(MKLClassifier(norm=1, tol=1e-8), kernels, values=[10.0])
+    found = Single(gammas, np.array([10.0]), svms)
+    np.testing.assert_allclose(found.scores(X, y), svm.fit(X, y).cv_scores_, atol=0.02)
+
+
+def test_fisher_rule_is_that_of_the_library():
+    from sklearn.datasets import load_breast_cancer
+
+    from mklearn.kernels import RBF
+    from mklearn.reproduction.kfda import Fisher
+    from mklearn.reproduction.single import Single, fisher
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = ((X - X.mean(axis=0)) / X.std(axis=0))[:120], y[:120]
+    one = Single(np.array([0.05]), np.array([1e-4]), fisher)
+    decision = one.decision(X[:90], y[:90], X[90:], 0, 1e-4)[:, 0]
+    model = Fisher(RBF(0.05), criterion="kfda", reg=1e-4).fit(X[:90], y[:90])
+    theirs = model.decision_function(X[90:])
+    np.testing.assert_allclose(decision / decision.std(), theirs / theirs.std(), 1e-3)
+
+
 def test_kfda_cell(monkeypatch):
     from sklearn.datasets import load_breast_cancer
 
