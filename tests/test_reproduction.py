@@ -14,7 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 from mklearn.datasets import available
 from mklearn.reproduction import PAPERS, Cell, Settings, Table, protocol, results, run
 from mklearn.reproduction import cells as cells_module
-from mklearn.reproduction.cells import Band, Protocol, affordable, capped, stratified
+from mklearn.reproduction.cells import (
+    Band,
+    Explanation,
+    Protocol,
+    affordable,
+    capped,
+    stratified,
+)
 from mklearn.reproduction.page import (
     Row,
     outside,
@@ -140,6 +147,10 @@ def test_slow_methods_get_what_the_budget_allows():
         kept = affordable(plan, cells, {first: one}, budget=30.0)
         assert sum(cell.method == "a" for cell in kept) == count
         assert sum(cell.method == "b" for cell in kept) == 5
+    long = replace(FAKE, long=frozenset("a"))
+    for spent, count in [(10.0, 3), (1000.0, 3), (7.0, 5)]:
+        kept = affordable(long, cells, {first: {"spent": spent}}, budget=30.0)
+        assert sum(cell.method == "a" for cell in kept) == count
 
 
 def test_time_cap_ends_a_cell_and_failures_are_results():
@@ -194,6 +205,37 @@ def test_page_compares_with_printed_numbers(tmp_path, monkeypatch):
     assert "- scale: none." in text and "Seed 0; 6 cells" in text
     assert "scikit-learn" in text and "commit" in text and "not at hand" not in text
     assert "Table 2" in text and "| wine | a | seconds | 3 | 0.5000 ± 0.0000 |" in text
+
+
+def test_page_says_why_rows_differ(tmp_path, monkeypatch):
+    folder = tmp_path / "published"
+    folder.mkdir()
+    rows = "dataset,method,mean\nwine,a,92.2\nwine,b,80\nwine,c,91\nwine,d,95\n"
+    (folder / "fake.csv").write_text(rows)
+    monkeypatch.setenv("MKLEARN_PUBLISHED", str(folder))
+    plan = replace(
+        FAKE,
+        tables=(replace(TABLE, methods=("a", "b", "c", "d")), FAKE.tables[1]),
+        explanations=(
+            Explanation("For another table.", tables=("2",)),
+            Explanation("The data are others.", data=("wine",), methods=("b", "c")),
+        ),
+    )
+    text = write(run(plan, tmp_path, Settings()), tmp_path, 1.0).read_text("utf-8")
+    assert "| within two | (a) |" in text and "- (a) Within two combined" in text
+    assert "| **no** | (b) |" in text and "- (b) The data are others." in text
+    assert "| **no** | (c) |" in text and "- (c) We do not know why" in text
+    assert "| yes |  |" in text and "(d)" not in text
+    assert "For another table" not in text  # it shows times, which are not compared
+
+
+def test_explanations_are_for_rows_that_there_are():
+    for paper in PAPERS:
+        plan = protocol(paper)
+        for said in plan.explanations:
+            assert set(said.tables) <= {table.name for table in plan.tables}
+            assert set(said.data) <= {d for t in plan.tables for d in t.data}
+            assert set(said.methods) <= {m for t in plan.tables for m in t.methods}
 
 
 def test_page_without_printed_numbers_says_so(tmp_path, no_published):
@@ -338,8 +380,7 @@ def test_bilinear_cell(method, monkeypatch):
 def test_subspace_cell(method, monkeypatch):
     from mklearn.reproduction import subspace
 
-    monkeypatch.setattr(subspace, "COSTS", (50.0,))
-    monkeypatch.setattr(subspace, "REGS", (1e-3, 1e-1))
+    monkeypatch.setattr(subspace, "SIGMAS", (1e-2, 1e-1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         values = subspace.work(Cell("subspace", "2", "wine", method, 0), 0)
