@@ -20,6 +20,7 @@ from mklearn.problems.subspace import Criterion, label_factor
 from mklearn.reproduction.cells import (
     Band,
     Cell,
+    Explanation,
     Protocol,
     Table,
     Values,
@@ -51,6 +52,7 @@ GENE_FACTOR = 1e3
 REGS = (1e1, 1e-1, 1e-3, 1e-5)
 COSTS = (3.0, 11.0, 50.0, 200.0, 1000.0)
 COST = 50.0  # while sigma and lambda are chosen
+ROUGH = 1e-2  # precision of SKFE while sigma and C are chosen
 REPETITIONS = 20
 
 SINGLE: dict[str, dict[str, Any]] = {
@@ -76,6 +78,8 @@ CHOICES = {
     "1e-3, 0.1, 10, C 3, 11, 50, 200, 1000; 5 folds, as printed. First sigma and "
     "lambda are chosen, with C = 50, then C",
     "classifier": "LIBSVM on the features, for more classes each against each",
+    "SKFE": "iterated to a relative change of 1e-2 while sigma and C are chosen, to "
+    "1e-4 then",
     "waveform": "40 columns, the printed dimension",
     "features": "as many as there are: one less than classes for HSIC, as many as "
     "classes for the joint methods",
@@ -189,7 +193,8 @@ def one_path(
         yield K, cross
         return
     if options["criterion"] == "alignment":
-        model = SubspaceKernel("precomputed", **options).fit(K[:, :, None], labels)
+        model = SubspaceKernel("precomputed", tol=ROUGH, **options)
+        model.fit(K[:, :, None], labels)
         yield model.transform(K[:, :, None]), model.transform(cross[:, :, None])
         return
     mean = K.mean(axis=0)
@@ -254,6 +259,65 @@ def printed(folder: Path) -> Printed:
     return found
 
 
+EXPLANATIONS = (
+    Explanation(
+        "The SVM on the kernel itself is printed with errors that no choice of sigma "
+        "and C gives here, but small sigmas do: at sigma 0.001 we get 8.3 on wine, "
+        "where 7.9 is printed. So sigma and C of this baseline may have been chosen in "
+        "another way. Satimage is the other way round: 150 samples of each "
+        "class do not suffice for 8.6 under any scaling tried (columns from 0 to 1, "
+        "standardised, of unit length; also the first 300 samples of each class "
+        "instead of random ones: 10.6 at best).",
+        tables=("2",),
+        methods=("SVM_org",),
+    ),
+    Explanation(
+        "Printed errors fit our mean error of one class against the rest here, not "
+        "that of all classes: at 150 samples of each class of satimage, and at 45 and "
+        "25 samples of tumours, every classifier we tried errs two to three times as "
+        "often as printed. It is not said which error is meant; that of one class "
+        "against the rest is what the joint objective (9) is about.",
+        data=("satimage", "B_Tumor1", "B_Tumor2"),
+        keys=("error",),
+    ),
+    Explanation(
+        "Printed errors fit our error of all classes on this set, not that of one "
+        "class against the rest.",
+        data=("waveform", "segment", "wine"),
+        keys=("one against rest",),
+    ),
+    Explanation(
+        "We do not know. The printed 2.0 to 2.3 lie between our error of one class "
+        "against the rest, about 1, and that of all classes, about 4. Tried: other "
+        "scalings (columns from 0 to 1, pixels as they are) and the first 300 samples "
+        "of each class instead of random ones, which err less often by a point.",
+        data=("USPS",),
+    ),
+    Explanation(
+        "At sigma 0.001 the kernel leaves little but the identity on these 40 columns, "
+        "of which 19 are noise, and the printed 16 to 19 % cannot be had from it. That "
+        "ker1 is this sigma is an assumption; the combination's printed 11.2 % is "
+        "below the 14 % of the best possible classifier.",
+        tables=("3",),
+        data=("waveform",),
+    ),
+    Explanation(
+        "The printed sigmas leave the identity on the gene sets under any scaling "
+        "under which the grid of Table 2 makes sense, so that others were used here, "
+        "see above.",
+        tables=("3",),
+        data=("B_Tumor1", "B_Tumor2"),
+    ),
+    Explanation(
+        "Grids are thinner than the paper's, the joint methods take the parameters of "
+        "HSIC and uHSIC, and the scaling of the data is a guess; which of these it is "
+        "we do not know. Errors printed with standard deviations of 0.01 to 0.3 over "
+        "20 random halves are below what these test parts allow.",
+        data=("waveform", "segment", "wine"),
+    ),
+)
+
+
 PROTOCOL = Protocol(
     name="subspace",
     title="Subspace kernels (Chen, Ji, Ceran, Li, Wu and Ye, KDD 2008)",
@@ -289,6 +353,7 @@ PROTOCOL = Protocol(
         ("SVM_org", *SINGLE, *(f"{m} {part}" for m in SINGLE for part in PARTS))
     ),
     choices=CHOICES,
+    explanations=EXPLANATIONS,
     files={data: file for data, (file, _) in SETS.items()},
     printed=printed,
     quick=(
