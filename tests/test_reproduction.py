@@ -387,6 +387,25 @@ def test_subspace_cell(method, monkeypatch):
     assert values["error"] < 10 and values["training"] == 90
 
 
+@pytest.mark.parametrize("method", ["HSIC", "uHSIC"])
+def test_subspace_folds_have_the_features_of_the_library(method):
+    from sklearn.datasets import load_wine
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    from mklearn import SubspaceKernel
+    from mklearn.kernels import RBF
+    from mklearn.reproduction.subspace import SINGLE, one_path, unit_columns
+
+    X, y = load_wine(return_X_y=True)
+    X, rows, options = unit_columns(X), np.arange(0, 178, 2), SINGLE[method]
+    assert np.linalg.norm(X, axis=0) == pytest.approx(np.ones(13))
+    K = rbf_kernel(X, X[rows], gamma=20.0)
+    ((known, new),) = one_path(K[rows], K, y[rows], [1e-3], options)
+    model = SubspaceKernel(RBF(20.0), reg=1e-3, **options).fit(X[rows], y[rows])
+    Z = model.transform(X)  # the same but for a rotation
+    np.testing.assert_allclose(new @ known.T, Z @ Z[rows].T, atol=1e-8)
+
+
 @pytest.mark.skipif("sonar" not in AT_HAND, reason="needs sonar, see MKLEARN_DATA")
 def test_dkl_weights_on_sonar_sit_where_the_paper_has_them():
     plan = protocol("dkl")
