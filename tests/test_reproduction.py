@@ -32,6 +32,7 @@ from mklearn.reproduction import lpmkl_scaling as scaling
 from mklearn.reproduction import lpmkl_toy as toy
 from mklearn.reproduction.cells import (
     Band,
+    Explanation,
     Protocol,
     Results,
     affordable,
@@ -163,6 +164,10 @@ def test_slow_methods_get_what_the_budget_allows():
         kept = affordable(plan, cells, {first: one}, budget=30.0)
         assert sum(cell.method == "a" for cell in kept) == count
         assert sum(cell.method == "b" for cell in kept) == 5
+    long = replace(FAKE, long=frozenset("a"))
+    for spent, count in [(10.0, 3), (1000.0, 3), (7.0, 5)]:
+        kept = affordable(long, cells, {first: {"spent": spent}}, budget=30.0)
+        assert sum(cell.method == "a" for cell in kept) == count
 
 
 def test_time_cap_ends_a_cell_and_failures_are_results():
@@ -186,7 +191,7 @@ def test_data_that_no_source_has_are_left_out_and_named(tmp_path, monkeypatch):
     def absent(name):
         raise FileNotFoundError("put wine.npz there")
 
-    monkeypatch.setattr(cells_module, "load_set", absent)
+    monkeypatch.setattr(cells_module, "_find", absent)
     found = run(FAKE, tmp_path, Settings())
     assert found.cells == {} and found.missing == {"wine": "put wine.npz there"}
     text = write(found, tmp_path, 1.0).read_text(encoding="utf-8")
@@ -217,6 +222,37 @@ def test_page_compares_with_printed_numbers(tmp_path, monkeypatch):
     assert "- scale: none." in text and "Seed 0; 6 cells" in text
     assert "scikit-learn" in text and "commit" in text and "not at hand" not in text
     assert "Table 2" in text and "| wine | a | seconds | 3 | 0.5000 ± 0.0000 |" in text
+
+
+def test_page_says_why_rows_differ(tmp_path, monkeypatch):
+    folder = tmp_path / "published"
+    folder.mkdir()
+    rows = "dataset,method,mean\nwine,a,92.2\nwine,b,80\nwine,c,91\nwine,d,95\n"
+    (folder / "fake.csv").write_text(rows)
+    monkeypatch.setenv("MKLEARN_PUBLISHED", str(folder))
+    plan = replace(
+        FAKE,
+        tables=(replace(TABLE, methods=("a", "b", "c", "d")), FAKE.tables[1]),
+        explanations=(
+            Explanation("For another table.", tables=("2",)),
+            Explanation("The data are others.", data=("wine",), methods=("b", "c")),
+        ),
+    )
+    text = write(run(plan, tmp_path, Settings()), tmp_path, 1.0).read_text("utf-8")
+    assert "| within two | (a) |" in text and "- (a) Within two combined" in text
+    assert "| **no** | (b) |" in text and "- (b) The data are others." in text
+    assert "| **no** | (c) |" in text and "- (c) We do not know why" in text
+    assert "| yes |  |" in text and "(d)" not in text
+    assert "For another table" not in text  # it shows times, which are not compared
+
+
+def test_explanations_are_for_rows_that_there_are():
+    for paper in PAPERS:
+        plan = protocol(paper)
+        for said in plan.explanations:
+            assert set(said.tables) <= {table.name for table in plan.tables}
+            assert set(said.data) <= {d for t in plan.tables for d in t.data}
+            assert set(said.methods) <= {m for t in plan.tables for m in t.methods}
 
 
 def test_page_without_printed_numbers_says_so(tmp_path, no_published):
@@ -322,6 +358,48 @@ def test_dkl_cell_on_wine(method):
         assert total == pytest.approx(1.0, abs=1e-6) and values["gap"] <= 5e-4
 
 
+def test_double_cross_validation_is_that_of_the_library():
+    from sklearn.datasets import load_wine
+
+    from mklearn import MKLClassifier, MKLDiscriminant, SingleKernelCV
+    from mklearn.kernels import RBF
+    from mklearn.reproduction.single import Single, best, discriminants, svms
+
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    gammas, values = np.array([1.0, 0.1, 0.01]), np.array([1e-3, 1e-1])
+    kernels = [RBF(gamma) for gamma in gammas]
+    model = SingleKernelCV(MKLDiscriminant(), kernels, values=values).fit(X, y)
+    one = Single(gammas, values, discriminants)
+    scores = one.scores(X, y)
+    np.testing.assert_allclose(scores, model.cv_scores_, atol=1e-12)
+    kernel, value = best(scores)
+    assert (kernel, values[value]) == (model.best_index_, model.best_value_)
+    decision = one.decision(X, y, X[::7], kernel, values[value])
+    np.testing.assert_allclose(decision, model.decision_function(X[::7]), atol=1e-6)
+    # two classes: LIBSVM and the library's solver have the same optimum
+    X, y = X[y < 2], y[y < 2]
+    svm = SingleKernelCV(MKLClassifier(norm=1, tol=1e-8), kernels, values=[10.0])
+    found = Single(gammas, np.array([10.0]), svms)
+    np.testing.assert_allclose(found.scores(X, y), svm.fit(X, y).cv_scores_, atol=0.02)
+
+
+def test_fisher_rule_is_that_of_the_library():
+    from sklearn.datasets import load_breast_cancer
+
+    from mklearn.kernels import RBF
+    from mklearn.reproduction.kfda import Fisher
+    from mklearn.reproduction.single import Single, fisher
+
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = ((X - X.mean(axis=0)) / X.std(axis=0))[:120], y[:120]
+    one = Single(np.array([0.05]), np.array([1e-4]), fisher)
+    decision = one.decision(X[:90], y[:90], X[90:], 0, 1e-4)[:, 0]
+    model = Fisher(RBF(0.05), criterion="kfda", reg=1e-4).fit(X[:90], y[:90])
+    theirs = model.decision_function(X[90:])
+    np.testing.assert_allclose(decision / decision.std(), theirs / theirs.std(), 1e-3)
+
+
 def test_kfda_cell(monkeypatch):
     from sklearn.datasets import load_breast_cancer
 
@@ -352,12 +430,30 @@ def test_bilinear_cell(method, monkeypatch):
 def test_subspace_cell(method, monkeypatch):
     from mklearn.reproduction import subspace
 
-    monkeypatch.setattr(subspace, "COSTS", (50.0,))
-    monkeypatch.setattr(subspace, "REGS", (1e-3, 1e-1))
+    monkeypatch.setattr(subspace, "SIGMAS", (1e-2, 1e-1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         values = subspace.work(Cell("subspace", "2", "wine", method, 0), 0)
     assert values["error"] < 10 and values["training"] == 90
+
+
+@pytest.mark.parametrize("method", ["HSIC", "uHSIC"])
+def test_subspace_folds_have_the_features_of_the_library(method):
+    from sklearn.datasets import load_wine
+    from sklearn.metrics.pairwise import rbf_kernel
+
+    from mklearn import SubspaceKernel
+    from mklearn.kernels import RBF
+    from mklearn.reproduction.subspace import SINGLE, one_path, unit_columns
+
+    X, y = load_wine(return_X_y=True)
+    X, rows, options = unit_columns(X), np.arange(0, 178, 2), SINGLE[method]
+    assert np.linalg.norm(X, axis=0) == pytest.approx(np.ones(13))
+    K = rbf_kernel(X, X[rows], gamma=20.0)
+    ((known, new),) = one_path(K[rows], K, y[rows], [1e-3], options)
+    model = SubspaceKernel(RBF(20.0), reg=1e-3, **options).fit(X[rows], y[rows])
+    Z = model.transform(X)  # the same but for a rotation
+    np.testing.assert_allclose(new @ known.T, Z @ Z[rows].T, atol=1e-8)
 
 
 @pytest.mark.skipif("sonar" not in AT_HAND, reason="needs sonar, see MKLEARN_DATA")

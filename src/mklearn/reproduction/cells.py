@@ -22,6 +22,9 @@ import mklearn
 from mklearn.datasets import load
 from mklearn.report import write_json
 
+# Repetitions that a long method gets whatever the budget.
+LEAST = 3
+
 Values = dict[str, Any]
 Work = Callable[["Cell", int], Values]
 
@@ -104,6 +107,37 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Explanation:
+    """Why our numbers differ from printed ones, or what was tried to find out.
+
+    Parameters
+    ----------
+    text : str
+        One or more sentences.
+    tables, data, methods, keys : tuple of str
+        The rows that it is for; all of them where a tuple is empty.
+    """
+
+    text: str
+    tables: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def fits(self, table: str, data: str, method: str, key: str) -> bool:
+        """Return whether it is for a row."""
+        return all(
+            not wanted or given in wanted
+            for given, wanted in (
+                (table, self.tables),
+                (data, self.data),
+                (method, self.methods),
+                (key, self.keys),
+            )
+        )
+
+
+@dataclass(frozen=True)
 class Protocol:
     """The experiments of a paper.
 
@@ -123,6 +157,12 @@ class Protocol:
     slow : set of str
         Methods with a time cap for each cell, which get as many repetitions as fit
         into the budget.
+    long : set of str
+        Methods that get as many repetitions as fit into the budget, three at least,
+        without a cap.
+    explanations : tuple of Explanation
+        For rows that differ from the printed ones; of those that fit a row the first
+        is shown.
     printed : callable
         Takes the folder of the published numbers and returns
         ``{(table, data, method, key): (mean, standard error)}``.
@@ -146,6 +186,8 @@ class Protocol:
     quick: tuple[Table, ...]
     bands: tuple[Band, ...]
     slow: frozenset[str] = frozenset()
+    long: frozenset[str] = frozenset()
+    explanations: tuple[Explanation, ...] = ()
     remarks: Callable[[Results], list[str]] | None = None
     figures: Callable[[Results, Path], list[str]] | None = None
 
@@ -233,7 +275,8 @@ def run(
         for cell in table.cells(protocol.name, settings.repetitions)
         if cell.data not in missing
     ]
-    first = [c for c in cells if c.method not in protocol.slow or not c.repetition]
+    limited = protocol.slow | protocol.long
+    first = [c for c in cells if c.method not in limited or not c.repetition]
     _work_on(protocol, folder, settings, first, jobs, tick)
     done = finished(protocol, folder, settings, cells)
     cells = affordable(protocol, cells, done, settings.budget)
@@ -260,7 +303,7 @@ def affordable(
     done: Mapping[Cell, Values],
     budget: float,
 ) -> list[Cell]:
-    """Leave out the repetitions of slow methods for which the budget is too small.
+    """Leave out the repetitions of slow and long methods that the budget has not.
 
     The first repetition tells how long one takes; if it hit the cap it stays the only
     one. The decision depends on what is written alone, so that a run that resumes
@@ -268,11 +311,13 @@ def affordable(
     """
     kept = []
     for cell in cells:
-        if cell.method in protocol.slow and cell.repetition:
+        limited = cell.method in protocol.slow | protocol.long
+        if limited and cell.repetition:
             one = done.get(Cell(*_row(cell), repetition=0))
             if one is None or one.get("stopped"):
                 continue
-            if cell.repetition >= budget / max(one["spent"], 1e-3):
+            least = LEAST if cell.method in protocol.long else 1
+            if cell.repetition >= max(least, budget / max(one["spent"], 1e-3)):
                 continue
         kept.append(cell)
     return kept
@@ -362,6 +407,7 @@ def capped(work: Work, cell: Cell, seed: int, seconds: float) -> Values:
     process.start()
     sender.close()
     try:
+        receiver.recv()  # it has started: imports are not the solver's time
         if not receiver.poll(seconds):
             return {"stopped": f"not done after {seconds:g} s"}
         return receiver.recv()  # type: ignore[no-any-return]
@@ -376,6 +422,7 @@ def capped(work: Work, cell: Cell, seed: int, seconds: float) -> Values:
 
 def _send(work: Work, cell: Cell, seed: int, sender: Any) -> None:
     warnings.simplefilter("ignore")
+    sender.send("started")
     try:
         values = work(cell, seed)
     except (MemoryError, RuntimeError) as error:

@@ -7,7 +7,9 @@ import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,12 @@ from mklearn.reproduction.cells import Band, Results, Table, Values, commit
 Printed = dict[tuple[str, str, str, str], tuple[float, float]]
 
 TIMES = ("seconds",)
+
+BEYOND = "**no**"
+UNKNOWN = "We do not know why, and have not looked into this row on its own."
+CHANCE = (
+    "Within two combined errors, where one row in three is expected by chance alone."
+)
 
 
 def published_folder() -> Path | None:
@@ -78,6 +86,11 @@ class Row:
         return float(np.hypot(self.error, other))
 
     @property
+    def differs(self) -> bool:
+        """Whether the difference exceeds the combined standard error."""
+        return self.verdict not in ("", "yes")
+
+    @property
     def verdict(self) -> str:
         """Whether the difference is within the combined standard error."""
         size = abs(self.difference)
@@ -85,7 +98,7 @@ class Row:
             return ""
         if size <= self.combined:
             return "yes"
-        return "within two" if size <= 2 * self.combined else "**no**"
+        return "within two" if size <= 2 * self.combined else BEYOND
 
 
 def rows(results: Results, table: Table, printed: Printed) -> Iterator[Row]:
@@ -165,7 +178,10 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
         text += ["", f"## {table.heading}: {table.title}", ""]
         text += [f"Not run: {table.absent}", ""] if table.absent else []
         if table.name.isdigit():
-            text += _table(results, table, printed)
+            found = list(rows(results, table, printed))
+            notes = explained(results, table, found)
+            text += _table(results, table, found, notes)
+            text += _notes(notes)
         else:
             text += _grid(results, table)
         text += _stopped(results, table)
@@ -198,18 +214,60 @@ def _head(results: Results, seconds: float) -> list[str]:
         "Ours is the mean over repetitions ± its standard error. *Within* tells "
         "whether the difference is within the combined standard error of both means "
         "(a spread not printed is taken to be ours), within two of them, or not. "
-        "Repetitions share most of their samples, so that the true errors are larger.",
+        "Repetitions share most of their samples, so that the true errors are larger. "
+        "*Why* points to what is said below the table of rows that differ.",
     ]
 
 
-def _table(results: Results, table: Table, printed: Printed) -> list[str]:
-    found = list(rows(results, table, printed))
+def explained(results: Results, table: Table, found: list[Row]) -> dict[str, list[Row]]:
+    """Return the rows that differ by more than the combined error, by what is said.
+
+    Rows within two of these errors say nothing of their own if nothing is said of them.
+    """
+    notes: dict[str, list[Row]] = {}
+    if set(table.keys) <= set(TIMES):  # other computers
+        return notes
+    for row in found:
+        if not row.differs:
+            continue
+        at = (table.name, row.data, row.method, row.key)
+        fitting = [e.text for e in results.protocol.explanations if e.fits(*at)]
+        otherwise = UNKNOWN if row.verdict == BEYOND else CHANCE
+        notes.setdefault(fitting[0] if fitting else otherwise, []).append(row)
+    return notes
+
+
+def _notes(notes: dict[str, list[Row]]) -> list[str]:
+    """Show what is said of rows that differ, by the letters in the table."""
+    if not notes:
+        return []
+    text = ["", "Rows that differ by more than the combined error:", ""]
+    return text + [
+        f"- ({letter}) {note}" for letter, note in zip(_letters(), notes, strict=False)
+    ]
+
+
+def _letters() -> Iterator[str]:
+    for size in (1, 2):
+        yield from map("".join, product(ascii_lowercase, repeat=size))
+
+
+def _table(
+    results: Results, table: Table, found: list[Row], notes: dict[str, list[Row]]
+) -> list[str]:
     if not found:
         return [] if table.absent else ["No cell is finished."]
     timed = set(table.keys) <= set(TIMES)
     title = "| data | method | value | repetitions | ours | printed | "
-    title += "ratio |" if timed else "difference | combined | within | largest gap |"
+    title += (
+        "ratio |" if timed else "difference | combined | within | why | largest gap |"
+    )
     text = [title, "|---|---|---|" + "---:|" * (title.count("|") - 4)]
+    why = {
+        row: f"({letter})"
+        for letter, said in zip(_letters(), notes.values(), strict=False)
+        for row in said
+    }
     for row in found:
         parts = [row.data, row.method, row.key, str(row.repetitions)]
         parts += [_number(row.mean, row.error), _number(row.printed, row.printed_error)]
@@ -225,6 +283,7 @@ def _table(results: Results, table: Table, printed: Printed) -> list[str]:
                 _plain(row.difference, "{:+.3g}"),
                 "" if np.isnan(row.printed) else _plain(row.combined, "{:.3g}"),
                 row.verdict,
+                why.get(row, ""),
                 f"{max(gaps):.0e}" if gaps else "",
             ]
         text.append("| " + " | ".join(parts) + " |")

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GridSearchCV
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
-from mklearn.estimators import SubspaceClassifier, SubspaceClassifierCV
+from mklearn.estimators import SubspaceClassifier, SubspaceKernel
 from mklearn.estimators.subspace_cv import paper_kernels
+from mklearn.problems.subspace import Criterion, label_factor
 from mklearn.reproduction import subspace_figures
 from mklearn.reproduction.cells import (
     Band,
     Cell,
+    Explanation,
     Protocol,
     Table,
     Values,
@@ -23,9 +29,12 @@ from mklearn.reproduction.cells import (
     load_set,
     rng,
     stratified,
-    unit_range,
 )
 from mklearn.reproduction.page import Printed, read_rows
+
+FloatArray = NDArray[np.float64]
+# features of training samples and of others
+Features = tuple[FloatArray, FloatArray]
 
 # data: file, samples of each class
 SETS: dict[str, tuple[str, int | None]] = {
@@ -37,11 +46,14 @@ SETS: dict[str, tuple[str, int | None]] = {
     "B_Tumor1": ("brain_tumor1", None),
     "B_Tumor2": ("brain_tumor2", None),
 }
-SIGMAS = (0.01, 0.1, 0.5, 1.0)
-GENE_SIGMAS = (10.0, 50.0, 100.0, 200.0)
+SIGMAS = (1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.3, 1.0)
+GENE_SIGMAS = (10.0, 20.0, 50.0, 100.0, 150.0, 200.0)
 FOUR_SIGMAS = (1e-3, 1e-2, 0.5, 0.1)
-REGS = (1e-5, 1e-3, 1e-1, 1e1)
-COSTS = (5.0, 50.0, 500.0)
+GENE_FACTOR = 1e3
+REGS = (1e1, 1e-1, 1e-3, 1e-5)
+COSTS = (3.0, 11.0, 50.0, 200.0, 1000.0)
+COST = 50.0  # while sigma and lambda are chosen
+ROUGH = 1e-2  # precision of SKFE while sigma and C are chosen
 REPETITIONS = 20
 
 SINGLE: dict[str, dict[str, Any]] = {
@@ -51,25 +63,35 @@ SINGLE: dict[str, dict[str, Any]] = {
     "SVM_joint": {"criterion": "svm", "uncorrelated": False},
     "uSVM_joint": {"criterion": "svm"},
 }
+# Both are compared with the printed error, as it is not said which one it is.
+KEYS = ("error", "one against rest")
 PARTS = ("ker1", "ker2", "ker3", "ker4", "mkl")
 
 CHOICES = {
-    "normalisation": "columns from 0 to 1 on the training part: median squared "
-    "distances are then 1 to 2 on UCI sets and 300 to 800 on the gene sets, near the "
-    "printed sigmas, and 20 times as large on standardised columns. The smallest "
-    "sigmas of Table 3 leave little but the identity all the same, so that the paper's "
-    "scaling is another one, at least there",
+    "normalisation": "columns divided by their Euclidean length over all samples used. "
+    "Of the scalings tried (from 0 to 1, mean 0 and variance 1, samples of unit "
+    "length, others) it is the one under which the printed sigmas make sense: squared "
+    "distances have medians of 0.001 to 0.1 on the UCI sets and 60 to 180 on the gene "
+    "sets",
     "split": "half of every class, rounded",
-    "grids": "thinner than the paper's, for time: sigma 0.01, 0.1, 0.5, 1 (10, 50, "
-    "100, 200 for the gene sets), lambda and xi 1e-5, 1e-3, 0.1, 10, C 5, 50, 500; "
-    "5 folds, as printed",
+    "grids": "thinner than the paper's, for time: sigma 0.001, 0.005, 0.01, 0.05, 0.1, "
+    "0.3, 1 (10, 20, 50, 100, 150, 200 for the gene sets), lambda and xi 1e-5, "
+    "1e-3, 0.1, 10, C 3, 11, 50, 200, 1000; 5 folds, as printed. First sigma and "
+    "lambda are chosen, with C = 50, then C",
+    "classifier": "LIBSVM on the features, for more classes each against each",
+    "SKFE": "iterated to a relative change of 1e-2 while sigma and C are chosen, to "
+    "1e-4 then",
     "waveform": "40 columns, the printed dimension",
     "features": "as many as there are: one less than classes for HSIC, as many as "
     "classes for the joint methods",
-    "joint methods": "solved exactly, not by alternation",
-    "Table 3": "sigma 0.001, 0.01, 0.5, 0.1 in the printed order for all sets; kernels "
-    "of unit trace for the combination, with the same lambda and C grids",
-    "seconds": "of the last fit, after the choice, with the kernel computed in it",
+    "joint methods": "solved exactly, not by alternation, with the sigma, lambda or xi "
+    "and C that cross-validation chose for HSIC and uHSIC, whose features they would "
+    "start from",
+    "Table 3": "sigma 0.001, 0.01, 0.5, 0.1 in the printed order; 1000 times these for "
+    "the gene sets, as the printed ones leave the identity there. Kernels of unit "
+    "trace for the combination, as (24) has them, with the same grids",
+    "seconds": "of learning the features once, after the choice, with the kernel "
+    "computed in it",
 }
 
 
@@ -78,58 +100,152 @@ def work(cell: Cell, seed: int) -> Values:
     random = rng(seed, cell.repetition)
     file, size = (SETS | subspace_figures.SETS)[cell.data]
     X, y = first_classes(*load_set(file), None, size, random)
-    train, test = stratified(y, 0.5, random)
-    X_train, X_test = unit_range(X, train, test)
+    X, labels = unit_columns(X), np.unique(y, return_inverse=True)[1]
+    train, test = stratified(labels, 0.5, random)
     gene = cell.data.startswith("B_")
-    sigmas = GENE_SIGMAS if gene else SIGMAS
+    sigmas: tuple[float, ...] = GENE_SIGMAS if gene else SIGMAS
     method, _, part = cell.method.partition(" ")
     if part:
+        four = [sigma * (GENE_FACTOR if gene else 1.0) for sigma in FOUR_SIGMAS]
         at = PARTS.index(part)
-        sigmas = FOUR_SIGMAS if part == "mkl" else FOUR_SIGMAS[at : at + 1]
-    if method == "SVM_org":
-        model = choose_svm(X_train, y[train], sigmas)
-    else:
-        model = choose(X_train, y[train], sigmas, SINGLE[method], part == "mkl")
+        sigmas = tuple(four) if part == "mkl" else (four[at],)
+    choose = combined if part == "mkl" else single
+    options = SINGLE.get(method)
+    kernels, reg, C = choose(X[train], labels[train], sigmas, options)
     if cell.table.startswith("figure"):
-        parts = (X_train, y[train]), (X_test, y[test])
-        return subspace_figures.work(cell.table, model, *parts)
+        assert options is not None
+        given = {"reg": reg} if reg else {}
+        classifier = SubspaceClassifier(kernels[0], C=C, **given, **options)
+        halves = (X[train], labels[train]), (X[test], labels[test])
+        return subspace_figures.work(cell.table, classifier, *halves)
     began = time.perf_counter()
-    model.fit(X_train, y[train])
+    if options is None:
+        gamma = kernels[0].gamma
+        known = np.exp(-gamma * euclidean_distances(X[train], squared=True))
+        new = np.exp(-gamma * euclidean_distances(X[test], X[train], squared=True))
+        kind = "precomputed"
+    else:
+        # reg and C are None for methods that have none
+        given = {"reg": reg} if reg else {}
+        given |= {"C": C} if options["criterion"] == "svm" else {}
+        model = SubspaceKernel(kernels, **given, **options)
+        model.fit(X[train], labels[train])
+        kind = "linear"
+    seconds = time.perf_counter() - began
+    if options is not None:
+        known, new = model.transform(X[train]), model.transform(X[test])
+    found = SVC(C=C, kernel=kind).fit(known, labels[train]).predict(new)
+    each = apart(known, new, labels[train], C, kind)
+    truth = labels[test]
     return {
-        "seconds": time.perf_counter() - began,
-        "error": 100 * (1.0 - float(model.score(X_test, y[test]))),
+        "seconds": seconds,
+        "error": 100 * float(np.mean(found != truth)),
+        "one against rest": 100
+        * float(np.mean([np.mean(f != (truth == j)) for j, f in enumerate(each)])),
         "training": len(train),
+        "sigma": [1.0 / kernel.gamma for kernel in kernels],
+        "reg": reg,
+        "C": C,
     }
 
 
-def choose(X: Any, y: Any, sigmas: Any, options: dict[str, Any], combine: bool) -> Any:
-    """Return the classifier with the kernel, reg and C that cross-validation chose."""
+def unit_columns(X: FloatArray) -> FloatArray:
+    """Return the data with columns of length one."""
+    lengths = np.linalg.norm(X, axis=0)
+    return np.asarray(X / np.where(lengths > 0, lengths, 1.0))
+
+
+def apart(
+    known: FloatArray, new: FloatArray, labels: Any, C: float, kind: str
+) -> Iterator[Any]:
+    """Yield for each class which samples an SVM of it against the rest says it has."""
+    for j in range(labels.max() + 1):
+        yield SVC(C=C, kernel=kind).fit(known, labels == j).predict(new)
+
+
+# --- cross-validation -----------------------------------------------------------------
+
+
+def single(
+    X: FloatArray, labels: Any, sigmas: Iterable[float], options: Any
+) -> tuple[list[Any], float | None, float]:
+    """Return kernel, lambda and C; the joint methods take those of HSIC."""
+    D = euclidean_distances(X, squared=True)
     kernels = paper_kernels(sigmas)
-    regs = REGS[:1] if options["criterion"] == "alignment" else REGS
-    search = SubspaceClassifierCV(
-        kernels,
-        combine=combine,
-        regs=regs,
-        Cs=COSTS,
-        relative=False,
-        cv=folds(y),
-        **options,
-    ).fit(X, y)
-    best = search.best_params_
-    chosen = kernels if combine else kernels[search.best_index_[0]]
-    return SubspaceClassifier(chosen, reg=best["reg"], C=best["C"], **options)
+    folds = list(StratifiedKFold(n_folds(labels)).split(X, labels))
+    regs = REGS if options and options["criterion"] != "alignment" else (None,)
+    kind = "linear" if options else "precomputed"
+    found = {}
+    for kernel in kernels:
+        K = np.exp(-kernel.gamma * D)
+        for reg in regs:
+            found[kernel, reg] = []
+        for a, b in folds:
+            path = one_path(K[np.ix_(a, a)], K[np.ix_(b, a)], labels[a], regs, options)
+            for reg, features in zip(regs, path, strict=True):
+                found[kernel, reg].append(features)
+
+    def score(cell: Any, C: float) -> float:
+        return accuracy(found[cell], labels, folds, C, kind)
+
+    best = max(found, key=lambda cell: score(cell, COST))
+    return [best[0]], best[1], max(COSTS, key=lambda C: score(best, C))
 
 
-def choose_svm(X: Any, y: Any, sigmas: Any) -> Any:
-    """Return the SVM on the kernel itself with what cross-validation chose."""
-    grid = {"gamma": [1.0 / sigma for sigma in sigmas], "C": COSTS}
-    search = GridSearchCV(SVC(), grid, cv=folds(y), refit=False).fit(X, y)
-    return SVC(**search.best_params_)
+def one_path(
+    K: FloatArray, cross: FloatArray, labels: Any, regs: Iterable[Any], options: Any
+) -> Iterator[Features]:
+    """Yield the features of one kernel for each lambda; for the SVM the kernel."""
+    if options is None:
+        yield K, cross
+        return
+    if options["criterion"] == "alignment":
+        model = SubspaceKernel("precomputed", tol=ROUGH, **options)
+        model.fit(K[:, :, None], labels)
+        yield model.transform(K[:, :, None]), model.transform(cross[:, :, None])
+        return
+    mean = K.mean(axis=0)
+    G = K - mean - mean[:, None] + mean.mean()
+    cross = cross - cross.mean(axis=1)[:, None] - mean + mean.mean()
+    L = label_factor(labels, int(labels.max()) + 1)
+    for reg in regs:
+        made = Criterion(G, reg, options.get("uncorrelated", True)).best(L)
+        yield made.features, cross @ made.coef
 
 
-def folds(y: Any) -> int:
+def combined(
+    X: FloatArray, labels: Any, sigmas: Iterable[float], options: Any
+) -> tuple[list[Any], float, float]:
+    """Return all kernels, and xi and C for their combination by uHSIC."""
+    kernels = paper_kernels(sigmas)
+    folds = list(StratifiedKFold(n_folds(labels)).split(X, labels))
+    found = {}
+    for reg in REGS:
+        found[reg] = []
+        for a, b in folds:
+            model = SubspaceKernel(kernels, reg=reg).fit(X[a], labels[a])
+            found[reg].append((model.transform(X[a]), model.transform(X[b])))
+
+    def score(reg: float, C: float) -> float:
+        return accuracy(found[reg], labels, folds, C, "linear")
+
+    best = max(found, key=lambda reg: score(reg, COST))
+    return kernels, best, max(COSTS, key=lambda C: score(best, C))
+
+
+def accuracy(features: Any, labels: Any, folds: Any, C: float, kind: str) -> float:
+    """Return the mean accuracy of SVMs on the features of each fold."""
+    right = []
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        for (known, new), (a, b) in zip(features, folds, strict=True):
+            model = SVC(C=C, kernel=kind).fit(known, labels[a])
+            right.append(np.mean(model.predict(new) == labels[b]))
+    return round(float(np.mean(right)), 12)
+
+
+def n_folds(labels: Any) -> int:
     """Return five, or as many as the smallest class allows."""
-    return max(2, min(5, int(np.unique(y, return_counts=True)[1].min())))
+    return max(2, min(5, int(np.bincount(labels).min())))
 
 
 def printed(folder: Path) -> Printed:
@@ -137,15 +253,76 @@ def printed(folder: Path) -> Printed:
     found: Printed = {}
     for row in read_rows(folder, "subspace_error.csv"):
         error = float(row["error_std"]) / float(np.sqrt(REPETITIONS))
-        at = ("2", row["dataset"], row["method"], "error")
-        found[at] = (float(row["error_mean"]), error)
+        for key in KEYS:
+            at = ("2", row["dataset"], row["method"], key)
+            found[at] = (float(row["error_mean"]), error)
     for row in read_rows(folder, "subspace_mkl_error.csv"):
-        at = ("3", row["dataset"], f"{row['method']} {row['kernel']}", "error")
-        found[at] = (float(row["error_mean"]), np.nan)
+        for key in KEYS:
+            at = ("3", row["dataset"], f"{row['method']} {row['kernel']}", key)
+            found[at] = (float(row["error_mean"]), np.nan)
     for row in read_rows(folder, "subspace_time.csv"):
         at = ("4", row["dataset"], row["method"], "seconds")
         found[at] = (float(row["seconds"]), np.nan)
     return found
+
+
+EXPLANATIONS = (
+    Explanation(
+        "The SVM on the kernel itself is printed with errors that no choice of sigma "
+        "and C gives here, but small sigmas do: at sigma 0.001 we get 8.3 on wine, "
+        "where 7.9 is printed. So sigma and C of this baseline may have been chosen in "
+        "another way. Satimage is the other way round: 150 samples of each "
+        "class do not suffice for 8.6 under any scaling tried (columns from 0 to 1, "
+        "standardised, of unit length; also the first 300 samples of each class "
+        "instead of random ones: 10.6 at best).",
+        tables=("2",),
+        methods=("SVM_org",),
+    ),
+    Explanation(
+        "Printed errors fit our mean error of one class against the rest here, not "
+        "that of all classes: at 150 samples of each class of satimage, and at 45 and "
+        "25 samples of tumours, every classifier we tried errs two to three times as "
+        "often as printed. It is not said which error is meant; that of one class "
+        "against the rest is what the joint objective (9) is about.",
+        data=("satimage", "B_Tumor1", "B_Tumor2"),
+        keys=("error",),
+    ),
+    Explanation(
+        "Printed errors fit our error of all classes on this set, not that of one "
+        "class against the rest.",
+        data=("waveform", "segment", "wine"),
+        keys=("one against rest",),
+    ),
+    Explanation(
+        "We do not know. The printed 2.0 to 2.3 lie between our error of one class "
+        "against the rest, about 1, and that of all classes, about 4. Tried: other "
+        "scalings (columns from 0 to 1, pixels as they are) and the first 300 samples "
+        "of each class instead of random ones, which err less often by a point.",
+        data=("USPS",),
+    ),
+    Explanation(
+        "At sigma 0.001 the kernel leaves little but the identity on these 40 columns, "
+        "of which 19 are noise, and the printed 16 to 19 % cannot be had from it. That "
+        "ker1 is this sigma is an assumption; the combination's printed 11.2 % is "
+        "below the 14 % of the best possible classifier.",
+        tables=("3",),
+        data=("waveform",),
+    ),
+    Explanation(
+        "The printed sigmas leave the identity on the gene sets under any scaling "
+        "under which the grid of Table 2 makes sense, so that others were used here, "
+        "see above.",
+        tables=("3",),
+        data=("B_Tumor1", "B_Tumor2"),
+    ),
+    Explanation(
+        "Grids are thinner than the paper's, the joint methods take the parameters of "
+        "HSIC and uHSIC, and the scaling of the data is a guess; which of these it is "
+        "we do not know. Errors printed with standard deviations of 0.01 to 0.3 over "
+        "20 random halves are below what these test parts allow.",
+        data=("waveform", "segment", "wine"),
+    ),
+)
 
 
 PROTOCOL = Protocol(
@@ -158,7 +335,7 @@ PROTOCOL = Protocol(
             tuple(SETS),
             ("SVM_org", *SINGLE),
             REPETITIONS,
-            keys=("error",),
+            keys=KEYS,
         ),
         Table(
             "3",
@@ -166,7 +343,7 @@ PROTOCOL = Protocol(
             tuple(SETS),
             tuple(f"{m} {part}" for m in ("uHSIC", "uSVM_joint") for part in PARTS),
             REPETITIONS,
-            keys=("error",),
+            keys=KEYS,
         ),
         Table(
             "4",
@@ -180,7 +357,11 @@ PROTOCOL = Protocol(
         *subspace_figures.TABLES,
     ),
     work=work,
+    long=frozenset(
+        ("SVM_org", *SINGLE, *(f"{m} {part}" for m in SINGLE for part in PARTS))
+    ),
     choices=CHOICES | subspace_figures.CHOICES,
+    explanations=EXPLANATIONS,
     files={data: file for data, (file, _) in (SETS | subspace_figures.SETS).items()},
     printed=printed,
     quick=(
