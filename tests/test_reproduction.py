@@ -176,6 +176,13 @@ def test_time_cap_ends_a_cell_and_failures_are_results():
     assert capped(broken, cell, 0, 60.0) == {"stopped": "the solver failed"}
 
 
+def test_cells_with_a_cap_run_beside_others(tmp_path):
+    plan = replace(FAKE, slow=frozenset("a"))
+    found = run(plan, tmp_path, Settings(budget=60.0, repetitions=2), jobs=2)
+    assert len(found.cells) == 4
+    assert not any("stopped" in values for values in found.cells.values())
+
+
 def test_stopped_cells_are_tried_again_with_more_time_only(tmp_path):
     plan = replace(FAKE, work=endless, slow=frozenset("ab"), choices={})
     settings = Settings(budget=0.1, repetitions=1)

@@ -401,6 +401,10 @@ def capped(work: Work, cell: Cell, seed: int, seconds: float) -> Values:
 
     A general conic solver cannot be asked to stop: it runs in a process that can.
     """
+    known = multiprocessing.get_all_start_methods()
+    if multiprocessing.get_start_method(allow_none=True) not in (None, *known):
+        # a worker of joblib, whose own method a new process would not know
+        multiprocessing.set_start_method("spawn", force=True)
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(work, cell, seed, sender))
