@@ -55,7 +55,8 @@ class Table:
     Parameters
     ----------
     name : str
-        Its number in the paper; "figure1" and the like are figures.
+        Its number in the paper; "figure1" and the like are figures, "figure1-50" a
+        part of one.
     data, methods : tuple of str
     repetitions : int
         As many as the paper has; where they are fewer the title says so.
@@ -79,7 +80,7 @@ class Table:
     @property
     def heading(self) -> str:
         """What the page calls it."""
-        number = self.name.removeprefix("figure")
+        number = self.name.removeprefix("figure").split("-")[0]
         return f"{'Table' if number == self.name else 'Figure'} {number}"
 
     def cells(self, paper: str, repetitions: int | None = None) -> list[Cell]:

@@ -26,6 +26,7 @@ from mklearn.reproduction.cells import (
 )
 from mklearn.reproduction.page import (
     Printed,
+    number,
     published_folder,
     read_rows,
     save,
@@ -230,10 +231,12 @@ def localisation_lines(results: Results) -> list[str]:
         "|---|" + "---:|" * (1 + len(PRINTED_SETS)),
     ]
     for method, cells in ours.items():
-        mean, error = summary([c["error"] for c in cells])
+        mine = number(*summary([c["error"] for c in cells]))
         found = [theirs.get((data, method)) for data in PRINTED_SETS]
         shown = [f"{r['error_percent']} ± {r['std_err']}" if r else "" for r in found]
-        text.append(f"| {method} | {mean:.2f} ± {error:.2f} | {' | '.join(shown)} |")
+        text.append(f"| {method} | {mine} | {' | '.join(shown)} |")
+    if min(map(len, ours.values())) < 2:
+        return text
     text.append("")
     if "p = 1" in ours and "p = inf" in ours:
         text.append(f"- l1 beats the sum kernel: {compared(ours, 'p = 1', 'p = inf')}.")
@@ -354,15 +357,15 @@ PROTOCOL = Protocol(
             "figure1-50",
             "toy data, test error in percent and model error",
             _QUICK_TOY,
-            ("p = 1", "p = 2", "p = inf"),
-            2,
+            ("p = 1", "p = inf"),
+            1,
             keys=("error", "model error"),
         ),
         Table(
             "1",
             "protein localisation on few substitute data",
             ("MultiLoc, small",),
-            ("p = 1", "p = 4/3", "p = inf"),
+            ("p = 1", "p = inf"),
             1,
             keys=("error", "misclassified"),
         ),
@@ -376,7 +379,7 @@ PROTOCOL = Protocol(
             3.4,
             5.5,
             "with one informative kernel l1 is near the Bayes error of 4.0 %; the "
-            "standard error of 20,000 test points is 0.14",
+            "standard error of 10,000 test points is 0.2",
         ),
         Band(
             _QUICK_TOY[1],
@@ -413,7 +416,7 @@ PROTOCOL = Protocol(
                 "48 sequences to learn from and 48 to test on, of which chance has "
                 "75 % wrong; the standard error is six points",
             )
-            for method in ("p = 1", "p = 4/3", "p = inf")
+            for method in ("p = 1", "p = inf")
         ),
         *(
             Band(

@@ -270,7 +270,7 @@ def _table(
     }
     for row in found:
         parts = [row.data, row.method, row.key, str(row.repetitions)]
-        parts += [_number(row.mean, row.error), _number(row.printed, row.printed_error)]
+        parts += [number(row.mean, row.error), number(row.printed, row.printed_error)]
         if timed:
             parts.append(_plain(row.mean / row.printed, "{:.3g}"))
         else:
@@ -297,7 +297,7 @@ def _grid(results: Results, table: Table) -> list[str]:
         body = []
         for method in table.methods:
             row = [
-                _number(*summary([c[key] for c in cells if c.get(key) is not None]))
+                number(*summary([c[key] for c in cells if c.get(key) is not None]))
                 for cells in (results.of(table, data, method) for data in table.data)
             ]
             if any(row):
@@ -338,7 +338,8 @@ def _stopped(results: Results, table: Table) -> list[str]:
     return ["", "Fewer repetitions than asked for:", "", *text] if text else []
 
 
-def _number(mean: float, error: float) -> str:
+def number(mean: float, error: float) -> str:
+    """Return a mean with its standard error, where it has one."""
     if np.isnan(mean):
         return ""
     digits = 2 if abs(mean) >= 2 else 4  # percent, or shares and short times
