@@ -89,7 +89,7 @@ def _automatic(problem: Problem) -> Solver:
         if size > 2000 or (per_class and p != 1):
             return Alternating()
         newton = MulticlassNewton()
-        return Multilevel(newton) if n >= 2000 else newton
+        return Multilevel(newton) if n >= 2500 else newton
     box = hasattr(problem.loss, "box")
     if box and problem.bank.row_budget() < min(n, 500):
         return Interleaved()  # too little memory for the rows of a working set
