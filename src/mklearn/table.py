@@ -61,7 +61,7 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         raise TableError(f"there is no file {path}.")
     try:
         if kind in PARQUET:
-            frame = pd.read_parquet(path)
+            frame = _unindexed(pd.read_parquet(path))
         else:
             frame = pd.read_csv(path, sep=SEPARATORS[kind], encoding="utf-8-sig")
             if kind == ".csv" and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
@@ -69,7 +69,7 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     except ImportError as error:
         raise TableError(
             f"{path} is a parquet file; reading it needs one more package: "
-            "pip install pyarrow."
+            "pip install mklearn[parquet]."
         ) from error
     except pd.errors.EmptyDataError as error:
         raise TableError(f"{path} is empty.") from error
@@ -90,6 +90,12 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     return frame
 
 
+def _unindexed(frame: Any) -> Any:
+    """Return the table with row names as a column where these have a name."""
+    named = any(name is not None for name in frame.index.names)
+    return frame.reset_index(drop=not named)
+
+
 def read_grams(
     path: str | os.PathLike[str], target: str | None = None
 ) -> tuple[KernelBank, NDArray[Any] | None]:
@@ -105,7 +111,11 @@ def read_grams(
         raise TableError(f"there is no file {path}.")
     try:
         loaded = np.load(path, allow_pickle=False)
-        arrays = {"K": loaded} if path.suffix.lower() == ".npy" else {**loaded}
+        if isinstance(loaded, np.ndarray):
+            arrays = {"K": loaded}
+        else:
+            with loaded:
+                arrays = {**loaded}
     except Exception as error:
         # a damaged archive may fail in any of zipfile, zlib and numpy
         raise TableError(f"{path} cannot be read as numpy arrays: {error}.") from error
