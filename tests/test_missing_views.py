@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from mklearn import (
+    AlignmentMKLClassifier,
     BestKernelClassifier,
     BilinearMKLClassifier,
     KernelBank,
@@ -306,6 +307,7 @@ MODELS = {
     "per class": MKLClassifier(KERNELS, weights="per-class"),
     "search": MKLClassifierCV(KERNELS, Cs=[0.1, 1.0], norms=[1, 2], cv=3),
     "uniform": UniformMKLClassifier(KERNELS),
+    "aligned": AlignmentMKLClassifier(KERNELS),
     "best": BestKernelClassifier(KERNELS, cv=3),
     "single": SingleKernelCV(MKLDiscriminant(), KERNELS, values=[1e-3, 1e-1], cv=3),
     "discriminant": MKLDiscriminant(KERNELS),

@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedKFold
 
 from mklearn import (
+    AlignmentMKLClassifier,
     BestKernelClassifier,
     BilinearMKLClassifier,
     CrammerSingerClassifier,
@@ -82,6 +83,7 @@ MODELS = {
     "joint subspace": (SubspaceClassifier(SETS, criterion="svm"), Y),
     "features": (SubspaceKernel(SETS), Y),
     "uniform": (UniformMKLClassifier(SETS), Y),
+    "aligned": (AlignmentMKLClassifier(SETS), Y),
     "best": (BestKernelClassifier(SETS, cv=3), Y),
     "single": (SingleKernelCV(MKLDiscriminant(), SETS, values=[1e-3], cv=3), Y),
 }

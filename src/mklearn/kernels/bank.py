@@ -800,6 +800,26 @@ class KernelBank:
         bank._affine = affine
         return bank
 
+    def weighted(self, theta: ArrayLike) -> KernelBank:
+        """Return the bank of the kernels ``theta[m] K[m]``."""
+        theta = self._check_theta(theta)
+        affine = Affine(np.ones(len(theta))) if self._affine is None else self._affine
+
+        def times(array: Any) -> Any:
+            return None if array is None else (theta * array.T).T
+
+        outer = affine.outer
+        return self.with_affine(
+            replace(
+                affine,
+                scale=times(affine.scale),
+                row=times(affine.row),
+                col=times(affine.col),
+                const=times(affine.const),
+                outer=None if outer is None else Terms(*map(times, outer)),
+            )
+        )
+
     # --- blocks -----------------------------------------------------------------------
 
     def _require_square(self, method: str) -> None:
