@@ -7,6 +7,7 @@ from sklearn.svm import SVC
 
 from cases import samples, stack
 from mklearn import (
+    AlignmentMKLClassifier,
     BestKernelClassifier,
     KernelBank,
     MKLClassifier,
@@ -14,7 +15,10 @@ from mklearn import (
     UniformMKLClassifier,
     kernels,
 )
+from mklearn.kernels.measures import centred_products
+from mklearn.kernels.normalise import fit_normaliser
 from mklearn.solvers import Alternating, Newton
+from mklearn.solvers.rules import alignment_weights
 
 SPECS = [kernels.RBF(1e-4), kernels.RBF(0.2), kernels.RBF(50.0)]
 
@@ -36,6 +40,85 @@ def test_uniform_is_svc_on_the_sum():
     np.testing.assert_allclose(
         model.decision_function(B), svc.decision_function(B.sum(axis=2)), atol=1e-3
     )
+
+
+def aligned(theta, grams, L):
+    """Return the centred alignment of a sum of Grams with L, by the definition."""
+    P = np.eye(len(L)) - 1.0 / len(L)
+    K = P @ np.tensordot(grams, theta, axes=1) @ P
+    L = P @ L @ P
+    return np.sum(K * L) / np.linalg.norm(K) / np.linalg.norm(L)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_no_weights_are_better_aligned(n_classes):
+    X, y = samples(40, n_classes=n_classes)
+    B = stack(X)
+    model = AlignmentMKLClassifier("precomputed", normalize=None).fit(B, y)
+    theta = model.kernel_weights_
+    L = (y[:, None] == y).astype(float)
+    best = aligned(theta, B, L)
+    assert model.alignment_ == pytest.approx(best)
+    assert np.linalg.norm(theta) == pytest.approx(1.0) and (theta >= 0).all()
+    rng = np.random.default_rng(0)
+    for other in rng.random((200, len(theta))) ** 3:
+        assert aligned(other, B, L) <= best + 1e-12
+    # nor any near by
+    for step in 1e-3 * rng.normal(size=(50, len(theta))):
+        assert aligned(np.maximum(theta + step, 0.0), B, L) <= best + 1e-12
+
+
+def test_two_classes_may_be_signs_as_well():
+    X, y = samples(40)
+    bank = KernelBank(X, SPECS)
+    signs = np.where(y == y[0], 1.0, -1.0)[:, None]
+    ones = np.eye(2)[(signs[:, 0] > 0).astype(int)]
+    (M, a), (N, b) = (centred_products(bank, Z - Z.mean(axis=0)) for Z in (signs, ones))
+    np.testing.assert_allclose(M, N)
+    np.testing.assert_allclose(alignment_weights(M, a), alignment_weights(N, b))
+
+
+def test_the_aligned_sum_is_what_svc_gets():
+    X, y = samples(50)
+    model = AlignmentMKLClassifier(SPECS, normalize=None, C=2.0, tol=1e-9).fit(X, y)
+    K = KernelBank(X, SPECS).combine(model.kernel_weights_)
+    svc = SVC(kernel="precomputed", C=2.0, tol=1e-9).fit(K, y)
+    np.testing.assert_allclose(
+        model.decision_function(X), svc.decision_function(K), atol=1e-3
+    )
+    assert model.kernel_contributions_.sum() == pytest.approx(1.0)
+
+
+def test_alignment_with_weights_is_that_of_repeated_samples():
+    X, y = samples(30)
+    weight = 1 + np.arange(30) % 3
+    many = np.repeat(np.arange(30), weight)
+    bank = KernelBank(X, SPECS)
+    Z = np.eye(2)[y.astype(int) % 2] if y.dtype.kind in "iu" else np.eye(30)[:, :2]
+    ours = centred_products(bank, Z, weight)
+    theirs = centred_products(bank[np.ix_(many, many)], Z[many])
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b)
+
+
+def test_equal_kernels_and_kernels_without_anything():
+    X, y = samples(30)
+    twice = AlignmentMKLClassifier([SPECS[1], SPECS[1], SPECS[2]]).fit(X, y)
+    once = AlignmentMKLClassifier([SPECS[1], SPECS[2]]).fit(X, y)
+    assert twice.alignment_ == pytest.approx(once.alignment_)
+    np.testing.assert_allclose(alignment_weights(np.eye(4), np.zeros(4)), 0.5)
+
+
+@pytest.mark.parametrize("kind", [None, "center", "spherical", "multiplicative"])
+def test_a_weighted_bank_is_the_bank_times_its_weights(kind):
+    X, _ = samples(20)
+    bank = KernelBank(X, SPECS)
+    bank = fit_normaliser(kind, bank).train(bank)
+    theta = np.array([0.5, 0.0, 3.0])
+    for m in range(3):
+        np.testing.assert_allclose(
+            bank.weighted(theta).gram(m), theta[m] * bank.gram(m), atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

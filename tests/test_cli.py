@@ -126,16 +126,19 @@ class _Fit:
         return self
 
 
-def test_demo_without_matplotlib_says_so_and_goes_on(tmp_path):
+def test_demo_without_matplotlib_says_so_and_writes_the_report(tmp_path):
     code = (
         f"{without('matplotlib', 'matplotlib.figure')};"
         "from rich.console import Console;"
         "from pathlib import Path; from mklearn.cli import _save_figures;"
-        "print(_save_figures(None, Path('.'), Console(stderr=True)))"
+        "from mklearn.demo import run_demo;"
+        "print(_save_figures(run_demo(2), Path('.'), Console(stderr=True)))"
     )
     result = python(code, cwd=tmp_path)
-    assert result.stdout == "[]\n"
+    assert result.stdout == "['report.html']\n", result.stderr
     assert result.stderr.count("\n") == 1 and "mklearn[plot]" in result.stderr
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Confusion matrix" in page and "<svg" not in page
 
 
 # --- errors and ends ------------------------------------------------------------------

@@ -4,6 +4,9 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +107,39 @@ def test_predictions_are_those_of_the_model(fitted, table, tmp_path):
     assert json.loads(as_json.stdout)["prediction"] == expected
 
 
+def test_parquet(fitted, table, tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = pd.read_csv(table)
+    frame["site"] = frame["site"].astype("category")
+    frame["age"] = frame["age"].round().astype("Int64")
+    frame.to_parquet(tmp_path / "p.parquet")
+    read = read_table(tmp_path / "p.parquet")
+    kinds = find_layout(read, "state").kinds
+    assert (kinds["site"], kinds["age"]) == ("category", "number")
+    assert read["age"].isna().sum() == 2
+    model = fitted[1] / "model.mkl"
+    shown = run("predict", model, tmp_path / "p.parquet", "--json")
+    assert shown.exit_code == 0, shown.output
+    expected = load(model).predict(frame).tolist()
+    assert json.loads(shown.stdout)["prediction"] == expected
+    # names of rows are a column if they have a name themselves, and nothing if not
+    frame.set_index("id").to_parquet(tmp_path / "named.pq")
+    assert "id" in read_table(tmp_path / "named.pq")
+    frame.drop(columns="id").set_index(frame["id"].to_numpy()).to_parquet(
+        tmp_path / "unnamed.pq"
+    )
+    assert "id" not in read_table(tmp_path / "unnamed.pq")
+
+
+def test_parquet_without_its_package(tmp_path, monkeypatch):
+    for missing in ("pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    (tmp_path / "p.parquet").write_bytes(b"PAR1")
+    fails("fit", tmp_path / "p.parquet", "--target", "y", "--out", tmp_path / "o",
+          words="pip install mklearn[parquet]")  # fmt: skip
+    assert os.listdir(tmp_path) == ["p.parquet"]
+
+
 def test_new_categories_are_told_and_columns_may_come_in_any_order(fitted, tmp_path):
     _, out = fitted
     new = patients().drop(columns=["risk", "state"]).iloc[:5, ::-1].copy()
@@ -134,6 +170,8 @@ def test_inspect_shows_kernels_certificate_versions(fitted):
         ("--method", "bilinear"),
         ("--norm", "auto", "--reg", "1"),
         ("--norm", "1"),
+        ("--method", "discriminant", "--norm", "auto"),
+        ("--method", "bilinear", "--norm", "auto"),
     ],
 )
 def test_every_method_fits_and_loads(options, table, tmp_path):
@@ -142,9 +180,41 @@ def test_every_method_fits_and_loads(options, table, tmp_path):
         "--out", tmp_path, "--json", *options,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["methods"][0]["score"] > 0.6
+    content = json.loads(result.stdout)
+    assert content["methods"][0]["score"] > 0.6
+    assert content["methods"][0]["n_kernels"] == 2
+    if "auto" in options:
+        assert content["model"]["chosen"]["norm"] in (1, 4 / 3, 2, 4, "inf")
     assert run("inspect", tmp_path / "model.mkl").exit_code == 0
     assert run("predict", tmp_path / "model.mkl", table).exit_code == 0
+
+
+@pytest.mark.parametrize("target", ["state", "site"])
+def test_predictions_of_the_report_are_those_that_were_scored(target, table):
+    data = jobs.load_data(table, target)
+    run = jobs.run_fit(data, jobs.Settings(kernels="linear", cv=3))
+    found = run.predictions
+    for (_, test), score in zip(
+        run.comparison.splits, run.comparison.scores[0], strict=True
+    ):
+        assert np.mean(found.predicted[test] == found.truth[test]) == score
+    assert (found.scores is not None) == (target == "state")
+
+
+def test_a_report_shows_errors_on_samples_not_seen(fitted):
+    page = (fitted[1] / "report.html").read_text(encoding="utf-8")
+    assert "ROC curve for class well" in page and "Confusion matrix" in page
+
+
+def test_options_that_a_method_takes_in_its_own_way_are_told():
+    for method, norm, words in (
+        ("subspace", 4.0, "--norm says nothing"),
+        ("subspace", 2.0, "times the trace"),
+        ("discriminant", 2.0, "leave-one-out"),
+    ):
+        (said,) = jobs.method_notes(jobs.Settings(method=method, norm=norm))
+        assert words in said
+    assert jobs.method_notes(jobs.Settings()) == []
 
 
 def test_numbers_are_a_regression(tmp_path):
@@ -179,6 +249,42 @@ def test_sequences_are_views_of_their_own(tmp_path):
     )
 
 
+def test_a_row_that_is_empty_in_a_view_lacks_it(tmp_path):
+    frame = patients().drop(columns=["risk", "id", "empty"])
+    genes = ["gene1", "gene2", "gene3"]
+    frame.loc[10:16, genes] = np.nan
+    frame.loc[20, "gene1"] = np.nan  # a part of a view is filled in
+    frame["dna"] = ["ACGT", "CCGT", "ACTT"] * 20
+    frame.loc[[2, 30], "dna"] = None
+    frame.to_csv(tmp_path / "h.csv", index=False)
+    out = tmp_path / "o"
+    result = run(
+        "fit", tmp_path / "h.csv", "--target", "state", *VIEWS, "--sequences", "dna",
+        "--kernels", "linear,rbf,spectrum", "--cv", 2, "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.stdout.split())
+    assert "Absent views, all columns empty: genes (7 rows), dna (2 rows)" in shown
+    assert "Missing values, 4 in all" in shown and "gene1 (1)" in shown
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "samples without it" in page and "4 missing values were filled in" in page
+    predicted = run("predict", out / "model.mkl", tmp_path / "h.csv")
+    assert predicted.exit_code == 0 and "genes (7 rows)" in predicted.stderr
+    model = load(out / "model.mkl")
+    assert model.transform_table(frame).absent("genes").sum() == 7
+    # their scale is that of the rows that have them
+    assert model.columns_["gene2"].mean == pytest.approx(frame["gene2"].mean())
+    frame.loc[:, "dna"] = None
+    frame.head(4).to_csv(tmp_path / "none.csv", index=False)
+    assert run("predict", out / "model.mkl", tmp_path / "none.csv").exit_code == 0
+    frame.drop(columns="dna").to_csv(tmp_path / "less.csv", index=False)
+    fails("predict", out / "model.mkl", tmp_path / "less.csv", words="lacks columns")
+    words = pd.DataFrame({"dna": ["A", None, "C", "A"], "state": list("xyxy")})
+    words.to_csv(tmp_path / "w.csv", index=False)
+    fails("fit", tmp_path / "w.csv", "--target", "state", "--sequences", "dna",
+          "--out", tmp_path / "p", words="no other view")  # fmt: skip
+
+
 def test_grams(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
@@ -199,6 +305,13 @@ def test_grams(tmp_path):
         )
         assert result.exit_code == 0, result.output
         assert name in result.stdout
+        assert "SVC (sum of the Grams as given)" in result.stdout
+    np.savez(tmp_path / "r.npz", K=grams, value=X[:, 0] + 0.1 * X[:, 1])
+    options = ("--target", "value", "--reg", "auto", "--cv", 2)
+    result = run("fit", tmp_path / "r.npz", *options, "--out", tmp_path / "r")
+    assert result.exit_code == 0, result.output
+    assert "SVR (sum of the Grams as given)" in result.stdout
+    assert "best single kernel" in result.stdout
     np.save(tmp_path / "new.npy", grams[:7])
     model = tmp_path / "k.npy.out" / "model.mkl"
     shown = run("predict", model, tmp_path / "new.npy", "--json")
@@ -247,7 +360,7 @@ FILES = {
     "ragged.csv": (b"a,state\n1,2\n1,2,3,4\n", "cannot be read"),
     "none.csv": (b"a,state\n1,\n2,\n", "missing"),
     "file.xyz": (b"a", "use .csv"),
-    "bad.parquet": (b"a", ""),
+    "bad.parquet": (b"a", "bad.parquet"),
     "text.npy": (b"hello", "cannot be read as numpy arrays"),
 }
 
@@ -306,24 +419,235 @@ def test_bad_models_and_columns(fitted, table, tmp_path):
     fails("predict", model, tmp_path / "k.npy", words="fitted on a table")
 
 
-def test_full_disk_leaves_nothing(table, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("mklearn.report.write_json", full)
-    monkeypatch.setattr("mklearn.persistence.save", full)
-    result = run("fit", table, "--target", "state", *QUICK, "--out", tmp_path / "o")
-    assert result.exit_code == 2 and "No space left" in result.stderr
+def test_a_file_that_is_not_there(fitted, tmp_path):
+    model, absent = fitted[1] / "model.mkl", tmp_path / "absent.csv"
+    for command in ("fit", "compare"):
+        fails(command, absent, "--target", "y", "--out", tmp_path / "o",
+              words="there is no file")  # fmt: skip
+        fails(command, tmp_path / "absent.npz", "--target", "y", "--out",
+              tmp_path / "o", words="there is no file")  # fmt: skip
+    fails("predict", model, absent, words="there is no file")
+    fails("predict", absent, absent, words="no model file")
+    fails("inspect", absent, words="no model file")
+    fails("fit", tmp_path, "--target", "y", "--out", tmp_path / "o", words="use .csv")
     assert os.listdir(tmp_path) == []
 
 
-def test_interrupt_leaves_nothing(table, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("empty.csv", "is empty"),
+        ("header.csv", "no rows"),
+        ("one.csv", "lacks columns"),
+        ("absent.csv", "lacks columns"),
+        ("binary.csv", "UTF-8"),
+        ("ragged.csv", "cannot be read"),
+        ("file.xyz", "use .csv"),
+        ("bad.parquet", "bad.parquet"),
+        ("text.npy", "fitted on a table"),
+    ],
+)
+def test_bad_data_to_predict_are_one_line_and_two(name, words, fitted, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(FILES[name][0])
+    fails("predict", fitted[1] / "model.mkl", path, "--out", tmp_path / "p.csv",
+          words=words)  # fmt: skip
+    assert os.listdir(tmp_path) == [name]
+
+
+GRAMS = {
+    "text": (np.full((4, 4, 2), "a"), "real numbers"),
+    "complex": (np.eye(4)[:, :, None] * 1j, "real numbers"),
+    "nan": (np.full((4, 4, 1), np.nan), "NaN or infinity"),
+    "flat": (np.ones(4), "one array (n, n, n_kernels)"),
+    "not square": (np.ones((4, 3, 2)), "(n, n, n_kernels)"),
+    "empty": (np.ones((0, 0, 2)), "not empty"),
+    "not symmetric": (np.arange(16.0).reshape(4, 4, 1), "not symmetric"),
+    "indefinite": (-np.eye(4)[:, :, None], "not positive semidefinite"),
+    "objects": (np.array([[None]]), "cannot be read as numpy arrays"),
+}
+
+
+@pytest.mark.parametrize("name", GRAMS)
+def test_bad_grams_are_one_line_and_two(name, tmp_path):
+    array, words = GRAMS[name]
+    np.save(tmp_path / "k.npy", array, allow_pickle=True)
+    (tmp_path / "y.txt").write_text("a\nb\na\nb\n")
+    for command in ("fit", "compare"):
+        fails(command, tmp_path / "k.npy", "--target", tmp_path / "y.txt", "--cv", 2,
+              "--out", tmp_path / "out", words=words)  # fmt: skip
+    assert sorted(os.listdir(tmp_path)) == ["k.npy", "y.txt"]
+
+
+def test_bad_labels_and_options_of_grams(tmp_path):
+    np.savez(tmp_path / "k.npz", K=np.eye(4), few=[0, 1], one=[1, 1, 1, 1])
+    for target, words in (
+        ("few", "need as many labels"),
+        ("one", "one value only"),
+        ("nothing", "neither an array"),
+    ):
+        for command in ("fit", "compare"):
+            fails(command, tmp_path / "k.npz", "--target", target, "--out",
+                  tmp_path / "out", words=words)  # fmt: skip
+    fails("fit", tmp_path / "k.npz", "--target", "one", "--views", "a=b", "--out",
+          tmp_path / "out", words="no columns")  # fmt: skip
+    assert os.listdir(tmp_path) == ["k.npz"]
+
+
+def test_models_of_other_versions_are_one_line_and_two(fitted, table, tmp_path):
+    path = tmp_path / "new.mkl"
+    with zipfile.ZipFile(fitted[1] / "model.mkl") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    content = json.loads(members["model.json"])
+    content["format_version"] = 99
+    members["model.json"] = json.dumps(content).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    fails("inspect", path, words="format version 99")
+    fails("predict", path, table, words="Update mklearn")
+
+
+def test_values_that_no_model_has_are_one_line_and_two(fitted, table, monkeypatch):
+    def strange(*_):
+        raise KeyError("weights")
+
+    model = fitted[1] / "model.mkl"
+    monkeypatch.setattr(jobs, "run_predict", strange)
+    monkeypatch.setattr(jobs, "describe", strange)
+    fails("predict", model, table, words="cannot be used: KeyError")
+    fails("inspect", model, words="cannot be used: KeyError")
+
+
+def commands(fitted, table, out):
+    """Return all that write files, with what computes stood in for."""
+    return {
+        "fit": ("fit", table, "--target", "state", "--out", out),
+        "compare": ("compare", table, "--target", "state", "--out", out / "c.json"),
+        "predict": ("predict", fitted[1] / "model.mkl", table, "--out", out / "p.csv"),
+    }
+
+
+@pytest.fixture(scope="module")
+def done(table):
+    """Runs that need not be computed each time."""
+    data = jobs.load_data(table, "state")
+    options = jobs.Settings(kernels="linear", cv=2)
+    return jobs.run_fit(data, options), jobs.run_compare(data, options, ["mkl"], [2.0])
+
+
+@pytest.fixture
+def at_once(done, monkeypatch):
+    monkeypatch.setattr(jobs, "run_fit", lambda *_: done[0])
+    monkeypatch.setattr(jobs, "run_compare", lambda *_: done[1])
+
+
+def full_after(count, monkeypatch):
+    """Let the disk be full after so many files, the last of them in half."""
+    write, left = Path.write_text, [count]
+
+    def limited(path, text, *args, **kwargs):
+        left[0] -= 1
+        if left[0] < 0:
+            write(path, text[: len(text) // 2], *args, **kwargs)
+            raise OSError(28, "No space left on device")
+        return write(path, text, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "write_text", limited)
+
+
+@pytest.mark.parametrize("command", ["fit", "compare", "predict"])
+@pytest.mark.parametrize("count", [0, 1, 2, "replace"])
+def test_full_disk_leaves_nothing(
+    command, count, fitted, table, tmp_path, monkeypatch, at_once
+):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    if count == "replace":
+        monkeypatch.setattr(os, "replace", refuse)
+    elif command != "fit" and count:
+        return  # they write one file
+    else:
+        full_after(count, monkeypatch)
+    result = run(*commands(fitted, table, tmp_path)[command])
+    assert result.exit_code == 2 and "No space left" in result.stderr, result.output
+    assert result.stderr.count("\n") == 1 and result.stdout == ""
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_failed_run_keeps_what_was_there(table, tmp_path, monkeypatch, at_once):
+    assert run("fit", table, "--target", "state", "--out", tmp_path).exit_code == 0
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    assert set(before) == {"model.mkl", "results.json", "weights.csv", "report.html"}
+    full_after(2, monkeypatch)
+    result = run("fit", table, "--target", "state", "--out", tmp_path)
+    assert result.exit_code == 2
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits are set differently")
+def test_a_disk_that_is_really_full(fitted, table, tmp_path):
+    """The system itself refuses to write more than some bytes of a file."""
+    code = (
+        "import resource, sys; from mklearn.cli import main; import mklearn.jobs;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); main()"
+    )
+    command = commands(fitted, table, tmp_path)["predict"]
+    result = subprocess.run(
+        [sys.executable, "-c", code, *map(str, command)], capture_output=True, text=True
+    )
+    assert result.returncode == 2 and "cannot write to" in result.stderr, result.stderr
+    assert result.stderr.count("\n") == 1 and os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("command", ["fit", "compare", "predict", "inspect"])
+def test_interrupt_leaves_nothing(command, fitted, table, tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jobs, "run_fit", interrupted)
+    for name in ("run_fit", "run_compare", "run_predict", "describe"):
+        monkeypatch.setattr(jobs, name, interrupted)
+    args = {**commands(fitted, table, tmp_path / "o"),
+            "inspect": ("inspect", fitted[1] / "model.mkl")}[command]  # fmt: skip
+    result = run(*args)
+    assert result.exit_code == 130 and os.listdir(tmp_path) == []
+    assert result.stdout == "" and "stopped" in result.stderr
+
+
+def test_interrupt_while_writing_leaves_nothing(table, tmp_path, monkeypatch, at_once):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mklearn.report.write_html", interrupted)
     result = run("fit", table, "--target", "state", "--out", tmp_path / "o")
     assert result.exit_code == 130 and os.listdir(tmp_path) == []
+
+
+LAYOUT = find_layout(patients(30), "state", {"a": ["age", "sex"]}, ["id"])
+WORDS = st.sampled_from(["auto", "rbf", "linear", "spectrum", "magic", "", " ", "RBF"])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(WORDS | st.text(max_size=6), max_size=4))
+def test_kernels_parse_or_say_why(words):
+    try:
+        family, _ = jobs.make_kernels(",".join(words), LAYOUT)
+    except TableError as error:
+        assert "--kernels" in str(error) or "fits the columns" in str(error)
+        return
+    assert family.kernels
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text(max_size=8) | st.floats().map(str))
+def test_numbers_parse_or_say_why(text):
+    try:
+        number = jobs.parse_number("--norm", text, ["auto"])
+    except TableError as error:
+        assert "--norm takes" in str(error)
+        return
+    assert number == "auto" or number > 0
 
 
 @settings(max_examples=80, deadline=None)

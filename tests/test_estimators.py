@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cases import samples, squared_distances, stack
 from mklearn import (
+    AlignmentMKLClassifier,
     BestKernelClassifier,
     BilinearMKLClassifier,
     CrammerSingerClassifier,
@@ -34,6 +35,7 @@ SPECS = [kernels.Linear(), kernels.RBF(0.1), kernels.RBF(1.0)]
         MKLClassifier(norm=1),
         MKLClassifier(weights="per-class"),
         UniformMKLClassifier(),
+        AlignmentMKLClassifier(),
         BestKernelClassifier(cv=2),
         BilinearMKLClassifier(),
         BilinearMKLClassifier(weights="shared"),

@@ -11,7 +11,9 @@ import mklearn
 
 ROOT = Path(mklearn.__file__).parent
 LAYERS = ["kernels", "problems", "solvers", "estimators"]
-OPTIONAL = ["cvxpy", "clarabel", "matplotlib", "pandas", "dask", "typer", "rich"]
+OPTIONAL = [
+    "cvxpy", "clarabel", "matplotlib", "pandas", "pyarrow", "dask", "typer", "rich",
+]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
 
 

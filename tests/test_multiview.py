@@ -158,7 +158,6 @@ def test_input_is_used_where_it_lies():
         ({0: TABLE}, "named by strings"),
         ({"a": TABLE, "b": TABLE[:5]}, "same number of samples"),
         ({"a": TABLE, "b": STRINGS[:5]}, "same number of samples"),
-        ({"a": ["A", None]}, "neither numeric nor a sequence of strings"),
         ({"a": ["A", 1.0]}, "neither numeric nor a sequence of strings"),
         ({"a": 3.0}, r"shape \(\)"),
         ({"a": None}, "NaN or infinity|shape"),

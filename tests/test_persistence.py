@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import StratifiedKFold
 
 from mklearn import (
+    AlignmentMKLClassifier,
     BestKernelClassifier,
     BilinearMKLClassifier,
     CrammerSingerClassifier,
@@ -82,6 +83,7 @@ MODELS = {
     "joint subspace": (SubspaceClassifier(SETS, criterion="svm"), Y),
     "features": (SubspaceKernel(SETS), Y),
     "uniform": (UniformMKLClassifier(SETS), Y),
+    "aligned": (AlignmentMKLClassifier(SETS), Y),
     "best": (BestKernelClassifier(SETS, cv=3), Y),
     "single": (SingleKernelCV(MKLDiscriminant(), SETS, values=[1e-3], cv=3), Y),
 }
@@ -181,6 +183,14 @@ def test_code_is_not_saved(tmp_path):
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "m.mkl"
     save(MKLClassifier(SETS).fit(X, Y), path, notes={"target": "kind"})
+    return path
+
+
+@pytest.fixture(scope="module")
+def centred(tmp_path_factory):
+    """Of a model that predicts with all that a model may have."""
+    path = tmp_path_factory.mktemp("saved") / "c.mkl"
+    save(MKLClassifier(SETS, normalize="center", loss="squared").fit(X, Y), path)
     return path
 
 
@@ -327,6 +337,139 @@ def test_pickled_arrays_are_refused(saved, tmp_path):
     members = {**_members(saved), "arrays/0.npy": stream.getvalue()}
     with pytest.raises(ModelFileError, match="objects"):
         load(_forged(tmp_path / "m.mkl", members))
+
+
+def _numbers(value):
+    """Return the numbers of the arrays that a JSON value mentions."""
+    if isinstance(value, list):
+        return [n for v in value for n in _numbers(v)]
+    if not isinstance(value, dict):
+        return []
+    if value.get("$") == "array":
+        return [value["is"]]
+    return [n for v in value.values() for n in _numbers(v)]
+
+
+def _array(members, number):
+    return np.load(io.BytesIO(members[f"arrays/{number}.npy"]))
+
+
+def _npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda a: np.full_like(a, np.nan) if a.dtype.kind == "f" else a - 1000,
+        lambda a: a[:-1] if a.ndim else a[None],
+        lambda a: a[..., None],
+        lambda a: a + 10**6 if a.dtype.kind == "i" else np.full_like(a, np.inf),
+        lambda a: a.astype("U8"),
+    ],
+    ids=["nan or negative", "shorter", "deeper", "out of range or inf", "text"],
+)
+@pytest.mark.parametrize(
+    "name", ["_A", "_theta", "_cols", "_used", "kernel_weights_", "intercept_",
+             "_normaliser", "_reference"]
+)  # fmt: skip
+def test_arrays_that_do_not_fit_are_refused(name, spoil, centred, tmp_path):
+    members = _members(centred)
+    content = json.loads(members["model.json"])
+    state = content["model"]["is"][name]
+    numbers = _numbers(state)
+    assert numbers
+    for number in numbers:
+        bad = {**members, f"arrays/{number}.npy": _npy(spoil(_array(members, number)))}
+        path = _forged(tmp_path / "m.mkl", bad)
+        with pytest.raises(ModelFileError):
+            load(path)
+
+
+def test_kernels_that_do_not_fit_are_refused(saved, tmp_path):
+    def change(edit):
+        def apply(content):
+            edit(content["model"]["is"]["_reference"])
+
+        with pytest.raises(ModelFileError):
+            load(_changed(saved, tmp_path / "m.mkl", apply))
+
+    change(lambda bank: bank["names"]["is"].pop())
+    change(lambda bank: bank["names"]["is"].__setitem__(0, bank["names"]["is"][1]))
+    change(lambda bank: bank["pieces"]["is"].pop())
+    change(lambda bank: bank["pieces"]["is"][0]["is"].update(samples=None))
+    change(lambda bank: bank["pieces"]["is"][0]["is"].update(features=None))
+    change(lambda bank: bank["pieces"]["is"][0]["is"]["kernels"]["is"].clear())
+    change(lambda bank: bank.update(present=[[1.0]]))
+    change(lambda bank: bank["pieces"]["is"][0]["is"]["features"]["is"].update(width=9))
+
+
+def test_names_in_the_archive_go_nowhere(saved, tmp_path):
+    """A member is found by its name in memory; nothing is ever extracted."""
+    inside = tmp_path / "deep" / "deeper"
+    inside.mkdir(parents=True)
+    path = _forged(
+        inside / "m.mkl",
+        {**_members(saved), "../../escaped.txt": b"x", "/tmp/absolute.txt": b"x"},
+    )
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(ModelFileError, match="no model file"):
+        load(path)
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_archives_that_say_they_are_huge_are_refused(saved, tmp_path):
+    path = tmp_path / "m.mkl"
+    content = bytearray(saved.read_bytes())
+    at = content.rindex(b"PK\x01\x02")  # a member of the list of contents
+    content[at + 24 : at + 28] = (2**31).to_bytes(4, "little")  # its size
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["$", "is", "class", "shape"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(at=st.integers(0, 10**6), value=JSON)
+def test_forged_values_are_refused_or_loaded(saved, tmp_path, at, value):
+    """Any value of model.json may be any other, with a digest that fits."""
+    members = _members(saved)
+    content = json.loads(members["model.json"])
+    places = _places(content["model"])
+    container, key = places[at % len(places)]
+    container[key] = value
+    members["model.json"] = json.dumps(content).encode()
+    try:
+        model = load(_forged(tmp_path / "m.mkl", members))
+    except ModelFileError as error:
+        assert "\n" not in str(error)
+        return
+    assert isinstance(model, MKLClassifier)
+
+
+def _places(value):
+    """Return every container and key in a JSON value."""
+    keys = value if isinstance(value, dict) else range(len(value))
+    found = [(value, key) for key in keys]
+    for key in keys:
+        if isinstance(value[key], (dict, list)):
+            found += _places(value[key])
+    return found
 
 
 @settings(

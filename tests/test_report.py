@@ -13,7 +13,15 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.model_selection import cross_val_predict
 
-from mklearn import KernelBank, MKLClassifier, MultiView
+from mklearn import (
+    KernelBank,
+    MKLClassifier,
+    MKLDiscriminant,
+    MKLOneClass,
+    MKLRegressor,
+    MultiView,
+    SubspaceClassifier,
+)
 from mklearn.kernels import RBF, Linear
 from mklearn.model_selection import compare
 from mklearn.report import (
@@ -22,6 +30,7 @@ from mklearn.report import (
     Report,
     describe_data,
     kernel_alignment,
+    plain_words,
     report_html,
     write_html,
 )
@@ -136,7 +145,7 @@ def test_it_shows_the_numbers_of_the_model():
     shown = [[*map("".join, map(ElementTree.Element.itertext, row))] for row in
              weights.find("tbody")]  # fmt: skip
     assert [row[2] for row in shown] == [
-        f"{w:.4g}" for w in report.model.kernel_weights_
+        f"{w:.3f}" for w in report.model.kernel_weights_
     ]
     (confusion,) = (t for name, t in tables.items() if name.startswith("Confusion"))
     counts = [int(cell.text) for cell in confusion.iter("td")]
@@ -191,3 +200,29 @@ def test_data_are_described():
     bank = describe_data(KernelBank(X, ["linear", "rbf"]))
     assert bank.views == {"precomputed kernels": 2} and not bank.classes
     assert describe_data(MultiView({"s": ["AC", "GT"]})).views == {"s": 1}
+
+
+@pytest.mark.parametrize(
+    "model, words",
+    [
+        (MKLClassifier("linear", C=0.5), ["C = 0.5", "other classifier"]),
+        (MKLRegressor("linear", C=2), ["C = 2", "other regression function"]),
+        (MKLOneClass("rbf", nu=0.25), ["nu = 0.25", "other boundary"]),
+        (MKLDiscriminant(["linear", "rbf"], reg=1e-3), ["reg = 0.001", "directions"]),
+        (MKLDiscriminant(["linear", "rbf"], reg="learn"), ["this criterion", "regul"]),
+        (SubspaceClassifier("rbf", criterion="svm"), ["settings", "subspace"]),
+    ],
+)
+def test_words_fit_the_method(model, words):
+    X, y = load_iris(return_X_y=True)
+    model.fit(X[:100:3], y[:100:3])
+    said = plain_words(model.solution_, model)
+    assert all(word in said for word in words), said
+    assert "proof" in said
+    assert "this C" in plain_words(model.solution_)
+
+
+def test_absent_views_are_told():
+    X = MultiView({"a": [[1.0], [np.nan], [2.0]], "b": [[1.0], [2.0], [3.0]]})
+    html = report_html(make_report(data=describe_data(X, [0, 1, 1])))
+    assert "samples without it" in html and "counts as the average" in html

@@ -2,6 +2,7 @@
 
 from mklearn import kernels
 from mklearn.estimators import (
+    AlignmentMKLClassifier,
     BestKernelClassifier,
     BilinearMKLClassifier,
     CrammerSingerClassifier,
@@ -52,6 +53,7 @@ __all__ = [
     "SubspaceClassifierCV",
     # what multiple kernel learning has to beat
     "UniformMKLClassifier",
+    "AlignmentMKLClassifier",
     "BestKernelClassifier",
     "SingleKernelCV",
     "CrammerSingerClassifier",

@@ -57,7 +57,7 @@ def demo(
 ) -> None:
     """Compare learned kernel weights with simpler methods on real data."""
     from mklearn.demo import make_models, run_demo
-    from mklearn.report import write_json
+    from mklearn.report import whole_files, write_json
 
     errors = Console(stderr=True, highlight=False)
     with _results_folder(out):
@@ -76,9 +76,9 @@ def demo(
 
             result = run_demo(folds, tick)
         content = result.as_dict()
-        with _writing(out):
-            content["figures"] = _save_figures(result, out, errors)
-            write_json(out / "results.json", content)
+        with _writing(out), whole_files(out) as folder:
+            content["figures"] = _save_figures(result, folder, errors)
+            write_json(folder / "results.json", content)
     if as_json:
         print(json.dumps(content, allow_nan=False))
     else:
@@ -156,7 +156,7 @@ def fit(
     """Learn kernel weights from a table and compare with simpler methods."""
     from mklearn.jobs import METHODS, Settings, parse_number, run_fit, write_report
     from mklearn.persistence import save
-    from mklearn.report import whole_file, write_json
+    from mklearn.report import whole_files, write_json
 
     errors = Console(stderr=True, highlight=False)
     with _user_errors():
@@ -173,17 +173,17 @@ def fit(
                 result = run_fit(loaded, options, tick)
             content = result.as_dict()
             notes = {"data": content["data"], "methods": content["methods"]}
-            with _writing(out):
-                save(result.model, out / "model.mkl", notes)
-                with whole_file(out / "weights.csv") as path:
-                    path.write_text(_weights_csv(content["model"]), encoding="utf-8")
+            with _writing(out), whole_files(out) as folder:
+                save(result.model, folder / "model.mkl", notes)
+                weights = _weights_csv(content["model"])
+                (folder / "weights.csv").write_text(weights, encoding="utf-8")
                 loading = (
                     "from mklearn.persistence import load\n\n"
                     f"model = load({str(out / 'model.mkl')!r})"
                 )
                 with _notes(errors):
-                    write_report(result, out / "report.html", loading)
-                write_json(out / "results.json", content)
+                    write_report(result, folder / "report.html", loading)
+                write_json(folder / "results.json", content)
     if as_json:
         print(json.dumps(content, allow_nan=False))
         return
@@ -212,7 +212,9 @@ def predict(
 
     errors = Console(stderr=True, highlight=False)
     with _user_errors():
-        columns, said = run_predict(_load_model(model), data)
+        loaded = _load_model(model)
+        with _sound(model):
+            columns, said = run_predict(loaded, data)
     for line in said:
         errors.print(line, markup=False)
     text = _csv(columns)
@@ -238,22 +240,24 @@ def inspect_model(
 
     with _user_errors():
         loaded = _load_model(model)
-        content = {**read_header(model), "model": describe(loaded)}
+        with _sound(model):
+            content = {**read_header(model), "model": describe(loaded)}
     if as_json:
         print(json.dumps(content, allow_nan=False))
         return
     console = Console(highlight=False)
-    data = content["notes"].get("data", {})
-    console.print(f"{content['model']['class']}, {content['bytes']} bytes")
-    if data:
-        console.print(
-            f"fitted on {data['name']}: {data['n_samples']} samples, "
-            f"{data['task']} of {data['target']}",
-            markup=False,
-        )
-    saved = ", ".join(f"{k} {v}" for k, v in content["versions"].items())
-    console.print(f"saved by {saved}")
-    _show_model(console, content["model"])
+    with _sound(model):
+        data = content["notes"].get("data", {})
+        console.print(f"{content['model']['class']}, {content['bytes']} bytes")
+        if data:
+            console.print(
+                f"fitted on {data['name']}: {data['n_samples']} samples, "
+                f"{data['task']} of {data['target']}",
+                markup=False,
+            )
+        saved = ", ".join(f"{k} {v}" for k, v in content["versions"].items())
+        console.print(f"saved by {saved}", markup=False)
+        _show_model(console, content["model"])
 
 
 def compare(
@@ -490,17 +494,24 @@ def _weights_table(model: Any, block: str, width: int = 24) -> Table:
 
 
 def _save_figures(result: Any, out: Path, errors: Console) -> list[str]:
-    """Save figures and report and return their names; none without matplotlib."""
+    """Save figures and report and return their names.
+
+    Without matplotlib there are no figures, and the report has numbers alone.
+    """
+    from mklearn.demo import DENSE, SPARSE
+    from mklearn.report import whole_file, write_html
+
+    write_html(out / "report.html", result.report())
     try:
         from matplotlib.figure import Figure
     except ImportError:
         errors.print(
-            "No figures: they need matplotlib, pip install mklearn[plot]", markup=False
-        )
-        return []
-    from mklearn.demo import DENSE, SPARSE
+            "No figures, and none in the report: they need matplotlib, pip install "
+            "mklearn[plot]",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+        return ["report.html"]
     from mklearn.plotting import plot_convergence, plot_weights
-    from mklearn.report import whole_file, write_html
 
     weights = Figure(figsize=(10, 5), layout="constrained")
     axes = weights.subplots(1, 2)
@@ -512,7 +523,6 @@ def _save_figures(result: Any, out: Path, errors: Console) -> list[str]:
     for name, figure in figures.items():
         with whole_file(out / name) as path:
             figure.savefig(path, format="png", dpi=150)
-    write_html(out / "report.html", result.report())
     return [*figures, "report.html"]
 
 
@@ -569,6 +579,18 @@ def _user_errors() -> Iterator[None]:
         yield
     except (ValueError, OSError, MemoryError) as error:
         _fail(" ".join(str(error).split()) or type(error).__name__)
+
+
+@contextmanager
+def _sound(model: Path) -> Iterator[None]:
+    """End with one line where a model file holds what no model of ours would."""
+    try:
+        yield
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        why = " ".join(str(error).split())
+        _fail(
+            f"{model} holds a model that cannot be used: {type(error).__name__} {why}"
+        )
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def _fit_as_dict(model: MKLClassifier) -> dict[str, Any]:
             }
             for row in kernel_rows(model)
         ],
-        "certificate": certificate(solution),
+        "certificate": certificate(solution, model),
         "history": {
             "upper": list(solution.history.upper),
             "lower": list(solution.history.lower),

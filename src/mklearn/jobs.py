@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.svm import SVC, SVR
+from sklearn.utils import get_tags
 
 from mklearn.estimators import (
     BestKernelClassifier,
@@ -27,9 +29,9 @@ from mklearn.estimators import (
 )
 from mklearn.kernels import RBF, KernelBank, Linear, Spectrum, per_view
 from mklearn.kernels.specs import BY_NAME
-from mklearn.model_selection import Comparison, compare
+from mklearn.model_selection import Comparison, Split, compare
 from mklearn.persistence import versions
-from mklearn.report import certificate, kernel_rows
+from mklearn.report import Predictions, certificate, kernel_rows
 from mklearn.solvers.path import NORMS
 from mklearn.table import (
     MANY,
@@ -37,6 +39,9 @@ from mklearn.table import (
     Layout,
     TableError,
     TableModel,
+    absent_rows,
+    absent_words,
+    filled_in,
     find_layout,
     is_gram_file,
     read_grams,
@@ -47,6 +52,7 @@ METHODS = ("mkl", "discriminant", "subspace", "bilinear")
 CLASSES, VALUES = "classification", "regression"
 NON_NEGATIVE = ("chi2", "histogramintersection", "tanimoto")
 Tick = Callable[[str, int, int], Any]  # after each fit: model, fold, fits in all
+COSTS = np.logspace(-3, 3, 7)  # that --reg auto chooses from
 WIDTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 
 
@@ -266,22 +272,31 @@ def make_model(data: Data, options: Settings) -> Any:
     return _on_table(_estimator(data, options, kernels), data, standardize)
 
 
+def method_notes(options: Settings) -> list[str]:
+    """Return what is to be said about options that a method takes in its own way."""
+    if options.method == "subspace" and options.norm != Settings.norm:
+        return ["--norm says nothing to --method subspace: its weights sum to one."]
+    if options.method == "discriminant" and options.reg in (None, "auto"):
+        return ["reg is the one of 13 values with the least leave-one-out error."]
+    if options.method == "subspace" and options.reg in (None, "auto"):
+        return ["reg is 0.0005 times the trace of the kernel."]
+    return []
+
+
 def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
     norm, reg = options.norm, options.reg
     if options.method == "discriminant":
-        p = 1.0 if norm == "auto" else norm
         reg = "loo" if reg in (None, "auto") else reg
-        return MKLDiscriminant(kernels, norm=p, reg=reg)
+        model: Any = MKLDiscriminant(kernels, reg=reg)
+        return _with_norm(model, options)
     if isinstance(reg, str) and reg != "auto":
         raise TableError(f"--reg {reg} is for --method discriminant.")
     if options.method == "subspace":
         return SubspaceClassifier(kernels, reg="auto" if reg is None else reg)
     if options.method == "bilinear":
         C = 1.0 if reg in (None, "auto") else reg
-        return BilinearMKLClassifier(
-            kernels, C=C, norm=1.0 if norm == "auto" else norm,
-            random_state=options.seed,
-        )  # fmt: skip
+        model = BilinearMKLClassifier(kernels, C=C, random_state=options.seed)
+        return _with_norm(model, options, {"C": COSTS} if reg == "auto" else {})
     values = data.task == VALUES
     if "auto" in (norm, reg):
         search = MKLRegressorCV if values else MKLClassifierCV
@@ -295,13 +310,79 @@ def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
     return plain(kernels, norm=norm, C=1.0 if reg is None else reg)
 
 
+def _with_norm(
+    model: Any, options: Settings, grid: Mapping[str, Any] | None = None
+) -> Any:
+    """Return the model with its norm, or a search for it and for what the grid has."""
+    tried = dict(grid or {})
+    if options.norm == "auto":
+        tried["norm"] = list(NORMS)
+    else:
+        model.set_params(norm=options.norm)
+    return GridSearchCV(model, tried, n_jobs=options.jobs) if tried else model
+
+
+def _found(model: Any) -> Any:
+    """Return a fitted model with what a search has found in place of the search."""
+    inner = model.estimator_ if _wrapped(model) else model
+    if not isinstance(inner, GridSearchCV):
+        return model
+    if not _wrapped(model):
+        return inner.best_estimator_
+    model.set_params(estimator=clone(inner.best_estimator_))
+    model.estimator_ = inner.best_estimator_
+    return model
+
+
+class GramModel(BaseEstimator):
+    """An estimator on one of several Gram matrices as it is, or on their sum.
+
+    Parameters
+    ----------
+    estimator : SVC or SVR with kernel="precomputed", or an estimator of mklearn
+    which : int or None
+        The number of the kernel; None is the sum.
+    """
+
+    def __init__(self, estimator: Any, which: int | None = None) -> None:
+        self.estimator = estimator
+        self.which = which
+
+    def fit(self, X: KernelBank, y: Any) -> GramModel:
+        """Fit the estimator on a square bank."""
+        self.estimator_ = clone(self.estimator).fit(self._gram(X), y)
+        return self
+
+    def predict(self, X: KernelBank) -> NDArray[Any]:
+        """Return the predictions for the rows of a cross bank."""
+        return self.estimator_.predict(self._gram(X))
+
+    def score(self, X: KernelBank, y: Any) -> float:
+        """Return the estimator's own score."""
+        return float(self.estimator_.score(self._gram(X), y))
+
+    def _gram(self, X: KernelBank) -> NDArray[np.float64]:
+        if self.which is not None:
+            return X.gram(self.which)
+        return X.combine(np.ones(X.shape[2]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        tags.input_tags.pairwise = True
+        return tags
+
+
 def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
     """Return what learned weights have to beat, with the same cost or choice of it."""
     kernels, standardize = make_kernels(options.kernels, data.layout)
     mine = options.method in ("mkl", "bilinear")
     chosen = options.reg == "auto"
     C = float(options.reg) if mine and isinstance(options.reg, (int, float)) else 1.0
-    Cs = np.logspace(-3, 3, 7)
+    Cs = COSTS
     found: dict[str, Any] = {}
     if data.task == CLASSES:
         if chosen:
@@ -323,22 +404,28 @@ def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
             if chosen
             else MKLRegressor(kernels, norm=np.inf, C=C)
         )
-        if data.layout is not None:
-            one = [[k] for k in _listed_kernels(kernels, data.layout)]
-            found["best single kernel"] = GridSearchCV(
-                MKLRegressor(norm=1, C=C),
-                {"kernels": one, **({"C": Cs} if chosen else {})},
-                n_jobs=options.jobs,
-            )
+        alone: Any = MKLRegressor(norm=1, C=C)
+        prefix = ""
+        if data.layout is None:
+            alone = GramModel(MKLRegressor("precomputed", norm=1, C=C, psd="ignore"))
+            single: dict[str, Any] = {"which": list(range(data.X.shape[2]))}
+            prefix = "estimator__"
+        else:
+            single = {"kernels": [[k] for k in _listed_kernels(kernels, data.layout)]}
+        found["best single kernel"] = GridSearchCV(
+            alone,
+            {**single, **({f"{prefix}C": Cs} if chosen else {})},
+            n_jobs=options.jobs,
+        )
         plain = SVR(C=C)
     models = {k: _on_table(m, data, standardize) for k, m in found.items()}
-    kinds = {} if data.layout is None else data.layout.kinds
-    if any(kind != SEQUENCE for kind in kinds.values()):
-        search = (
-            GridSearchCV(plain, {"C": Cs}, n_jobs=options.jobs) if chosen else plain
-        )
-        name = f"{type(plain).__name__} (one RBF kernel)"
-        models[name] = _on_table(search, data, True, as_views=False)
+    search = GridSearchCV(plain, {"C": Cs}, n_jobs=options.jobs) if chosen else plain
+    name = type(plain).__name__
+    if data.layout is None:
+        plain.set_params(kernel="precomputed")
+        models[f"{name} (sum of the Grams as given)"] = GramModel(search)
+    elif any(kind != SEQUENCE for kind in data.layout.kinds.values()):
+        models[f"{name} (one RBF kernel)"] = _on_table(search, data, True, False)
     return models
 
 
@@ -374,6 +461,7 @@ class Run:
     comparison: Comparison
     model: Any = None
     learned: str | None = None
+    predictions: Predictions | None = None  # of the folds, for classes
 
     def as_dict(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
@@ -426,7 +514,7 @@ def describe(model: Any) -> dict[str, Any]:
     }
     solutions = getattr(inner, "solution_", None)
     listed = solutions if isinstance(solutions, list) else [solutions]
-    content["certificates"] = [certificate(s) for s in listed if s is not None]
+    content["certificates"] = [certificate(s, inner) for s in listed if s is not None]
     return _finite(content)
 
 
@@ -447,12 +535,41 @@ def _finite(value: Any) -> Any:
 
 def run_fit(data: Data, options: Settings, callback: Tick | None = None) -> Run:
     """Compare a method with what it has to beat, then fit it on all samples."""
+    data = replace(data, said=[*data.said, *method_notes(options)])
     name = f"learned weights ({options.method})"
     models = {name: make_model(data, options), **make_baselines(data, options)}
     folds = make_folds(data, options.cv, options.seed)
-    result = _compare(models, data, folds, callback)
-    model = models[name].fit(data.X, data.y)
-    return Run(data, result, model, name)
+    seen = _Unseen(data, name) if data.task == CLASSES else None
+    result = _compare(models, data, folds, callback, seen)
+    model = _found(models[name].fit(data.X, data.y))
+    predictions = None if seen is None else seen.predictions()
+    return Run(data, result, model, name, predictions)
+
+
+class _Unseen:
+    """Collects what one model says about the test samples of each fold."""
+
+    def __init__(self, data: Data, name: str) -> None:
+        self._data, self._name = data, name
+        self._classes = np.unique(data.y)
+        shape = (len(data.y), 1 if len(self._classes) == 2 else len(self._classes))
+        self._scores = np.full(shape, np.nan)
+
+    def __call__(self, name: str, model: Any, split: Split) -> None:
+        if name == self._name:
+            (train, test), X = split, self._data.X
+            given = isinstance(X, KernelBank)
+            part = X[np.ix_(test, train)] if given else X.iloc[test]
+            scores = np.asarray(model.decision_function(part))
+            self._scores[test] = scores[:, None] if scores.ndim == 1 else scores
+
+    def predictions(self) -> Predictions:
+        """Return labels and, for two classes, scores; folds hold each sample once."""
+        scores, y = self._scores, self._data.y
+        if scores.shape[1] == 1:
+            found = self._classes[(scores[:, 0] > 0).astype(int)]
+            return Predictions(y, found, scores[:, 0])
+        return Predictions(y, self._classes[scores.argmax(axis=1)])
 
 
 def run_compare(
@@ -478,7 +595,11 @@ def run_compare(
 
 
 def _compare(
-    models: Mapping[str, Any], data: Data, folds: Any, callback: Tick | None
+    models: Mapping[str, Any],
+    data: Data,
+    folds: Any,
+    callback: Tick | None,
+    watch: Any = None,
 ) -> Comparison:
     total = len(models) * folds.get_n_splits()
 
@@ -486,7 +607,7 @@ def _compare(
         if callback is not None:
             callback(name, fold, total)
 
-    return compare(models, data.X, data.y, folds, callback=tick)
+    return compare(models, data.X, data.y, folds, callback=tick, watch=watch)
 
 
 def write_report(run: Run, path: Path, loading: str) -> None:
@@ -496,7 +617,7 @@ def write_report(run: Run, path: Path, loading: str) -> None:
     X, model = run.data.X, run.model
     missing = 0
     if isinstance(model, TableModel):
-        missing = int(X[list(model.columns_)].isna().sum().sum())
+        missing = sum(filled_in(X, model.views_).values())
         X, model = model.transform_table(X), model.estimator_
     classes = run.data.y if run.data.task == CLASSES else None
     page = report.Report(
@@ -506,6 +627,7 @@ def write_report(run: Run, path: Path, loading: str) -> None:
         comparison=run.comparison,
         scoring="accuracy" if classes is not None else "R²",
         alignment=report.kernel_alignment(model, X),
+        predictions=run.predictions,
         loading=loading,
     )
     report.write_html(path, page)
@@ -522,6 +644,8 @@ def run_predict(model: Any, path: Path) -> tuple[dict[str, list[Any]], list[str]
         if is_gram_file(path):
             raise TableError("this model was fitted on a table; give it a table.")
         X = read_table(path)
+        model.require_columns(X)
+        said += absent_words(absent_rows(X, model.views_))
         for column, new in model.new_categories(X).items():
             said.append(
                 f"Column {column!r} has categories that training had not: "

@@ -107,6 +107,7 @@ def compare(
     *,
     scoring: Any = None,
     callback: Callable[[str, int], Any] | None = None,
+    watch: Callable[[str, Any, Split], Any] | None = None,
 ) -> Comparison:
     """Fit and score several models on the same folds.
 
@@ -122,6 +123,9 @@ def compare(
         As in ``cross_validate``; the estimators' own score by default.
     callback : callable, optional
         Called with the model's name and the fold's number after each fit.
+    watch : callable, optional
+        Called with the model's name, the fitted model and the (train, test) rows of
+        the fold, to look at more of a model than its score.
 
     Returns
     -------
@@ -165,10 +169,13 @@ def compare(
             stop_if_interrupted(fitted)
             scores[i, k] = result["test_score"][0]
             seconds[i, k] = result["fit_time"][0]
-            weights = getattr(fitted, "kernel_weights_", None)
+            inner = getattr(fitted, "best_estimator_", fitted)
+            weights = getattr(inner, "kernel_weights_", None)
             if weights is not None:
                 used[i, k] = np.count_nonzero(used_kernels(weights))
                 available[i] = np.shape(weights)[-1]
+            if watch is not None:
+                watch(name, fitted, split)
             if callback is not None:
                 callback(name, k)
     return Comparison(tuple(models), scores, seconds, used, available, splits)

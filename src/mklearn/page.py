@@ -21,25 +21,32 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 56rem; padding: 1rem; color: var(--ink);
   background: var(--paper); font: 1rem/1.55 system-ui, sans-serif;
-  overflow-wrap: anywhere; }
+  overflow-wrap: break-word; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
 nav ul { display: flex; flex-wrap: wrap; gap: .3rem 1rem; padding: 0;
   list-style: none; }
 a { color: var(--bar); }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; }
+.scroll { overflow-x: auto; margin-bottom: 1.2rem; }
+table { border-collapse: collapse; min-width: min(100%, 26rem); }
+table.full { width: 100%; }
 caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
+caption span { display: inline-block; max-width: calc(100vw - 2rem); }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: left; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums;
   white-space: nowrap; }
+th[scope=row] { min-width: 8rem; max-width: 22rem; overflow-wrap: break-word; }
+td.share { background: rgb(0 114 178 / var(--part)); }
 .bar { display: block; height: .7rem; min-width: 1px; background: var(--bar); }
 td.wide { min-width: 6rem; width: 30%; }
-figure { margin: 1rem 0; } figcaption { color: var(--soft); }
+figure { margin: 1rem 0; overflow-x: auto; } figcaption { color: var(--soft); }
 figure svg { max-width: 100%; height: auto; }
 figure svg text { fill: currentColor; }
 pre { background: var(--card); padding: .8rem; overflow-x: auto; }
+footer { color: var(--soft); }
 .words { background: var(--card); border-left: 4px solid var(--bar);
   padding: .6rem 1rem; }
+@media (max-width: 40rem) { th, td { padding: .3rem .4rem; font-size: .92rem; }
+  figure.wide svg { max-width: none; width: 40rem; } }
 """
 _FORBIDDEN = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -96,10 +103,10 @@ def paragraph(content: str, kind: str = "") -> str:
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table; the first cell of a row names it, numbers come as floats.
 
-    A cell may also be a :class:`Bar`.
+    A cell may also be a :class:`Bar`, a :class:`Share` or a :class:`Number`.
     """
     numeric = [
-        bool(rows) and all(isinstance(row[j], (int, float)) for row in rows)
+        bool(rows) and all(_is_number(row[j]) for row in rows)
         for j in range(len(heads))
     ]
     top = "".join(
@@ -113,13 +120,42 @@ def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
         )
         lines.append(f'<tr><th scope="row">{_shown(first)}</th>{cells}</tr>')
     return (
-        f'<div class="scroll"><table><caption>{text(caption)}</caption>'
+        f'<div class="scroll"><table{_full(heads)}>{_caption(caption)}'
         f"<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
 
 
+def _caption(words: str) -> str:
+    # a span, to be no wider than the window though the table is
+    return f"<caption><span>{text(words)}</span></caption>"
+
+
+def _full(heads: Sequence[str]) -> str:
+    return ' class="full"' if len(heads) > 3 else ""
+
+
 class Bar(float):
     """A part of one, shown as the length of a bar; the number stands elsewhere."""
+
+
+class Number(str):
+    """Digits that are text already, and stand where numbers do."""
+
+
+class Share(int):
+    """A count with the part of its row that it is, shown as a shade."""
+
+    part: float
+
+    def __new__(cls, count: int, total: int) -> Share:
+        """Return a count of so many in all."""
+        share = super().__new__(cls, count)
+        share.part = count / total if total else 0.0
+        return share
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Number)) and not isinstance(value, Bar)
 
 
 def _number(numeric: bool) -> str:
@@ -133,6 +169,9 @@ def _cell(value: Any, numeric: bool) -> str:
             f'<span class="bar" style="width: {width:.1f}%" aria-hidden="true"></span>'
         )
         return f'<td class="wide">{bar}</td>'
+    if isinstance(value, Share):
+        style = f"--part: {0.35 * value.part:.3f}"  # faint enough to read on
+        return f'<td class="number share" style="{style}">{int(value)}</td>'
     return f"<td{_number(numeric)}>{_shown(value)}</td>"
 
 
@@ -140,10 +179,11 @@ def _shown(value: Any) -> str:
     return text(f"{value:.4g}" if isinstance(value, float) else value)
 
 
-def figure(drawn: Any, alt: str, number: int) -> str:
+def figure(drawn: Any, alt: str, number: int, wide: bool = False) -> str:
     """Return a matplotlib figure as inline SVG with a text for those who hear it.
 
-    ``number`` tells its inner names from those of other figures on the page.
+    ``number`` tells its inner names from those of other figures on the page. A ``wide``
+    one is not made smaller on a phone than can be read, but scrolls.
     """
     from matplotlib import rc_context
 
@@ -159,4 +199,5 @@ def figure(drawn: Any, alt: str, number: int) -> str:
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>f{number}-", svg)
     svg = svg.replace("stroke: #000000", "stroke: currentColor")
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{text(alt)}"', 1)
-    return f"<figure>{svg}<figcaption>{text(alt)}</figcaption></figure>"
+    kind = ' class="wide"' if wide else ""
+    return f"<figure{kind}>{svg}<figcaption>{text(alt)}</figcaption></figure>"

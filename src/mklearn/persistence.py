@@ -16,6 +16,7 @@ import json
 import math
 import os
 import platform
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -30,13 +31,12 @@ from sklearn.utils.validation import check_is_fitted
 
 import mklearn
 from mklearn import estimators, problems
+from mklearn.estimators._base import check_state
 from mklearn.kernels import KernelBank
-from mklearn.kernels.bank import _Part
 from mklearn.kernels.features import FeatureSet
-from mklearn.kernels.functions import Prepared
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
+from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
-from mklearn.kernels.store import BaseSource, ComputedSource
 from mklearn.problems.subspace import Subspace
 from mklearn.report import whole_file
 from mklearn.solvers import JointSolution, Solution, Status
@@ -57,14 +57,12 @@ _RECORDS: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *BY_NAME.values(), Precomputed, Family, Normaliser, Clip, NegativePart,
-        FeatureSet, Prepared, BaseSource, ComputedSource, _Part,
+        FeatureSet, Piece,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
         Solution, History, JointSolution, JointHistory, Subspace, Column,
     )
 }  # fmt: skip
-# what is computed again, or not needed to predict
-_LEFT_OUT = {"BaseSource": {"matrix", "folder", "tables"}}
-_NOT_KEPT = ("path_",)
+_NOT_KEPT = ("path_",)  # what predictions do not need
 # parameters of fit alone: where they are objects, the default takes their place
 _OF_FIT = ("callback", "cv", "scoring", "solver", "random_state")
 
@@ -151,6 +149,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     reader = _Reader(members, str(path))
     try:
         model = reader.decode(content["model"])
+        _check_sound(model)
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
@@ -162,6 +161,16 @@ def load(path: str | os.PathLike[str]) -> Any:
     if type(model).__name__ != content.get("class"):
         raise ModelFileError(f"{path} is not a valid model file: its class differs.")
     return model
+
+
+def _check_sound(model: Any) -> None:
+    """Raise ValueError if a model's parts do not fit together."""
+    if isinstance(model, TableModel):
+        model.check_columns()
+        model = model.estimator_
+    check_state(model)
+    if isinstance(model, estimators.SingleKernelCV):
+        check_state(model.estimator_)
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -224,12 +233,24 @@ def _open(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any
 
 def _read_members(archive: zipfile.ZipFile, path: Any) -> dict[str, bytes]:
     infos = archive.infolist()
-    if len({info.filename for info in infos}) != len(infos) or any(
-        info.compress_type != zipfile.ZIP_STORED for info in infos
+    size = os.path.getsize(path)
+    if len({info.filename for info in infos}) != len(infos) or not all(
+        _is_ours(info, size) for info in infos
     ):
-        # uncompressed, a file cannot take more memory than its size
         raise ModelFileError(f"{path} is a zip archive but no model file of mklearn.")
     return {info.filename: archive.read(info) for info in infos}
+
+
+def _is_ours(info: zipfile.ZipInfo, size: int) -> bool:
+    """Tell whether a member has a name and a size that :func:`save` may have given.
+
+    Uncompressed, a file cannot take more memory than its size.
+    """
+    known = info.filename in (_CONTENT, _DIGEST) or re.fullmatch(
+        r"arrays/[0-9]{1,9}\.npy", info.filename
+    )
+    stored = info.compress_type == zipfile.ZIP_STORED
+    return bool(known) and stored and info.file_size <= size
 
 
 def _digest(members: Mapping[str, bytes]) -> bytes:
@@ -281,13 +302,12 @@ class _Writer:
             ends = [value.start, value.stop, value.step]
             return {"$": "slice", "is": [self.encode(end, at) for end in ends]}
         if isinstance(value, KernelBank):
-            state = {k: getattr(value, k) for k in ("names", "kernels", "_parts")}
-            size = [int(n) for n in value._size]
-            return {"$": "bank", "size": size, **self._named(state, at)}
+            pieces, present = take_apart(value)
+            state = {"names": value.names, "pieces": pieces, "present": present}
+            return {"$": "bank", **self._named(state, at)}
         name = type(value).__name__
         if _RECORDS.get(name) is type(value):
-            skipped = _LEFT_OUT.get(name, set())
-            state = {k: getattr(value, k) for k in _fields(value) if k not in skipped}
+            state = {k: getattr(value, k) for k in _fields(value)}
             return {"$": "record", "class": name, "is": self._named(state, at)}
         if ESTIMATORS.get(name) is type(value):
             return {"$": "estimator", "class": name, "is": self._estimator(value, at)}
@@ -419,11 +439,8 @@ class _Reader:
         return {self.decode(k): self.decode(v) for k, v in value["is"]}
 
     def _make_bank(self, value: dict[str, Any]) -> KernelBank:
-        bank = object.__new__(KernelBank)
-        bank.names, bank.kernels = (self.decode(value[k]) for k in ("names", "kernels"))
-        bank._parts = self.decode(value["_parts"])
-        bank._size = tuple(value["size"])
-        return bank
+        state = (self.decode(value[k]) for k in ("names", "pieces", "present"))
+        return put_together(*state)
 
     def _make_record(self, value: dict[str, Any]) -> Any:
         return self._class(_RECORDS, value["class"])(**self._named(value["is"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import is_regressor
 from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn import page
+from mklearn.estimators import MKLDiscriminant, MKLOneClass, SubspaceKernel
 from mklearn.estimators._base import as_bank
 from mklearn.kernels import KernelBank, MultiView, alignment
 from mklearn.kernels.normalise import fit_normaliser
@@ -116,21 +119,48 @@ def rows_by_view(rows: list[KernelRow]) -> dict[str | None, list[KernelRow]]:
     return groups
 
 
-def plain_words(solution: Solution) -> str:
-    """Return what a certificate means, for readers who do not optimise."""
+def plain_words(solution: Solution, model: Any = None) -> str:
+    """Return what a certificate means, for readers who do not optimise.
+
+    Parameters
+    ----------
+    solution : Solution
+    model : estimator, optional
+        Fitted; it decides what the words call its setting and what it has learned.
+    """
+    setting, learned = _terms(model)
     if solution.status is Status.OPTIMAL:
         start = "The computation is finished, and there is a proof: with"
     else:
         start = "The computation stopped early, but it is known how far it got: with"
     return (
-        f"{start} these kernels, these samples and this C, no other weights and no "
-        f"other classifier could lower the training objective by more than "
+        f"{start} these kernels, these samples and {setting}, no other weights and no "
+        f"other {learned} could lower the training objective by more than "
         f"{100 * solution.gap:.2g} %. How well the model does on new samples is "
         "another question; that is what the cross-validated score is for."
     )
 
 
-def certificate(solution: Solution) -> dict[str, Any]:
+def _terms(model: Any) -> tuple[str, str]:
+    """Return what is given, and what is learned with the weights, in words."""
+    if isinstance(model, MKLDiscriminant):
+        learned = "discriminant directions"
+        if isinstance(model.reg, str) and model.reg == "learn":
+            return "this criterion", f"regularisation or {learned}"
+        return f"reg = {model.reg_:.3g}", learned
+    if isinstance(model, SubspaceKernel):
+        return "these settings", "subspace or classifier in it"
+    if isinstance(model, MKLOneClass):
+        return f"nu = {model.nu:.3g}", "boundary"
+    if getattr(model, "C", None) == "learn":
+        return "this loss", "cost or classifier"
+    C = getattr(model, "C_", getattr(model, "C", None))
+    setting = "this C" if not isinstance(C, (int, float)) else f"C = {C:.3g}"
+    values = is_regressor(model) if model is not None else False
+    return setting, "regression function" if values else "classifier"
+
+
+def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
     """Return the bounds and what they say, ready for JSON."""
     return {
         "objective": solution.upper,
@@ -140,7 +170,7 @@ def certificate(solution: Solution) -> dict[str, Any]:
         "n_iter": solution.n_iter,
         "solver": solution.solver,
         "message": solution.message,
-        "plain_words": plain_words(solution),
+        "plain_words": plain_words(solution, model),
     }
 
 
@@ -158,6 +188,24 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_files(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give an empty folder; its files move to ``folder`` together if all goes well.
+
+    The results of one run are either all there or none of them is, and what an earlier
+    run has left stays as it was.
+    """
+    folder = Path(folder)
+    temporary = folder / f".{os.getpid()}.tmp"
+    temporary.mkdir()
+    try:
+        yield temporary
+        for path in sorted(temporary.iterdir()):
+            os.replace(path, folder / path.name)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
@@ -185,6 +233,8 @@ class DataSummary:
         Values that were missing and had to be filled in.
     source : str
         Where the samples are from.
+    absent : mapping of str to int
+        Samples that lack a view, for views that some lack.
     """
 
     n_samples: int
@@ -192,6 +242,7 @@ class DataSummary:
     classes: Mapping[str, int] = field(default_factory=dict)
     missing: int = 0
     source: str = ""
+    absent: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -251,11 +302,15 @@ def describe_data(
         views = {name: 1 if X.is_text(name) else X[name].shape[1] for name in X}
     else:
         views = {"X": np.shape(X)[1]}
+    absent = {}
+    if isinstance(X, MultiView):
+        counts = {name: int(X.absent(name).sum()) for name in X}
+        absent = {name: count for name, count in counts.items() if count}
     classes = {}
     if y is not None:
         labels, counts = np.unique(np.asarray(y), return_counts=True)
         classes = {str(k): int(n) for k, n in zip(labels, counts, strict=True)}
-    return DataSummary(X.shape[0], views, classes, missing, source)
+    return DataSummary(X.shape[0], views, classes, missing, source, absent)
 
 
 def write_html(path: str | os.PathLike[str], report: Report) -> None:
@@ -294,49 +349,80 @@ def _data_section(data: DataSummary) -> str:
     parts = [
         page.paragraph(f"{start} Source: {data.source}." if data.source else start)
     ]
-    views = list(data.views.items())
-    parts.append(page.table("Views of the samples", ["view", "columns"], views))
+    heads, views = ["view", "columns"], list(data.views.items())
+    if data.absent:
+        heads = [*heads, "samples without it"]
+        views = [(name, n, data.absent.get(name, 0)) for name, n in views]
+    parts.append(page.table("Views of the samples", heads, views))
+    if data.absent:
+        parts.append(
+            page.paragraph(
+                "A sample without a view counts as the average of those that have it."
+            )
+        )
     if data.classes:
-        rows = [(k, n, 100.0 * n / data.n_samples) for k, n in data.classes.items()]
-        parts.append(page.table("Classes", ["class", "samples", "percent"], rows))
+        rows = [
+            (k, n, page.Number(f"{100.0 * n / data.n_samples:.1f} %"))
+            for k, n in data.classes.items()
+        ]
+        parts.append(page.table("Classes", ["class", "samples", "share"], rows))
     return "".join(parts)
 
 
 def _comparison_section(report: Report) -> str:
     comparison = report.comparison
     assert comparison is not None
-    rows = []
-    for row in comparison.table():
+    scale, digits, unit = (
+        (100.0, 1, " %") if report.scoring == "accuracy" else (1, 3, "")
+    )
+    first, rows = comparison.names[0], []
+    for i, row in enumerate(comparison.table()):
         used = "-"
         if row["n_kernels"]:
             used = f"{row['kernels_used']:.3g} of {row['n_kernels']}"
-        score, error, seconds = (
-            row[key] for key in ("score", "standard_error", "fit_seconds")
+        score, error = scale * row["score"], scale * row["standard_error"]
+        mean, spread = (scale * v for v in comparison.difference(row["model"], first))
+        rows.append(
+            (
+                row["model"],
+                page.Number(f"{score:.{digits}f} ± {error:.{digits}f}{unit}"),
+                page.Number(f"{mean:+.{digits}f} ± {spread:.{digits}f}" if i else ""),
+                page.Number(f"{row['fit_seconds']:.2g}"),
+                used,
+            )
         )
-        rows.append((row["model"], score, error, used, seconds))
-    heads = ["model", report.scoring, "standard error", "kernels used", "seconds"]
+    heads = ["model", report.scoring, "difference", "seconds", "kernels used"]
     folds = comparison.scores.shape[1]
-    caption = (
-        f"Mean {report.scoring} on the same {folds} folds, its standard error, and the "
-        "median time of a fit"
+    caption = f"Mean {report.scoring} on the same {folds} folds, and the time of a fit"
+    return page.table(caption, heads, rows) + page.paragraph(
+        "Differences are to the first row; ± is one standard error, and less than two "
+        "of them is no clear difference."
     )
-    return page.table(caption, heads, rows)
 
 
 def _kernels_section(model: Any) -> str:
     rows = kernel_rows(model)
     top = max([row.weight for row in rows] + [1e-300])
     shown = [
-        (r.name, r.view or "-", r.weight, page.Bar(r.weight / top), r.contribution)
+        (
+            r.name,
+            r.view or "-",
+            page.Number(f"{r.weight:.3f}" if r.used else "-"),
+            page.Bar(r.weight / top),
+            page.Number(f"{r.contribution:.1%}" if r.used else "-"),
+        )
         for r in rows
     ]
     heads = ["kernel", "view", "weight", "relative", "contribution"]
     words = (
         "A contribution is a kernel's share in the squared norm of the decision "
-        "function; contributions sum to one and do not depend on the kernels' scales."
+        "function; contributions sum to 100 % and do not depend on the kernels' "
+        "scales. A dash stands for a kernel that is not used."
     )
     used = sum(row.used for row in rows)
     caption = f"Kernel weights: {used} of {len(rows)} kernels are used"
+    if np.ndim(model.kernel_weights_) == 2:
+        caption += "; each class has its own, and here are their means"
     return page.table(caption, heads, shown) + page.paragraph(words)
 
 
@@ -356,7 +442,7 @@ def _alignment_section(report: Report) -> str:
         shown = KernelAlignmentDisplay(alignment=values, names=plain)
         shown.plot(drawn.subplots())
         alt = f"Heat map: centred alignment of the {len(names)} kernels, pair by pair"
-        words += page.figure(drawn, alt, 1)
+        words += page.figure(drawn, alt, 1, wide=len(names) > 4)
     above = np.triu(np.ones(values.shape, dtype=bool), 1)
     pairs = sorted(np.argwhere(above).tolist(), key=lambda ij: -values[tuple(ij)])[:10]
     rows = [(f"{names[i]} and {names[j]}", float(values[i, j])) for i, j in pairs]
@@ -368,7 +454,7 @@ def _alignment_section(report: Report) -> str:
 
 def _certificate_section(model: Any) -> str:
     solution = widest(model.solution_)
-    parts = page.paragraph(plain_words(solution), "words")
+    parts = page.paragraph(plain_words(solution, model), "words")
     parts += page.paragraph(solution.message)
     drawn = _new_figure((7, 4))
     if drawn is not None:
@@ -377,7 +463,7 @@ def _certificate_section(model: Any) -> str:
         ConvergenceDisplay.from_solution(solution, ax=drawn.subplots())
         alt = (
             f"Upper and lower bound on the optimum over {solution.n_iter} iterations; "
-            f"they end at {solution.upper:.4g} and {solution.lower:.4g}"
+            f"they end at {solution.upper:.6g} and {solution.lower:.6g}"
         )
         parts += page.figure(drawn, alt, 2)
     return parts
@@ -386,7 +472,10 @@ def _certificate_section(model: Any) -> str:
 def _errors_section(found: Predictions) -> str:
     labels = np.unique(np.concatenate([found.truth, found.predicted]))
     counts = confusion_matrix(found.truth, found.predicted, labels=labels)
-    rows = [(str(k), *map(int, row)) for k, row in zip(labels, counts, strict=True)]
+    rows = [
+        (str(k), *(page.Share(int(n), int(row.sum())) for n in row))
+        for k, row in zip(labels, counts, strict=True)
+    ]
     heads = ["true class", *(f"predicted {k}" for k in labels)]
     right = float(np.mean(found.truth == found.predicted))
     caption = (

@@ -2,7 +2,8 @@
 
 Numbers are standardised, categories become indicator columns, missing values are filled
 in; all of it is learned from training samples only, by :class:`TableModel`, and stays
-with the model.
+with the model. Where there are several views, a row that is empty in all columns of one
+lacks that view, and nothing is filled in there.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         raise TableError(f"there is no file {path}.")
     try:
         if kind in PARQUET:
-            frame = pd.read_parquet(path)
+            frame = _unindexed(pd.read_parquet(path))
         else:
             frame = pd.read_csv(path, sep=SEPARATORS[kind], encoding="utf-8-sig")
             if kind == ".csv" and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
@@ -68,7 +69,7 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     except ImportError as error:
         raise TableError(
             f"{path} is a parquet file; reading it needs one more package: "
-            "pip install pyarrow."
+            "pip install mklearn[parquet]."
         ) from error
     except pd.errors.EmptyDataError as error:
         raise TableError(f"{path} is empty.") from error
@@ -89,6 +90,12 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     return frame
 
 
+def _unindexed(frame: Any) -> Any:
+    """Return the table with row names as a column where these have a name."""
+    named = any(name is not None for name in frame.index.names)
+    return frame.reset_index(drop=not named)
+
+
 def read_grams(
     path: str | os.PathLike[str], target: str | None = None
 ) -> tuple[KernelBank, NDArray[Any] | None]:
@@ -104,7 +111,11 @@ def read_grams(
         raise TableError(f"there is no file {path}.")
     try:
         loaded = np.load(path, allow_pickle=False)
-        arrays = {"K": loaded} if path.suffix.lower() == ".npy" else {**loaded}
+        if isinstance(loaded, np.ndarray):
+            arrays = {"K": loaded}
+        else:
+            with loaded:
+                arrays = {**loaded}
     except Exception as error:
         # a damaged archive may fail in any of zipfile, zlib and numpy
         raise TableError(f"{path} cannot be read as numpy arrays: {error}.") from error
@@ -232,8 +243,43 @@ def find_layout(
         groups = {"X": rest} if rest else {}
     placed = {c for columns in groups.values() for c in columns}
     groups.update({c: (c,) for c in kinds if kinds[c] == SEQUENCE and c not in placed})
-    said += _told(frame, kinds)
+    if len(groups) == 1:
+        for column in kinds:
+            missing = int(frame[column].isna().sum())
+            if kinds[column] == SEQUENCE and missing:
+                raise TableError(
+                    f"column {column!r} cannot be used: {missing} of its sequences are "
+                    "missing, and there is no other view."
+                )
+    said += _told(frame, kinds, groups)
     return Layout(kinds, groups, said)
+
+
+def absent_rows(
+    frame: Any, views: Mapping[str, Sequence[str]]
+) -> dict[str, NDArray[np.bool_]]:
+    """Return the rows that are empty in all columns of a view, by view.
+
+    Views that no row lacks are left out. A single view is never absent.
+    """
+    if len(views) < 2:
+        return {}
+    masks = {
+        name: frame[list(columns)].isna().to_numpy().all(axis=1)
+        for name, columns in views.items()
+    }
+    return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def absent_words(masks: Mapping[str, NDArray[np.bool_]]) -> list[str]:
+    """Return what happens to rows without a view, in words."""
+    if not masks:
+        return []
+    shown = _listed([f"{name} ({int(m.sum())} rows)" for name, m in masks.items()])
+    return [
+        f"Absent views, all columns empty: {shown}. These rows count as the view's "
+        "average; nothing is filled in."
+    ]
 
 
 def _require_column(frame: Any, column: str) -> None:
@@ -251,9 +297,6 @@ def _kind(values: Any, sequence: bool) -> tuple[str | None, str]:
     if sequence:
         if not all(isinstance(v, str) for v in present):
             return None, "it does not hold strings"
-        if len(present) < len(values):
-            missing = len(values) - len(present)
-            return None, f"{missing} of its sequences are missing"
         return SEQUENCE, ""
     if _is_number(values):
         numbers = present.to_numpy(dtype=np.float64)
@@ -279,14 +322,16 @@ def _words(values: Any) -> list[str]:
     return [str(v) for v in values]
 
 
-def _told(frame: Any, kinds: Mapping[str, str]) -> list[str]:
+def _told(
+    frame: Any, kinds: Mapping[str, str], views: Mapping[str, Sequence[str]]
+) -> list[str]:
     """Return what happens to categories and missing values, in words."""
     said = []
     categories = [c for c, kind in kinds.items() if kind == CATEGORY]
     if categories:
         said.append(f"Categories, one column for each: {_listed(categories)}.")
-    holes = {c: int(frame[c].isna().sum()) for c in kinds}
-    holes = {c: count for c, count in holes.items() if count}
+    said += absent_words(absent_rows(frame, views))
+    holes = filled_in(frame, views)
     if holes:
         shown = _listed([f"{c} ({count})" for c, count in holes.items()])
         said.append(
@@ -294,6 +339,31 @@ def _told(frame: Any, kinds: Mapping[str, str]) -> list[str]:
             f"median of a number or the most frequent category: {shown}."
         )
     return said
+
+
+def filled_in(frame: Any, views: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return how many values of a column are filled in, for columns with any."""
+    absent = absent_rows(frame, views)
+    found = {}
+    for column in dict.fromkeys(c for columns in views.values() for c in columns):
+        holes = frame[column].isna().to_numpy() & ~_lacking(
+            frame, column, views, absent
+        )
+        if holes.any():
+            found[column] = int(holes.sum())
+    return found
+
+
+def _lacking(
+    frame: Any,
+    column: str,
+    views: Mapping[str, Sequence[str]],
+    absent: Mapping[str, NDArray[np.bool_]],
+) -> NDArray[np.bool_]:
+    """Return the rows in which all views that hold a column are absent."""
+    none = np.zeros(len(frame), dtype=bool)
+    masks = [absent.get(v, none) for v, columns in views.items() if column in columns]
+    return np.logical_and.reduce(masks)
 
 
 def _listed(names: Any, most: int = 8) -> str:
@@ -452,28 +522,48 @@ class TableModel(BaseEstimator):
         wanted = dict.fromkeys(c for columns in self.views_.values() for c in columns)
         for column in wanted:
             _require_column(X, column)
-        self.columns_ = {
-            c: Column.learn(X[c], c, kinds[c], self.standardize) for c in wanted
-        }
+        absent = absent_rows(X, self.views_)
+        self.columns_ = {}
+        for c in wanted:
+            known = X[c][~_lacking(X, c, self.views_, absent)]
+            self.columns_[c] = Column.learn(known, c, kinds[c], self.standardize)
         self.estimator_ = clone(self.estimator).fit(self.transform_table(X), y)
         return self
 
-    def transform_table(self, X: Any) -> Any:
-        """Return the views of a table, or their numbers side by side."""
+    def check_columns(self) -> None:
+        """Raise ValueError if columns and views do not fit together."""
+        wanted = {c for columns in self.views_.values() for c in columns}
+        known = all(isinstance(c, Column) for c in self.columns_.values())
+        if not wanted or not known or wanted != set(self.columns_):
+            raise ValueError("the columns do not fit the views")
+        for column in self.columns_.values():
+            sound = np.isfinite(column.mean) and np.isfinite(column.scale)
+            if column.kind not in (NUMBER, CATEGORY, SEQUENCE) or not sound:
+                raise ValueError(f"column {column.name!r} has no kind, mean or scale")
+
+    def require_columns(self, X: Any) -> None:
+        """Raise TableError if a table lacks columns that the model needs."""
         missing = [c for c in self.columns_ if c not in X.columns]
         if missing:
             raise TableError(
                 f"the table lacks columns that the model needs: {_listed(missing)}."
             )
+
+    def transform_table(self, X: Any) -> Any:
+        """Return the views of a table, or their numbers side by side."""
+        self.require_columns(X)
         pd = _pandas()
+        absent = absent_rows(X, self.views_) if self.as_views else {}
         parts: dict[str, Any] = {}
         for name, columns in self.views_.items():
             known = [self.columns_[c] for c in columns]
             if known[0].kind == SEQUENCE:
-                parts[name] = _sequences(X[known[0].name])
+                parts[name] = _sequences(X[known[0].name], len(self.views_) > 1)
                 continue
             names = [n for column in known for n in column.names]
             numbers = np.hstack([column.numbers(X[column.name]) for column in known])
+            if name in absent:
+                numbers[absent[name]] = np.nan
             parts[name] = pd.DataFrame(numbers, columns=names)
         if self.as_views:
             return MultiView(parts)
@@ -529,9 +619,11 @@ class TableModel(BaseEstimator):
         return tags
 
 
-def _sequences(values: Any) -> NDArray[Any]:
-    listed = values.tolist()
-    bad = [v for v in listed if not isinstance(v, str)]
+def _sequences(values: Any, may_lack: bool) -> NDArray[Any]:
+    """Return strings, None for rows without one where these are allowed."""
+    listed = [None if m else v for v, m in _with_holes(values)]
+    strange = [v for v in listed if not isinstance(v, str)]
+    bad = [v for v in strange if v is not None or not may_lack]
     if bad:
         raise TableError(f"column {values.name!r} holds sequences; {bad[0]!r} is none.")
     return np.array(listed, dtype=object)
@@ -542,6 +634,9 @@ __all__ = [
     "Layout",
     "TableError",
     "TableModel",
+    "absent_rows",
+    "absent_words",
+    "filled_in",
     "find_layout",
     "is_gram_file",
     "read_grams",

@@ -1,6 +1,7 @@
 """The scikit-learn face of the library."""
 
 from mklearn.estimators.baselines import (
+    AlignmentMKLClassifier,
     BestKernelClassifier,
     SingleKernelCV,
     UniformMKLClassifier,
@@ -18,6 +19,7 @@ from mklearn.estimators.subspace_cv import SubspaceClassifierCV
 from mklearn.estimators.svm import MKLClassifier
 
 __all__ = [
+    "AlignmentMKLClassifier",
     "BestKernelClassifier",
     "BilinearMKLClassifier",
     "CrammerSingerClassifier",

@@ -115,13 +115,18 @@ class BaseKernelMachine(BaseEstimator):
         used = np.flatnonzero(np.atleast_2d(theta).any(axis=0))
         if len(used) == 0:
             used = np.arange(1)
+        normaliser = training.normaliser.select(used)
         # centring needs all samples unless the coefficients sum to zero, and so does
-        # the projection that clips a kernel
-        balanced = bool(
+        # the projection that clips a kernel; where samples lack a view, those that
+        # have it need not sum to zero
+        holed = normaliser.present is not None
+        balanced = not holed and bool(
             (np.abs(A.sum(axis=0)) <= 1e-9 * np.abs(A).sum(axis=0) + 1e-300).all()
         )
-        every = training.clip is not None or (
-            training.normaliser.means is not None and not balanced
+        every = (
+            training.clip is not None
+            or holed
+            or (normaliser.means is not None and not balanced)
         )
         cols = np.arange(len(A)) if every else support
         if len(cols) == 0:
@@ -136,7 +141,7 @@ class BaseKernelMachine(BaseEstimator):
         self._A = A[cols]
         self._cols = cols
         self._balanced = balanced
-        self._normaliser = training.normaliser.select(used)
+        self._normaliser = normaliser
         self._used = used
         self._clip = None
         if training.clip is not None:
@@ -230,6 +235,63 @@ class BaseKernelMachine(BaseEstimator):
         tags.input_tags.pairwise = pairwise
         tags.input_tags.three_d_array = pairwise
         return tags
+
+
+def check_state(model: BaseKernelMachine) -> None:
+    """Raise ValueError if what a fitted model predicts with does not fit together.
+
+    For models from files: a sum over arrays of other shapes, or with NaN, would be an
+    answer as well, but not the model's.
+    """
+
+    def require(sound: bool, why: str) -> None:
+        if not sound:
+            raise ValueError(f"the fitted values do not fit together: {why}")
+
+    names, normaliser = model.kernel_names_, model._normaliser
+    M, n_cols, used = len(names), len(model._cols), _as_places(model._used)
+    require(M > 0 and len(model.kernels_) == M, "kernels and their names")
+    require(np.shape(model.kernel_weights_)[-1:] == (M,), "kernel weights")
+    require(used.size > 0 and used.max() < M, "a kernel that there is not")
+    require(model._theta.ndim == 2 and model._theta.shape[1] == len(used), "weights")
+    require(model._A.ndim == 2 and len(model._A) == n_cols > 0, "coefficients")
+    tasks = len(model._theta)
+    require(tasks in (1, model._A.shape[1]), "weights for each class")
+    require(isinstance(normaliser, Normaliser), "no normalisation")
+    normaliser.check(len(used))
+    n = len(normaliser.weight)
+    require(bool((_as_places(model._cols) < n).all()), "a sample that there is not")
+    if model._clip is not None:
+        require(isinstance(model._clip, Clip), "clipping")
+        model._clip.check(len(used), n)
+    if model._reference is None:
+        places = _as_places(model._columns)
+        require(len(places) == n_cols, "samples")
+        require(bool((places < model.n_features_in_).all()), "samples")
+    else:
+        require(isinstance(model._reference, KernelBank), "samples")
+        require(model._reference.shape == (0, n_cols, len(used)), "samples")
+    for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_", "intercept_",
+                 "coef_", "means_", "temperature_", "_theta", "_A"):  # fmt: skip
+        values = np.asarray(getattr(model, name, 0.0))
+        numbers = values.dtype.kind in "biuf"
+        require(numbers and bool(np.isfinite(values).all()), f"{name} is not finite")
+    scores = np.shape(getattr(model, "intercept_", np.zeros(1)))
+    require(len(scores) == 1, "intercepts")
+    coef = getattr(model, "coef_", None)
+    if coef is not None:
+        require(np.shape(coef) == (*scores, model._A.shape[1]), "coefficients")
+    classes = getattr(model, "classes_", None)
+    if classes is not None:
+        require(np.ndim(classes) == 1 and len(classes) > 0, "classes")
+        require(scores[0] in (1, len(classes)), "a score for each class")
+
+
+def _as_places(values: Any) -> NDArray[np.intp]:
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or (array < 0).any():
+        raise ValueError("the fitted values do not fit together: no whole numbers")
+    return array
 
 
 def as_bank(X: Any, cross: bool = False) -> KernelBank:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,12 +26,42 @@ from mklearn.kernels.store import Index, MemoryEstimate
 FloatArray = NDArray[np.float64]
 
 
+class Mask(NamedTuple):
+    """Which samples have the view of a kernel: 1 where they have it, 0 elsewhere.
+
+    Shapes (M, n_rows) and (M, n_cols).
+    """
+
+    rows: FloatArray
+    cols: FloatArray
+
+    def take(
+        self, kernels: Any = None, rows: Index | None = None, cols: Index | None = None
+    ) -> Mask | None:
+        """Return the part for some kernels, rows and columns; None if all are ones."""
+        p, q = self.rows, self.cols
+        if kernels is not None:
+            p, q = p[kernels], q[kernels]
+        p, q = p if rows is None else p[:, rows], q if cols is None else q[:, cols]
+        return None if p.all() and q.all() else Mask(p, q)
+
+
+class Terms(NamedTuple):
+    """What is added for rows (M, n_rows), columns (M, n_cols) and kernels (M,)."""
+
+    row: FloatArray
+    col: FloatArray
+    const: FloatArray
+
+
 @dataclass(frozen=True)
 class Affine:
     """How normalised kernels follow from raw ones, entry by entry.
 
     ``K~[m] = scale[m] * u[m, i] * v[m, j] * K[m] - row[m, i] - col[m, j] + const[m]``;
     None stands for ones (u and v, together) or zeros (row, col and const, together).
+    All this is zero where a sample lacks the kernel's view; the ``outer`` terms are
+    added after that, for absent samples too.
     """
 
     scale: FloatArray
@@ -40,6 +70,7 @@ class Affine:
     row: FloatArray | None = None
     col: FloatArray | None = None
     const: FloatArray | None = None
+    outer: Terms | None = None
 
     @cached_property
     def curved(self) -> NDArray[np.bool_]:
@@ -53,7 +84,7 @@ class Affine:
     ) -> Affine:
         """Return the part for some kernels, rows and columns; None means all."""
 
-        def part(array: FloatArray | None, samples: Any) -> FloatArray | None:
+        def part(array: Any, samples: Any) -> Any:
             if array is None:
                 return None
             array = array if kernels is None else array[kernels]
@@ -66,6 +97,13 @@ class Affine:
             part(self.row, rows),
             part(self.col, cols),
             part(self.const, None),
+            None
+            if self.outer is None
+            else Terms(
+                part(self.outer.row, rows),
+                part(self.outer.col, cols),
+                part(self.outer.const, None),
+            ),
         )
 
 
@@ -114,6 +152,9 @@ class KernelBank:
     scikit-learn's splitters ask of pairwise input. Whether values are stored or
     computed again is settled by :meth:`stored`.
 
+    Where a sample lacks the view of a kernel, its row and column of the raw Gram are
+    zero; a fitted normalisation puts it at the mean of the samples that have the view.
+
     Parameters
     ----------
     X : array, DataFrame, sparse matrix or MultiView
@@ -149,6 +190,7 @@ class KernelBank:
     _parts: list[_Part]
     _size: tuple[int, int]
     _affine: Affine | None = None
+    _mask: Mask | None = None
 
     def __init__(
         self,
@@ -171,10 +213,14 @@ class KernelBank:
         for members in _groups(feature_key(spec, data) for spec in specs):
             features = FeatureSet.fit(specs[members[0]], data, weight)
             samples = features.take(data)
+            holes = features.absent(data)
+            there, w = samples, weight
+            if holes is not None:
+                there, w = samples[~holes], None if w is None else w[~holes]
             known: dict[Any, Any] = {}
             for m in members:
-                specs[m].check_domain(samples)
-                found[m] = specs[m].resolve(samples, weight, known)
+                specs[m].check_domain(there)
+                found[m] = specs[m].resolve(there, w, known)
             for inner in _groups(specs[m].base for m in members):
                 positions = members[inner]
                 source = _source([found[m] for m in positions], samples)
@@ -182,6 +228,8 @@ class KernelBank:
                 self._parts.append(_Part(source, which, positions, features))
         self.kernels = tuple(found[m] for m in range(len(specs)))
         self._size = (len(data), len(data))
+        present = self._find_present(data)
+        self._mask = None if present is None else Mask(present, present)
 
     @classmethod
     def from_grams(
@@ -247,6 +295,45 @@ class KernelBank:
     ndim = 3
 
     @property
+    def present(self) -> NDArray[np.bool_] | None:
+        """Which rows have the view of which kernel, (n_kernels, n_rows); None for all.
+
+        For cross banks these are the new samples.
+        """
+        return None if self._mask is None else self._mask.rows > 0
+
+    @property
+    def several_views(self) -> bool:
+        """Whether the samples have several views, of which one may be absent."""
+        return any(
+            part.features is not None and not part.features.only_view
+            for part in self._parts
+        )
+
+    def hide(self, present: FloatArray) -> KernelBank:
+        """Return the bank with the columns hidden where ``present`` (M, n_cols) is 0.
+
+        The rows that are hidden stay hidden.
+        """
+        rows = np.ones((self.shape[2], self._size[0]))
+        if self._mask is not None:
+            rows, present = self._mask.rows, self._mask.cols * present
+        bank = copy.copy(self)
+        bank._mask = Mask(rows, present).take()
+        return bank
+
+    def _find_present(self, data: MultiView) -> FloatArray | None:
+        """Return which samples have the views of the kernels, None if all have them."""
+        found = None
+        for part in self._parts:
+            holes = None if part.features is None else part.features.absent(data)
+            if holes is not None:
+                if found is None:
+                    found = np.ones((len(self.names), len(data)))
+                found[part.positions] = ~holes
+        return found
+
+    @property
     def storage(self) -> str:
         """How values are kept: given, float64, float32, mmap, recompute, or mixed."""
         kinds = {part.source.storage for part in self._parts}
@@ -293,6 +380,8 @@ class KernelBank:
         )
         if self._affine is not None:
             bank._affine = self._affine.take(None, rows, cols)
+        if self._mask is not None:
+            bank._mask = self._mask.take(None, rows, cols)
         return bank
 
     def select(self, kernels: Any) -> KernelBank:
@@ -318,6 +407,8 @@ class KernelBank:
                 bank._parts.append(replace(part, which=which, positions=positions))
         if self._affine is not None:
             bank._affine = self._affine.take(index)
+        if self._mask is not None:
+            bank._mask = self._mask.take(index)
         return bank
 
     def _number(self, name: str) -> int:
@@ -342,6 +433,13 @@ class KernelBank:
                 kernel.check_domain(samples)
             bank._parts.append(replace(part, source=part.source.cross(samples)))
         bank._size = (len(data), self._size[1])
+        present = known._find_present(data)
+        if present is not None or known._mask is not None:
+            n_kernels = len(self.names)
+            rows = np.ones((n_kernels, len(data))) if present is None else present
+            cols = np.ones((n_kernels, self._size[1]))
+            cols = cols if known._mask is None else known._mask.cols
+            bank._mask = Mask(rows, cols)
         return bank
 
     def reference(self, cols: ArrayLike) -> KernelBank:
@@ -354,6 +452,8 @@ class KernelBank:
         none = np.empty(0, dtype=np.intp)
         bank._parts = [replace(p.raw(), rows=none).compact() for p in bank._parts]
         bank._size = (0, bank._size[1])
+        if bank._mask is not None:
+            bank._mask = bank._mask.take(None, none)
         return bank
 
     def replace_gram(
@@ -663,6 +763,10 @@ class KernelBank:
                 out *= (affine.u**2).T
             if affine.row is not None and affine.const is not None:
                 out -= 2.0 * affine.row.T - affine.const
+        if self._mask is not None:
+            out *= self._mask.rows.T
+        if affine is not None and affine.outer is not None:
+            out += 2.0 * affine.outer.row.T + affine.outer.const
         return out
 
     def totals(self, weight: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -696,6 +800,9 @@ class KernelBank:
                 (affine.col, (M, n_cols)),
                 (affine.const, (M,)),
             ]
+            if affine.outer is not None:
+                shapes = ((M, n_rows), (M, n_cols), (M,))
+                terms += zip(affine.outer, shapes, strict=True)
             for array, shape in terms:
                 if array is not None and array.shape != shape:
                     raise ValueError(
@@ -706,6 +813,26 @@ class KernelBank:
         bank = copy.copy(self)
         bank._affine = affine
         return bank
+
+    def weighted(self, theta: ArrayLike) -> KernelBank:
+        """Return the bank of the kernels ``theta[m] K[m]``."""
+        theta = self._check_theta(theta)
+        affine = Affine(np.ones(len(theta))) if self._affine is None else self._affine
+
+        def times(array: Any) -> Any:
+            return None if array is None else (theta * array.T).T
+
+        outer = affine.outer
+        return self.with_affine(
+            replace(
+                affine,
+                scale=times(affine.scale),
+                row=times(affine.row),
+                col=times(affine.col),
+                const=times(affine.const),
+                outer=None if outer is None else Terms(*map(times, outer)),
+            )
+        )
 
     # --- blocks -----------------------------------------------------------------------
 
@@ -814,11 +941,7 @@ class KernelBank:
             weights = raw[part.positions]
             if not weights.any():
                 continue
-            u = v = None
-            if affine is not None and affine.u is not None and affine.v is not None:
-                if affine.curved[part.positions].any():
-                    u = affine.u[part.positions[:, None], rows]
-                    v = affine.v[part.positions, start:stop]
+            u, v = self._sides(part, rows, start, stop)
             cols = part.col_index(start, stop)
             part.source.combine(
                 part.which, weights, part.row_index(rows), cols, u, v, out, tabulate
@@ -826,8 +949,34 @@ class KernelBank:
         if affine is None or affine.row is None:
             return
         assert affine.col is not None and affine.const is not None
-        out -= (theta @ affine.row[:, rows])[:, None]
-        out -= theta @ affine.col[:, start:stop] - theta @ affine.const
+        if self._mask is None:
+            out -= (theta @ affine.row[:, rows])[:, None]
+            out -= theta @ affine.col[:, start:stop] - theta @ affine.const
+        else:
+            p, q = self._mask.rows[:, rows], self._mask.cols[:, start:stop]
+            p = theta[:, None] * p
+            out -= (p * affine.row[:, rows]).T @ q
+            out -= p.T @ (q * (affine.col[:, start:stop] - affine.const[:, None]))
+        if affine.outer is not None:
+            row, col, const = affine.outer
+            out += (theta @ row[:, rows])[:, None]
+            out += theta @ col[:, start:stop] + theta @ const
+
+    def _sides(
+        self, part: _Part, rows: Index, start: int, stop: int
+    ) -> tuple[FloatArray | None, FloatArray | None]:
+        """Return the factors of rows and columns of a part, None and None for ones."""
+        affine, at = self._affine, part.positions
+        u = v = None
+        if affine is not None and affine.u is not None and affine.v is not None:
+            if affine.curved[at].any():
+                u, v = affine.u[at[:, None], rows], affine.v[at, start:stop]
+        if self._mask is None:
+            return u, v
+        p, q = self._mask.rows[at[:, None], rows], self._mask.cols[at, start:stop]
+        if p.all() and q.all():
+            return u, v
+        return (p, q) if u is None or v is None else (p * u, q * v)
 
     def _multiply_block(self, rows: Index, A: FloatArray, start: int) -> FloatArray:
         """Return ``K[m][rows, start:stop] A``, (len(rows), n_targets, n_kernels)."""
@@ -835,24 +984,38 @@ class KernelBank:
         affine, stop = self._affine, start + len(A)
         At = np.ascontiguousarray(A.T)
         for part in self._parts:
-            v = None
-            if affine is not None and affine.v is not None:
-                if affine.curved[part.positions].any():
-                    v = affine.v[part.positions, start:stop]
+            v = self._sides(part, rows, start, stop)[1]
             cols = part.col_index(start, stop)
             S = part.source.multiply(part.which, part.row_index(rows), cols, At, v)
             out[:, :, part.positions] = np.moveaxis(S, 0, 2)
         if affine is None:
-            return out
+            return self._hidden(out, rows)
         if affine.u is not None:
             out *= affine.u[:, rows].T[:, None, :]
         out *= affine.scale
-        if affine.row is not None:
-            assert affine.col is not None and affine.const is not None
-            total = A.sum(axis=0)
+        if affine.row is None:
+            return self._hidden(out, rows)
+        assert affine.col is not None and affine.const is not None
+        total = A.sum(axis=0)
+        if self._mask is None:
             out -= affine.row[:, rows].T[:, None, :] * total[:, None]
             out -= (affine.col[:, start:stop] @ A).T - total[:, None] * affine.const
+        else:
+            q = self._mask.cols[:, start:stop]
+            out -= affine.row[:, rows].T[:, None, :] * (q @ A).T
+            out -= ((affine.col[:, start:stop] - affine.const[:, None]) * q @ A).T
+            out = self._hidden(out, rows)
+        if affine.outer is not None:
+            row, col, const = affine.outer
+            out += row[:, rows].T[:, None, :] * total[:, None]
+            out += (col[:, start:stop] @ A).T + total[:, None] * const
         return out
+
+    def _hidden(self, products: FloatArray, rows: Index) -> FloatArray:
+        """Return products (len(rows), n_targets, n_kernels), zero for absent rows."""
+        if self._mask is not None:
+            products *= self._mask.rows[:, rows].T[:, None, :]
+        return products
 
     def _quad_block(
         self,
@@ -867,6 +1030,7 @@ class KernelBank:
         affine, stop = self._affine, start + len(A)
         out = np.empty((A.shape[1] if each else 1, self.shape[2]))
         plain = affine is None or (affine.u is None and affine.row is None)
+        plain = plain and self._mask is None
         for part in self._parts if plain else []:
             cols = part.col_index(start, stop)
             where = part.which, part.row_index(rows), cols

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mklearn.kernels.bank import Affine, KernelBank, _Part, _unique
+from mklearn.kernels.bank import Affine, KernelBank, Mask, Terms, _Part, _unique
 from mklearn.kernels.store import Columns, Index, Source, Storage
 
 FloatArray = NDArray[np.float64]
@@ -57,14 +57,17 @@ def add_diagonal(
         *bank._parts,
         _Part(DiagonalSource(values), np.zeros(1, np.intp), np.array([M]), None),
     ]
+
+    def further(array: Any, value: float) -> Any:
+        if array is None:
+            return None
+        return np.concatenate([array, np.full((1, *array.shape[1:]), value)])
+
+    if bank._mask is not None:
+        new._mask = Mask(*(further(side, 1.0) for side in bank._mask))
     affine = bank._affine
     if affine is not None:
-
-        def further(array: FloatArray | None, value: float) -> FloatArray | None:
-            if array is None:
-                return None
-            return np.concatenate([array, np.full((1, *array.shape[1:]), value)])
-
+        outer = affine.outer
         new._affine = Affine(
             np.append(affine.scale, 1.0),
             further(affine.u, 1.0),
@@ -72,6 +75,7 @@ def add_diagonal(
             further(affine.row, 0.0),
             further(affine.col, 0.0),
             further(affine.const, 0.0),
+            None if outer is None else Terms(*(further(term, 0.0) for term in outer)),
         )
     return new
 

@@ -22,8 +22,9 @@ class FeatureSet:
     """Features as the training samples define them, to be taken from any samples.
 
     ``index`` numbers the columns of ``view``, None means all of them; ``shift`` and
-    ``scale`` standardise them, None leaves them as they are. The other fields say what
-    new samples must look like.
+    ``scale`` standardise them, None leaves them as they are. ``filler`` is one sample,
+    not yet standardised, that stands where a sample lacks the view: the bank hides what
+    is computed from it. The other fields say what new samples must look like.
     """
 
     view: str
@@ -35,6 +36,25 @@ class FeatureSet:
     index: NDArray[np.intp] | None = None
     shift: FloatArray | None = None
     scale: FloatArray | None = None
+    filler: Any = None
+
+    def __post_init__(self) -> None:
+        width = self.width
+        if self.index is not None:
+            index = np.asarray(self.index)
+            if index.dtype.kind != "i" or index.ndim != 1 or not len(index):
+                raise ValueError("Columns are chosen by an array of whole numbers.")
+            if index.min() < 0 or index.max() >= width:
+                raise ValueError(f"A column is out of range: there are {width}.")
+            width = len(index)
+        for array in (self.shift, self.scale):
+            if array is not None and not _is_sound(array, (width,)):
+                raise ValueError(
+                    f"Standardising needs finite numbers of shape ({width},), got "
+                    f"{np.shape(array)}."
+                )
+        if not (self.text or self.filler is None or _is_sound(self.filler, (1, width))):
+            raise ValueError(f"A sample has {width} finite columns, the filler others.")
 
     @classmethod
     def fit(
@@ -43,27 +63,59 @@ class FeatureSet:
         """Learn from the training samples what ``kernel`` sees."""
         view, index = _place(kernel, data)
         X = data[view]
+        if data.has_absent(view):
+            X, weight = _present(X, data.absent(view), weight, view)
         text = data.is_text(view)
         width = 1 if text else X.shape[1]
         common = (
             view, len(data.names) == 1, text, sparse.issparse(X), width,
             data.column_names(view), index,
         )  # fmt: skip
+        if index is not None:
+            X = X[:, index]
+        filler = X[0] if text else X[:1].copy()  # not a view, which would keep X
         if not _standardized(kernel):
-            return cls(*common)
-        mean, variance = moments(X if index is None else X[:, index], weight)
+            return cls(*common, filler=filler)
+        mean, variance = moments(X, weight)
         # a constant column stays constant: zero after centring, whatever the scale
-        return cls(*common, mean, np.where(variance > 0, variance, 1.0) ** -0.5)
+        scale = np.where(variance > 0, variance, 1.0) ** -0.5
+        return cls(*common, mean, scale, filler)
 
     def take(self, data: MultiView) -> Any:
         """Return the features of ``data``: array, CSR matrix or strings."""
-        X = data[self._find_view(data)]
+        view = self._find_view(data)
+        X = data[view]
+        holes = data.absent(view) if data.has_absent(view) else None
+        if holes is not None and holes.all():
+            return self._fillers(len(data))
         if self.text:
-            return X
+            return X if holes is None else np.where(holes, self.filler, X)
         if self.index is not None:
             X = X[:, self.index]
         if self.sparse != sparse.issparse(X):  # a source compares like with like
             X = sparse.csr_array(X) if self.sparse else X.toarray()
+        if holes is not None:
+            X = self._filled(X, holes)
+        return self._scaled(X)
+
+    def absent(self, data: MultiView) -> NDArray[np.bool_] | None:
+        """Return which samples of ``data`` lack the view, None if all have it."""
+        view = self._find_view(data)
+        return data.absent(view) if data.has_absent(view) else None
+
+    def _filled(self, X: Any, holes: NDArray[np.bool_]) -> Any:
+        if not self.sparse:
+            return np.where(holes[:, None], self.filler, X)
+        place = np.where(holes, len(holes), np.arange(len(holes)))
+        return sparse.csr_array(sparse.vstack([X, self.filler]))[place]
+
+    def _fillers(self, n: int) -> Any:
+        """Return as many samples of which none has the view."""
+        if self.text:
+            return np.array([self.filler] * n, dtype=object)
+        return self._scaled(self.filler[np.zeros(n, dtype=np.intp)])
+
+    def _scaled(self, X: Any) -> Any:
         if self.scale is None or self.shift is None:
             return X
         if self.sparse:
@@ -79,6 +131,8 @@ class FeatureSet:
                     f"The new samples lack view {view!r}; they have {list(data.names)}."
                 )
             view = data.names[0]
+        if data.has_absent(view) and data.absent(view).all():
+            return view  # nothing in it could differ
         if data.is_text(view) != self.text:
             kinds = ("strings", "numbers") if self.text else ("numbers", "strings")
             raise ValueError(
@@ -127,6 +181,29 @@ def _place(kernel: Kernel, data: MultiView) -> tuple[str, NDArray[np.intp] | Non
     if np.array_equal(index, np.arange(data[view].shape[1])):
         return view, None
     return view, index
+
+
+def _present(
+    X: Any, absent: NDArray[np.bool_], weight: FloatArray | None, view: str
+) -> tuple[Any, FloatArray | None]:
+    """Return the samples that have a view, and their weights."""
+    known = None if weight is None else weight[~absent]
+    if absent.all() or (known is not None and not known.any()):
+        raise ValueError(
+            f"View {view!r} is absent for all {len(absent)} training samples; leave it "
+            "out, or use other samples."
+        )
+    return X[~absent], known
+
+
+def _is_sound(array: Any, shape: tuple[int, ...]) -> bool:
+    """Tell whether an array, perhaps sparse, has a shape and finite numbers."""
+    values = array.data if sparse.issparse(array) else np.asarray(array)
+    return (
+        np.shape(array) == shape
+        and values.dtype.kind == "f"
+        and bool(np.isfinite(values).all())
+    )
 
 
 def check_weight(sample_weight: ArrayLike | None, n: int) -> FloatArray | None:

@@ -83,16 +83,47 @@ def alignment(bank: KernelBank) -> FloatArray:
 
     ``<G_a, G_b> / (|G_a| |G_b|)`` with centred Grams; one means equal up to scale.
     """
+    inner, _ = centred_products(bank)
+    size = np.sqrt(np.diagonal(inner))
+    size = np.where(size > 0, size, 1.0)
+    return np.asarray(inner / np.outer(size, size))
+
+
+def centred_products(
+    bank: KernelBank, target: ArrayLike | None = None, weight: ArrayLike | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return the inner products of centred Grams, with each other and with a target.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square.
+    target : array of shape (n, T), optional
+        Features Z of a target kernel ``Z Z'``.
+    weight : array of shape (n,), optional
+        A sample of weight 2 counts as two equal samples.
+
+    Returns
+    -------
+    inner : array of shape (M, M)
+        ``<G_a, G_b> = sum_ij w_i w_j G_a[i, j] G_b[i, j]``.
+    with_target : array of shape (M,)
+        ``<G_a, Z Z'>``; zeros without a target.
+    """
     n, _, M = bank.shape
-    means, mean = bank.totals(np.full(n, 1.0 / n))
-    inner = np.zeros((M, M))
+    w = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
+    Z = np.zeros((n, 1)) if target is None else np.asarray(target, dtype=np.float64)
+    Z = w[:, None] * Z
+    means, mean = bank.totals(w / w.sum())
+    inner, with_target = np.zeros((M, M)), np.zeros(M)
     # a block holds the values of all kernels, side by side
     for rows in row_blocks(n, 8 * n * M, bank.memory_limit):
         block = bank[rows]
         grams = np.stack([block.gram(m) for m in range(M)])
         grams -= means[:, rows, None] + means[:, None, :]
         grams += mean[:, None, None]
+        with_target += np.einsum("aij,ij->a", grams, Z[rows] @ Z.T)
+        if weight is not None:
+            grams *= np.sqrt(w[rows])[:, None] * np.sqrt(w)
         inner += np.einsum("aij,bij->ab", grams, grams, optimize=True)
-    size = np.sqrt(np.diagonal(inner))
-    size = np.where(size > 0, size, 1.0)
-    return np.asarray(inner / np.outer(size, size))
+    return inner, with_target

@@ -20,6 +20,9 @@ class MultiView:
     scikit-learn's splitters, ``GridSearchCV`` and ``cross_val_score`` take a
     ``MultiView`` as they take an array. Kernels name the view they look at.
 
+    A sample may lack a view: all its numbers there are NaN, or its string is None. A
+    row with NaN beside numbers is an error, for it has to be imputed first.
+
     Parameters
     ----------
     views : mapping of str to view
@@ -41,7 +44,12 @@ class MultiView:
     (3, 3)
     >>> X[[0, 2]]["seq"].tolist()
     ['ACGT', 'TTTT']
+    >>> holes = MultiView({"expr": [[1.0, 2.0], [np.nan, np.nan]], "seq": [None, "AC"]})
+    >>> holes.absent("expr").tolist(), holes.absent("seq").tolist()
+    ([False, True], [True, False])
     """
+
+    _absent: dict[str, NDArray[np.bool_] | None]
 
     def __init__(self, views: Mapping[str, Any]) -> None:
         if not isinstance(views, Mapping) or not views:
@@ -51,11 +59,13 @@ class MultiView:
             )
         self._data: dict[str, Any] = {}
         self._columns: dict[str, tuple[str, ...] | None] = {}
+        self._absent = {}
         for name, view in views.items():
             if not isinstance(name, str):
                 # a number in [] would mean a sample
                 raise ValueError(f"Views are named by strings, got {name!r}.")
             self._data[name], self._columns[name] = _as_view(view, name)
+            self._absent[name] = _find_absent(self._data[name], name)
         sizes = {name: _n_rows(view) for name, view in self._data.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(
@@ -73,7 +83,7 @@ class MultiView:
         views : mapping of str to columns
             Which columns belong to which view; a column may be in several.
         """
-        table = cls({"X": X})
+        table = cls._unchecked(X)
         names = table.column_names()
         parts = {}
         for name, columns in views.items():
@@ -86,12 +96,33 @@ class MultiView:
     def from_table(cls, X: Any, columns: Iterable[str] | None = None) -> MultiView:
         """Return one view ``"X"`` of a validated table, with column names if any."""
         names = None if columns is None else tuple(str(c) for c in columns)
-        return cls({"X": X if names is None else _Named(X, names)})
+        return cls._whole(X if names is None else _Named(X, names))
 
     @classmethod
     def wrap(cls, X: Any) -> MultiView:
-        """Return ``X`` itself if it has views, else a single view ``"X"`` of it."""
-        return X if isinstance(X, MultiView) else cls({"X": X})
+        """Return ``X`` itself if it has views, else a single view ``"X"`` of it.
+
+        What is no MultiView has no absent samples: a row of NaN is an error.
+        """
+        return X if isinstance(X, MultiView) else cls._whole(X)
+
+    @classmethod
+    def _whole(cls, X: Any) -> MultiView:
+        """Return one view ``"X"``, of which no sample is absent."""
+        table = cls._unchecked(X)
+        if table.is_text("X"):
+            _require_strings(table["X"], "X")
+        else:
+            _require_finite(_values(table["X"]), "X")
+        return table
+
+    @classmethod
+    def _unchecked(cls, X: Any) -> MultiView:
+        table = object.__new__(cls)
+        data, columns = _as_view(X, "X")
+        table._data, table._columns = {"X": data}, {"X": columns}
+        table._absent = {"X": None}
+        return table
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,6 +167,7 @@ class MultiView:
         part = object.__new__(MultiView)
         part._data = {name: view[key] for name, view in self._data.items()}
         part._columns = self._columns
+        part._absent = {k: _cut(mask, key) for k, mask in self._absent.items()}
         return part
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
@@ -145,11 +177,21 @@ class MultiView:
         )
 
     def __repr__(self) -> str:
-        kinds = ", ".join(
-            f"{name}: {'strings' if v.ndim == 1 else v.shape[1]}"
-            for name, v in self._data.items()
-        )
-        return f"MultiView({len(self)} samples; {kinds})"
+        kinds = []
+        for name, v in self._data.items():
+            mask = self._absent[name]
+            holes = "" if mask is None else f" ({np.count_nonzero(mask)} absent)"
+            kinds.append(f"{name}: {'strings' if v.ndim == 1 else v.shape[1]}{holes}")
+        return f"MultiView({len(self)} samples; {', '.join(kinds)})"
+
+    def absent(self, name: str) -> NDArray[np.bool_]:
+        """Return which samples lack a view, shape (n_samples,)."""
+        mask = self._absent[self.view_name(name)]
+        return np.zeros(len(self), dtype=bool) if mask is None else mask
+
+    def has_absent(self, name: str) -> bool:
+        """Tell whether any sample lacks a view."""
+        return self._absent[self.view_name(name)] is not None
 
     def is_text(self, name: str) -> bool:
         """Tell whether a view holds strings."""
@@ -246,7 +288,7 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         columns = tuple(str(c) for c in view.columns)
         values = view.to_numpy()
         if len(columns) == 1 and _is_text(values.ravel()):
-            return values.ravel().astype(object), None
+            return _as_text(values.ravel()), None
         if values.dtype == object:  # nullable columns become NaN, and are told of
             try:
                 values = view.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -266,7 +308,7 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         )
         array = np.asarray(view, dtype=object if listed else None)
         if _is_text(array):
-            return array.astype(object), None
+            return _as_text(array), None
     if array.dtype.kind == "c":
         raise ValueError(
             f"Complex data not supported (view {name!r}); give real and imaginary "
@@ -292,22 +334,75 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         raise ValueError(
             f"View {name!r} got {len(columns)} names for {array.shape[1]} columns."
         )
-    if sparse.issparse(array):
-        if not array.has_canonical_format:
-            array = array.copy()  # entries given twice are summed, not in the input
-            array.sum_duplicates()
-        _require_finite(array.data, name)
-    else:
-        _require_finite(array, name)
+    if sparse.issparse(array) and not array.has_canonical_format:
+        array = array.copy()  # entries given twice are summed, not in the input
+        array.sum_duplicates()
     return array, columns
 
 
 def _is_text(array: NDArray[Any]) -> bool:
+    """Tell whether an array holds strings, or strings and what is missing."""
     if array.ndim != 1 or array.size == 0:
         return False
-    return array.dtype.kind == "U" or (
-        array.dtype.kind in "OT" and all(isinstance(s, str) for s in array)
+    if array.dtype.kind not in "OT":
+        return array.dtype.kind == "U"
+    strings = [isinstance(s, str) for s in array]
+    return any(strings) and all(
+        known or _is_missing(s) for s, known in zip(array, strings, strict=True)
     )
+
+
+def _as_text(array: NDArray[Any]) -> NDArray[Any]:
+    """Return strings as an array of objects, None where one is missing."""
+    out = array.astype(object)
+    for i, value in enumerate(out):
+        if not isinstance(value, str):
+            out[i] = None
+    return out
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell whether a value is None, NaN, or pandas' NA."""
+    if value is None or (isinstance(value, float) and value != value):
+        return True
+    return type(value).__name__ == "NAType"
+
+
+def _find_absent(array: Any, name: str) -> NDArray[np.bool_] | None:
+    """Return which rows are missing as a whole, None for none; raise on other NaN."""
+    if array.ndim == 1:
+        mask = np.array([s is None for s in array], dtype=bool)
+        return mask if mask.any() else None
+    values = _values(array)
+    if np.isfinite(values).all():
+        return None
+    if sparse.issparse(array):
+        owner = np.repeat(np.arange(array.shape[0]), np.diff(array.indptr))
+        count = np.bincount(owner[np.isnan(values)], minlength=array.shape[0])
+        mask = count == array.shape[1]
+        _require_finite(values[~mask[owner]], name)
+    else:
+        mask = np.isnan(array).all(axis=1)
+        _require_finite(array[~mask], name)
+    return mask
+
+
+def _cut(mask: NDArray[np.bool_] | None, key: Any) -> NDArray[np.bool_] | None:
+    part = None if mask is None else mask[key]
+    return part if part is not None and part.any() else None
+
+
+def _values(array: Any) -> NDArray[np.float64]:
+    return array.data if sparse.issparse(array) else array
+
+
+def _require_strings(array: NDArray[Any], name: str) -> None:
+    missing = sum(s is None for s in array)
+    if missing:
+        raise ValueError(
+            f"View {name!r} is neither numeric nor a sequence of strings: {missing} of "
+            "them are missing. Drop these samples, or name the view in a MultiView."
+        )
 
 
 def _require_finite(values: NDArray[np.float64], name: str) -> None:
@@ -315,5 +410,5 @@ def _require_finite(values: NDArray[np.float64], name: str) -> None:
     if bad:
         raise ValueError(
             f"View {name!r} contains NaN or infinity in {bad} entries; impute them or "
-            "drop the samples first."
+            "drop the samples first. (Only whole rows of a view may be absent.)"
         )

@@ -3,18 +3,29 @@
 Raw banks travel; what is fitted here stays with the estimator. Normalised kernels are
 never stored: a :class:`Normaliser` turns into the :class:`~mklearn.kernels.bank.Affine`
 terms with which a bank answers.
+
+A sample without the view of a kernel stands at the mean ``mu`` of the training samples
+that have it, in the kernel's feature space. All its inner products follow from the
+means of a Gram, and the kernel stays positive semidefinite, being one of feature
+vectors. Of a centred kernel that mean is zero. Of another, with ``p_i = 1`` where
+sample i has the view and 0 elsewhere,
+
+    ``k~_ij = p_i p_j (k_ij - r_i - r_j + c) + r~_i + r~_j - c``
+
+where ``r_i = <phi_i, mu>``, ``c = |mu|^2`` and ``r~_i = p_i r_i + (1 - p_i) c``.
+Scales are found from the samples that have the view, as if all were like them.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mklearn.kernels.bank import Affine, KernelBank
+from mklearn.kernels.bank import Affine, KernelBank, Terms
 from mklearn.kernels.features import check_weight
 from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
 
@@ -35,6 +46,10 @@ class Normaliser:
     mean : (M,) weighted means of all their entries, or None
     root : (M, n) one over the root of the training diagonals, or None
     weight : (n,) sample weights that sum to one
+    present : (M, n) 1 for training samples that have the view, else 0; None for all
+    centre : (M, n) inner products of training samples with the mean, where the kernels
+        are not centred and samples may lack a view; else None
+    level : (M,) squared length of that mean, or None
     """
 
     kind: str | None
@@ -43,10 +58,39 @@ class Normaliser:
     means: FloatArray | None = None
     mean: FloatArray | None = None
     root: FloatArray | None = None
+    present: FloatArray | None = None
+    centre: FloatArray | None = None
+    level: FloatArray | None = None
+
+    def check(self, n_kernels: int) -> None:
+        """Raise ValueError unless all is finite and of the right shape."""
+        n = np.size(self.weight)
+        shapes: list[tuple[tuple[int, ...], tuple[str, ...]]] = [
+            ((n,), ("weight",)),
+            ((n_kernels,), ("scale", "mean", "level")),
+            ((n_kernels, n), ("means", "root", "present", "centre")),
+        ]
+        for shape, fields in shapes:
+            for field in fields:
+                array = getattr(self, field)
+                if array is None and field not in ("scale", "weight"):
+                    continue
+                if np.shape(array) != shape or not np.isfinite(array).all():
+                    raise ValueError(
+                        f"The normalisation needs finite {field} of shape {shape}, got "
+                        f"{np.shape(array)}."
+                    )
+        if self.kind not in (*NORMALIZATIONS, CENTRED_TRACE):
+            raise ValueError(f"There is no normalisation {self.kind!r}.")
 
     def train(self, bank: KernelBank) -> KernelBank:
         """Return the training bank with normalised answers."""
-        return bank.with_affine(self._affine(self.means, self.root, slice(None)))
+        every = slice(None)
+        affine = self._affine(self.means, self.root, every)
+        if self.present is not None and self.means is None:
+            holed = _incomplete(self.present)
+            affine = self._filled(affine, holed, self.centre, self.present, every)
+        return bank.with_affine(affine)
 
     def cross(
         self, bank: KernelBank, cols: Any = slice(None), balanced: bool = False
@@ -62,20 +106,69 @@ class Normaliser:
             Promise that what the bank is applied to sums to zero, so that the row
             means of new samples, which need all training samples, drop out.
         """
+        bank = bank.with_affine(None)
+        if self.present is not None:
+            bank = bank.hide(self.present[:, cols])
         row, u = None, None
         if self.means is not None:
             row = np.zeros((bank.shape[2], bank.shape[0]))
             if not balanced:
-                if bank.shape[1] != len(self.weight):
-                    raise ValueError(
-                        f"Centring needs the kernels with all {len(self.weight)} "
-                        f"training samples, got {bank.shape[1]}; pass them all, or "
-                        "balanced=True if what they are applied to sums to zero."
-                    )
-                row = bank.totals(self.weight)[0]
+                row = self._row_means(bank)
         if self.root is not None:
             u = _inverse_root(bank.diag().T)
-        return bank.with_affine(self._affine(row, u, cols))
+        affine = self._affine(row, u, cols)
+        present = bank.present
+        if present is None or self.means is not None:
+            return bank.with_affine(affine)
+        # kernels that all training samples have need no means of the new ones
+        row = np.zeros(present.shape)
+        active = _incomplete(present)
+        if self.present is not None:
+            holed = _incomplete(self.present)
+            found = self._row_means(bank.with_affine(affine))
+            row, active = holed[:, None] * found, active | holed
+        return bank.with_affine(
+            self._filled(affine, active, row, present.astype(np.float64), cols)
+        )
+
+    def _row_means(self, bank: KernelBank) -> FloatArray:
+        """Return the mean of each row over the training samples that are present."""
+        if bank.shape[1] != len(self.weight):
+            raise ValueError(
+                f"Centring needs the kernels with all {len(self.weight)} training "
+                f"samples, got {bank.shape[1]}; pass them all, or balanced=True if "
+                "what they are applied to sums to zero."
+            )
+        means = bank.totals(self.weight)[0]
+        return means if self.present is None else means / _share(self)[:, None]
+
+    def _filled(
+        self,
+        affine: Affine | None,
+        active: NDArray[np.bool_],
+        row: FloatArray | None,
+        present: FloatArray,
+        cols: Any,
+    ) -> Affine:
+        """Return the terms that put absent samples at the mean, for some kernels."""
+        if self.centre is None or self.level is None or row is None:
+            raise ValueError(
+                "Some new samples lack a view that all training samples had, and the "
+                f"mean of a single view is not kept with normalize={self.kind!r}; use "
+                "normalize='center', or train with samples that lack it, too."
+            )
+        if affine is None:
+            affine = Affine(np.ones(len(active)))
+        on = active.astype(np.float64)[:, None]
+        row, level = on * row, on[:, 0] * self.level
+        col, far = on * self.centre[:, cols], level[:, None]
+        known = np.ones(col.shape) if self.present is None else self.present[:, cols]
+        outer = Terms(
+            present * row + (1.0 - present) * far,
+            known * col + (1.0 - known) * far,
+            -level,
+        )
+        return replace(affine, row=row, col=col, const=level, outer=outer)
 
     def select(self, kernels: Any) -> Normaliser:
         """Return the statistics of some kernels."""
@@ -83,6 +176,7 @@ class Normaliser:
         def part(array: FloatArray | None) -> FloatArray | None:
             return None if array is None else array[kernels]
 
+        present = part(self.present)
         return Normaliser(
             self.kind,
             self.scale[kernels],
@@ -90,6 +184,9 @@ class Normaliser:
             part(self.means),
             part(self.mean),
             part(self.root),
+            None if present is None or present.all() else present,
+            part(self.centre),
+            part(self.level),
         )
 
     def _affine(
@@ -133,30 +230,65 @@ def fit_normaliser(
     weight = check_weight(sample_weight, n)
     total = np.ones(n) if weight is None else weight
     w = total / total.sum()
-    diag = bank.diag()
-    ones = np.ones(M)
-    if kind is None:
-        size = np.abs(diag).max(axis=0, initial=0.0)
-        _warn_zero(bank, size <= 0)
-        return Normaliser(kind, ones, w)
-    if kind == "spherical":
-        size = diag.max(axis=0)
-        _warn_zero(bank, size <= 0)
-        scale = np.where(size > 0, 1.0, 0.0)
-        return Normaliser(kind, scale, w, root=_inverse_root(diag.T))
+    present = None if bank.present is None else bank.present.astype(np.float64)
+    start = Normaliser(kind, np.ones(M), w, present=present)
+    if kind in ("center", "multiplicative", CENTRED_TRACE):
+        return _fit_spread(start, bank, float(total.sum()))
+    diag, root = bank.diag(), None
     if kind == "trace":
-        size = np.asarray(total @ diag)
-        return Normaliser(kind, _reciprocal(bank, size, 0.0 * size), w)
-    means, mean = bank.totals(w)
+        size = np.asarray(total @ diag) / _share(start)
+        scale = _reciprocal(bank, size, 0.0 * size)
+    else:
+        size = (
+            np.abs(diag).max(axis=0, initial=0.0) if kind is None else diag.max(axis=0)
+        )
+        _warn_zero(bank, size <= 0)
+        scale = np.ones(M)
+        if kind == "spherical":
+            scale, root = np.where(size > 0, 1.0, 0.0), _inverse_root(diag.T)
+    start = replace(start, scale=scale, root=root)
+    if present is None and not bank.several_views:
+        return start
+    centre, level = _means(start, bank.with_affine(Affine(scale, root, root)))
+    return replace(start, centre=centre, level=level)
+
+
+def _fit_spread(start: Normaliser, bank: KernelBank, total: float) -> Normaliser:
+    """Return the normalisations that know the mean of each kernel."""
+    kind, diag = start.kind, start.weight @ bank.diag() / _share(start)
+    means, mean = _means(start, bank)
     # a difference is zero where it is no more than the rounding of its terms
-    rounding = max(1e-12, 16 * bank.eps) * np.abs(w @ diag)
-    spread = _reciprocal(bank, w @ diag - mean, rounding)
+    rounding = max(1e-12, 16 * bank.eps) * np.abs(diag)
+    scale = _reciprocal(bank, diag - mean, rounding)
     if kind == "multiplicative":
-        return Normaliser(kind, spread, w)
-    if kind == CENTRED_TRACE:
-        return Normaliser(kind, spread / total.sum(), w, means=means, mean=mean)
-    scale = np.where(spread > 0, 1.0, 0.0)
-    return Normaliser(kind, scale, w, means=means, mean=mean)
+        if start.present is None and not bank.several_views:
+            return replace(start, scale=scale)
+        centre, level = scale[:, None] * means, scale * mean
+        return replace(start, scale=scale, centre=centre, level=level)
+    scale = scale / total if kind == CENTRED_TRACE else np.where(scale > 0, 1.0, 0.0)
+    return replace(start, scale=scale, means=means, mean=mean)
+
+
+def _incomplete(present: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which kernels have samples that lack their view."""
+    return np.asarray((present == 0).any(axis=1))
+
+
+def _share(normaliser: Normaliser) -> FloatArray:
+    """Return the weight of the samples that are present, of each kernel; 1 for none."""
+    if normaliser.present is None:
+        return np.ones(len(normaliser.scale))
+    share = normaliser.present @ normaliser.weight
+    return np.where(share > 0, share, 1.0)
+
+
+def _means(normaliser: Normaliser, bank: KernelBank) -> tuple[FloatArray, FloatArray]:
+    """Return row means and mean of each Gram over the samples that are present."""
+    means, mean = bank.totals(normaliser.weight)
+    if normaliser.present is None:
+        return means, mean
+    share = _share(normaliser)
+    return means / share[:, None], mean / share**2
 
 
 def _inverse_root(diag: FloatArray) -> FloatArray:
@@ -209,6 +341,14 @@ class Clip:
     """
 
     negative: dict[int, NegativePart]
+
+    def check(self, n_kernels: int, n: int) -> None:
+        """Raise ValueError unless all is finite and of the right shape."""
+        for m, (values, V) in self.negative.items():
+            if m not in range(n_kernels) or np.shape(V) != (n, np.size(values)):
+                raise ValueError("Clipping was found for other kernels or samples.")
+            if not (np.isfinite(values).all() and np.isfinite(V).all()):
+                raise ValueError("Clipping needs finite numbers.")
 
     def train(self, bank: KernelBank) -> KernelBank:
         """Return the training bank with clipped Grams."""

@@ -690,7 +690,7 @@ def auto_kernels(data: MultiView) -> list[Kernel]:
         view = name if len(data.names) > 1 else None
         if data.is_text(name):
             out += [Spectrum(k, view=view) for k in (1, 2, 3)]
-            if len({len(s) for s in data[name]}) == 1:
+            if len({len(s) for s in data[name][~data.absent(name)]}) == 1:
                 out += [WeightedDegree(3, shift, view=view) for shift in (0, 2)]
             continue
         out.append(Linear(view=view, standardize=True))
