@@ -79,8 +79,7 @@ class ReducedGradient:
             first = at_low = float(slopes @ move)
             low, high, at_high = 0.0, 1.0, float(beyond @ move)
             for _ in range(30):
-                secant = at_low < 0 < at_high
-                part = at_low / (at_low - at_high) if secant else 0.5
+                part = at_low / (at_low - at_high) if at_low < 0 < at_high else 0.5
                 part = low + min(max(part, 0.05), 0.95) * (high - low)
                 theta = base + part * move
                 value, slopes = yield from trial.at(theta)
