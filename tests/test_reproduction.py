@@ -152,7 +152,7 @@ def _wine(*methods):
 
 def test_slow_methods_get_what_the_budget_allows():
     plan = replace(FAKE, slow=frozenset("a"))
-    cells = TABLE.cells("fake", 5)
+    cells = replace(TABLE, repetitions=5).cells("fake")
     first = Cell("fake", "1", "wine", "a", 0)
     for one, count in [
         ({"spent": 10.0}, 3),
@@ -306,6 +306,11 @@ def test_protocols_are_consistent(paper):
     assert {(band.data, band.method) for band in plan.bands} <= quick
     with pytest.raises(ValueError, match="There is no table 99"):
         plan.select("99", False)
+
+
+def test_tables_have_at_most_the_repetitions_asked_for():
+    assert [TABLE.wanted(asked) for asked in (None, 2, 30)] == [3, 2, 3]
+    assert len(TABLE.cells("fake", 30)) == 6 == 3 * len(TABLE.cells("fake", 1))
 
 
 def test_tables_that_show_others_bring_them():
