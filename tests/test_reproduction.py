@@ -153,7 +153,7 @@ def _wine(*methods):
 
 def test_slow_methods_get_what_the_budget_allows():
     plan = replace(FAKE, slow=frozenset("a"))
-    cells = TABLE.cells("fake", 5)
+    cells = replace(TABLE, repetitions=5).cells("fake")
     first = Cell("fake", "1", "wine", "a", 0)
     for one, count in [
         ({"spent": 10.0}, 3),
@@ -351,6 +351,11 @@ def test_protocols_are_consistent(paper):
         plan.select("99", False)
 
 
+def test_tables_have_at_most_the_repetitions_asked_for():
+    assert [TABLE.wanted(asked) for asked in (None, 2, 30)] == [3, 2, 3]
+    assert len(TABLE.cells("fake", 30)) == 6 == 3 * len(TABLE.cells("fake", 1))
+
+
 def test_tables_that_show_others_bring_them():
     names = [table.name for table in protocol("dkl").select("17", False)]
     assert names == ["2", "3", "4", "5", "17"]
@@ -488,6 +493,31 @@ def test_dkl_curve_over_lambda():
     assert values["curve"][1] == pytest.approx(100 * alone) and alone > 0.9
     assert values["lowest accuracy"] == min(values["curve"])
     assert values["at"] == [0, 1, 2, 3, 4, 5] and every_fifth["at"] == [0, 5]
+
+
+def test_dkl_figures_compare_on_the_same_lambdas_and_splits(tmp_path):
+    from mklearn.reproduction import dkl_figures
+
+    table = dkl_figures.TABLES[0]
+
+    def made_up(method, repetition, at, level):
+        cell = Cell("dkl", table.name, "sonar", method, repetition)
+        return cell, {"curve": [level + i for i in at], "at": at, "gaps": [1e-7]}
+
+    every = list(range(30))
+    cells = dict(
+        [
+            made_up("Newton_theta", 0, every, 50.0),
+            made_up("Newton_theta", 1, every, 10.0),
+            made_up("SDP_theta", 0, every[::5], 48.0),
+        ]
+    )
+    cells[Cell("dkl", table.name, "sonar", "SDP_theta", 1)] = {"stopped": "late"}
+    found = Results(protocol("dkl"), (table,), Settings(), cells)
+    (line,) = (t for t in dkl_figures.claims(found) if "SDP_theta goes" in t)
+    assert "from 48.00 to 73.00 %" in line and "from 50.00 to 75.00 %" in line
+    assert "at most 2.00 points apart" in line
+    assert dkl_figures.draw(found, tmp_path) == ["figures3and4.png"]
 
 
 def test_subspace_curves_on_wine(monkeypatch, tmp_path):

@@ -331,7 +331,7 @@ def reproduce(
     ] = Path("reproduction-output"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
     repetitions: Annotated[
-        int | None, typer.Option(min=1, help="In place of the paper's.")
+        int | None, typer.Option(min=1, help="At most so many of each table.")
     ] = None,
     budget: Annotated[
         float,

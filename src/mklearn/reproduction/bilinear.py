@@ -202,12 +202,12 @@ def remarks(results: Results) -> list[str]:
             pairs = list(zip(ours, results.of(table, data, method), strict=False))
             if not pairs:
                 continue
-            d = np.array([b["error"] - a["error"] for a, b in pairs])
-            spread = d.std(ddof=1) / np.sqrt(len(d)) if len(d) > 1 else np.nan
+            d, spread = summary([b["error"] - a["error"] for a, b in pairs])
+            error = f"{d:+.2f}" + ("" if np.isnan(spread) else f" ± {spread:.2f}")
             ratio = np.median([b["seconds"] / a["seconds"] for a, b in pairs])
             text.append(
-                f"- {data}, {method}: error {d.mean():+.2f} ± {spread:.2f} points, "
-                f"time {ratio:.2g} times, {len(d)} splits."
+                f"- {data}, {method}: error {error} points, time {ratio:.2g} times, "
+                f"{len(pairs)} splits."
             )
     return text
 
@@ -243,7 +243,8 @@ def figures(results: Results, folder: Path) -> list[str]:
         ax.spines[["top", "right"]].set_visible(False)
     axes[1].set_yscale("log")
     axes[1].set_xticks(np.arange(len(panels)) + 0.4, [data for _, data in panels])
-    axes[0].legend(frameon=False, ncols=2, fontsize="small")
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, frameon=False, ncols=3, loc="outside upper center")
     return [save(figure, folder / f"figure1{'_quick' * results.settings.quick}.png")]
 
 

@@ -83,13 +83,17 @@ class Table:
         number = self.name.removeprefix("figure").split("-")[0]
         return f"{'Table' if number == self.name else 'Figure'} {number}"
 
+    def wanted(self, asked: int | None) -> int:
+        """Return the number of repetitions of a run that was asked for so many."""
+        return min(asked or self.repetitions, self.repetitions)
+
     def cells(self, paper: str, repetitions: int | None = None) -> list[Cell]:
         """Return the table's own cells, the first repetition of all methods first."""
         if self.of or self.absent:
             return []
         return [
             Cell(paper, self.name, data, method, repetition)
-            for repetition in range(repetitions or self.repetitions)
+            for repetition in range(self.wanted(repetitions))
             for data in self.data
             for method in self.methods
         ]

@@ -314,7 +314,7 @@ def _grid(results: Results, table: Table) -> list[str]:
         for cell in results.of(table, data, method)
     ]
     gaps = [cell["gap"] for cell in every if cell.get("gap") is not None]
-    repetitions = results.settings.repetitions or table.repetitions
+    repetitions = table.wanted(results.settings.repetitions)
     line = f"{repetitions} repetition{'s' * (repetitions > 1)}"
     line += f"; the largest relative duality gap is {max(gaps):.0e}" if gaps else ""
     return [*text, line + "."]
@@ -328,7 +328,7 @@ def _stopped(results: Results, table: Table) -> list[str]:
     for data in table.data:
         for method in table.methods:
             cells = results.of(table, data, method)
-            wanted = results.settings.repetitions or table.repetitions
+            wanted = table.wanted(results.settings.repetitions)
             reasons = {v["stopped"] for v in cells if v.get("stopped")}
             done = sum(not v.get("stopped") for v in cells)
             if data in results.missing or (done >= wanted and not reasons):
