@@ -23,6 +23,7 @@ from mklearn.reproduction.cells import (
     Cell,
     Explanation,
     Protocol,
+    Results,
     Table,
     Values,
     first_classes,
@@ -30,7 +31,7 @@ from mklearn.reproduction.cells import (
     rng,
     stratified,
 )
-from mklearn.reproduction.page import Printed, read_rows
+from mklearn.reproduction.page import Printed, published_folder, read_rows, rows
 
 FloatArray = NDArray[np.float64]
 # features of training samples and of others
@@ -266,6 +267,39 @@ def printed(folder: Path) -> Printed:
     return found
 
 
+def remarks(results: Results) -> list[str]:
+    """Show how far both errors are from the printed ones, and the paper's claims."""
+    folder = published_folder()
+    tables = [table for table in results.tables if set(KEYS) <= set(table.keys)]
+    if folder is None or not tables:
+        return []
+    text = ["", "## Which error is printed", ""]
+    text += [
+        "Mean distance from the printed errors in points, over the methods that learn "
+        "a subspace. It is not said whether the error is that of all classes or the "
+        "mean of one class against the rest.",
+        "",
+        "| table | data | all classes | one against rest |",
+        "|---|---|---:|---:|",
+    ]
+    numbers = printed(folder)
+    for table in tables:
+        found = [row for row in rows(results, table, numbers) if row.repetitions]
+        for data in table.data:
+            away = [
+                [
+                    abs(row.difference)
+                    for row in found
+                    if (row.data, row.key) == (data, key) and row.method != "SVM_org"
+                ]
+                for key in KEYS
+            ]
+            if all(away):
+                both = " | ".join(f"{np.mean(each):.2f}" for each in away)
+                text.append(f"| {table.name} | {data} | {both} |")
+    return text
+
+
 EXPLANATIONS = (
     Explanation(
         "The SVM on the kernel itself is printed with errors that no choice of sigma "
@@ -362,6 +396,7 @@ PROTOCOL = Protocol(
     ),
     choices=CHOICES | subspace_figures.CHOICES,
     explanations=EXPLANATIONS,
+    remarks=remarks,
     files={data: file for data, (file, _) in (SETS | subspace_figures.SETS).items()},
     printed=printed,
     quick=(
