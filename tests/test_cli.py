@@ -260,6 +260,12 @@ def test_every_kernel_is_listed_with_its_parameters():
         assert words in result.stdout
 
 
+def test_kernels_for_machines():
+    content = json.loads(run("kernels", "--json").stdout)
+    assert {"kernel", "formula", "parameters"} == set(content["kernels"][0])
+    assert "rbf" in content["by_name"]
+
+
 def test_unknown_option_is_two():
     assert run("demo", "--nonsense").exit_code == 2
     assert run("demo", "--folds", 1).exit_code == 2

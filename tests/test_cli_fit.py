@@ -305,12 +305,12 @@ def test_grams(tmp_path):
         )
         assert result.exit_code == 0, result.output
         assert name in result.stdout
-        assert "SVC (sum of the Grams as given)" in result.stdout
+        assert "SVC (sum of the Grams)" in result.stdout
     np.savez(tmp_path / "r.npz", K=grams, value=X[:, 0] + 0.1 * X[:, 1])
     options = ("--target", "value", "--reg", "auto", "--cv", 2)
     result = run("fit", tmp_path / "r.npz", *options, "--out", tmp_path / "r")
     assert result.exit_code == 0, result.output
-    assert "SVR (sum of the Grams as given)" in result.stdout
+    assert "SVR (sum of the Grams)" in result.stdout
     assert "best single kernel" in result.stdout
     np.save(tmp_path / "new.npy", grams[:7])
     model = tmp_path / "k.npy.out" / "model.mkl"
@@ -694,11 +694,49 @@ def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch):
     commands = re.findall(r"^\$ mklearn (.*)$", text, flags=re.MULTILINE)
     assert {c.split()[0] for c in commands} == {"fit", "predict", "inspect", "compare"}
     for command in commands:
-        result = run(*shlex.split(command))
-        assert result.exit_code == 0, (command, result.output)
-    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+        if "wine" not in command:  # the transcript, below
+            result = run(*shlex.split(command))
+            assert result.exit_code == 0, (command, result.output)
+    code = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[-1]
     names = {"table": frame}
     exec(code, names)
     assert type(names["model"]).__name__ == "TableModel"
     for name in ("fit", "predict", "inspect", "compare", "kernels", "demo"):
         assert f"`{name}`" in text and name in run("--help").stdout
+
+
+def test_the_transcript_is_what_happens(tmp_path, monkeypatch):
+    """Words are the same; numbers nearly, but for the seconds that a fit took."""
+    monkeypatch.chdir(tmp_path)
+    text = DOCS.read_text(encoding="utf-8")
+    exec(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[0], {})
+    (shown,) = re.findall(r"```console\n(\$ mklearn fit wine.*?)```", text, re.DOTALL)
+    command, printed = shown.replace("\\\n", "").split("\n", 1)
+    result = run(*shlex.split(command)[2:])
+    assert result.exit_code == 0, result.output
+    for line, ours in zip(
+        _steady(printed.splitlines()), _steady(result.stdout.splitlines()), strict=True
+    ):
+        assert len(line) == len(ours), (line, ours)
+        for a, b in zip(line, ours, strict=True):
+            if re.fullmatch(r"[+-]?[0-9.]+", a):
+                near = pytest.approx(float(a), rel=0.03, abs=0.02)
+                assert "iterations:" in line or float(b) == near, (line, ours)
+            else:
+                assert a == b
+
+
+def _steady(lines):
+    """Return the words of lines, without the column of seconds."""
+    out, column = [], None
+    for line in lines:
+        if "seconds" in line:
+            column = slice(line.index("seconds"), line.index("seconds") + 7)
+        elif "%" not in line:
+            column = None
+        if column is not None:
+            line = line[: column.start] + line[column.stop :]
+        words = line.replace("%", " %").split()
+        if words:
+            out.append(words)
+    return out

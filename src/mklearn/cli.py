@@ -85,18 +85,27 @@ def demo(
         _show_demo(result, content, out)
 
 
-def kernels() -> None:
+def kernels(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
     """List the kernels: name, formula and parameters."""
     from mklearn import kernels as module
     from mklearn.kernels.specs import BY_NAME
 
-    table = Table("kernel", "formula", "parameters", box=None, pad_edge=False)
+    found = []
     for name in module.__all__:
         cls = getattr(module, name)
-        if not (inspect.isclass(cls) and issubclass(cls, module.Kernel)):
-            continue
-        if cls is not module.Kernel:
-            table.add_row(name, Text(_summary(cls)), Text(_parameters(cls)))
+        if inspect.isclass(cls) and issubclass(cls, module.Kernel):
+            if cls is not module.Kernel:
+                found.append((name, _summary(cls), _parameters(cls)))
+    if as_json:
+        keys = ("kernel", "formula", "parameters")
+        rows = [dict(zip(keys, row, strict=True)) for row in found]
+        print(json.dumps({"kernels": rows, "by_name": sorted(BY_NAME)}))
+        return
+    table = Table("kernel", "formula", "parameters", box=None, pad_edge=False)
+    for name, formula, parameters in found:
+        table.add_row(name, Text(formula), Text(parameters))
     console = Console(highlight=False)
     console.print(table)
     console.print(
@@ -637,7 +646,9 @@ def _show_comparison(console: Console, content: dict[str, Any]) -> None:
             row["model"],
             f"{scale * row['score']:.{digits}f} ± "
             f"{scale * row['standard_error']:.{digits}f}{unit}",
-            f"{mean:+.{digits}f} ± {error:.{digits}f}" if i else "",
+            f"{round(mean, digits) + 0.0:+.{digits}f} ± {error:.{digits}f}"
+            if i
+            else "",
             f"{row['fit_seconds']:.2g}",
             used,
         )

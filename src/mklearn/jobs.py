@@ -423,7 +423,7 @@ def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
     name = type(plain).__name__
     if data.layout is None:
         plain.set_params(kernel="precomputed")
-        models[f"{name} (sum of the Grams as given)"] = GramModel(search)
+        models[f"{name} (sum of the Grams)"] = GramModel(search)
     elif any(kind != SEQUENCE for kind in data.layout.kinds.values()):
         models[f"{name} (one RBF kernel)"] = _on_table(search, data, True, False)
     return models
@@ -508,10 +508,9 @@ def describe(model: Any) -> dict[str, Any]:
             for row in kernel_rows(inner)
         ],
     }
-    chosen = {n: getattr(inner, f"{n}_", None) for n in ("C", "norm", "reg")}
-    content["chosen"] = {
-        k: v for k, v in chosen.items() if v is not None and np.ndim(v) == 0
-    }
+    names = ("C", "norm", "reg")
+    chosen = {n: getattr(inner, f"{n}_", getattr(inner, n, None)) for n in names}
+    content["chosen"] = {k: v for k, v in chosen.items() if isinstance(v, (int, float))}
     solutions = getattr(inner, "solution_", None)
     listed = solutions if isinstance(solutions, list) else [solutions]
     content["certificates"] = [certificate(s, inner) for s in listed if s is not None]

@@ -382,6 +382,7 @@ def _comparison_section(report: Report) -> str:
             used = f"{row['kernels_used']:.3g} of {row['n_kernels']}"
         score, error = scale * row["score"], scale * row["standard_error"]
         mean, spread = (scale * v for v in comparison.difference(row["model"], first))
+        mean = round(mean, digits) + 0.0  # no minus before a zero
         rows.append(
             (
                 row["model"],
