@@ -5,7 +5,7 @@ PYTEST_ARGS ?= -n 2
 .DEFAULT_GOAL := help
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
-.PHONY: help demo test lint format clean
+.PHONY: help demo test lint format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,7 +26,12 @@ format: $(VENV)/.stamp-lint ## Format the code and apply the safe fixes
 	$(VENV)/bin/python -m ruff check --fix .
 	$(VENV)/bin/python -m ruff format .
 
+docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/html
+	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --jobs 2 --quiet docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 clean: ## Remove caches, builds and demo-output/, but not the environment
+	rm -rf docs/_build docs/gallery docs/api/generated docs/api/backreferences
 	rm -rf build dist demo-output .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find $(wildcard src tests examples docs benchmarks reproduction) -name __pycache__ -prune -exec rm -rf {} +
 
@@ -34,6 +39,7 @@ clean: ## Remove caches, builds and demo-output/, but not the environment
 $(VENV)/.stamp-demo: EXTRAS = cli,plot
 $(VENV)/.stamp-test: EXTRAS = test
 $(VENV)/.stamp-lint: EXTRAS = lint
+$(VENV)/.stamp-docs: EXTRAS = docs
 $(VENV)/.stamp-%: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing mklearn[$(EXTRAS)] into $(VENV)"
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'

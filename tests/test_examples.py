@@ -1,7 +1,9 @@
-"""The examples run, on fewer samples."""
+"""The examples run: two of them on fewer samples, the others as they are."""
 
+import ast
 import importlib.util
 import os
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +49,12 @@ def test_texture_kernels(tmp_path, capsys, monkeypatch):
 
 
 def test_views_without_data(capsys, monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.setenv("MKLEARN_DATA", str(tmp_path))
-    assert example("plot_mfeat_views").main() is None
+    module = example("plot_mfeat_views")
+    monkeypatch.setattr(module, "FACTORS", (1.0,))
+    accuracy = module.main(n_train=100, figure=tmp_path / "weights.png")
+    assert accuracy["learned weights"] > 0.85
     assert "MKLEARN_DATA" in capsys.readouterr().out
 
 
@@ -62,3 +68,70 @@ def test_views(monkeypatch, tmp_path, capsys):
     accuracy = module.main(n_train=100, figure=tmp_path / "weights.png")
     assert accuracy["learned weights"] > 0.85
     assert "certified gap" in capsys.readouterr().out
+
+
+SCRIPTS = sorted(
+    path.stem
+    for path in FOLDER.glob("plot_*.py")
+    if "__main__" not in path.read_text(encoding="utf-8")
+)
+WITH_FILES = [
+    name
+    for name in SCRIPTS
+    if "FileNotFoundError" in (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+]
+
+
+def run_script(name, monkeypatch):
+    """Run an example as ``python`` would, and return what it drew."""
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    drawn = []
+    monkeypatch.setattr(pyplot, "show", lambda: drawn.extend(pyplot.get_fignums()))
+    try:
+        space = runpy.run_path(str(FOLDER / f"{name}.py"))
+        figures = [pyplot.figure(number) for number in drawn]
+        for figure in figures:
+            figure.canvas.draw()
+            assert all(ax.has_data() for ax in figure.axes)
+        return space, figures
+    finally:
+        pyplot.close("all")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script(name, monkeypatch):
+    space, figures = run_script(name, monkeypatch)
+    assert figures
+    for value in space.values():
+        gap = getattr(value, "duality_gap_", None)
+        assert gap is None or gap <= value.tol
+
+
+@pytest.mark.parametrize("name", WITH_FILES)
+def test_script_without_files(name, monkeypatch, tmp_path):
+    # where the tests run without the files, test_script has done this already
+    if not os.environ.get("MKLEARN_DATA"):
+        pytest.skip("MKLEARN_DATA names no folder, so this is test_script")
+    monkeypatch.setenv("MKLEARN_DATA", str(tmp_path))
+    _, figures = run_script(name, monkeypatch)
+    assert figures
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("plot_*.py")), ids=lambda p: p.stem)
+def test_title_and_source(path):
+    text = path.read_text(encoding="utf-8")
+    title, line = ast.get_docstring(ast.parse(text)).splitlines()[:2]
+    assert set(line) == {"="} and len(line) == len(title)
+    for call in ast.walk(ast.parse(text)):
+        name = getattr(getattr(call, "func", None), "id", None)
+        if (
+            name == "load" and call.args[0].value != "mfeat"
+        ):  # which has no other source
+            given = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
+            assert given["download"] is False  # nothing is fetched
+
+
+def test_there_are_enough():
+    assert len(list(FOLDER.glob("plot_*.py"))) >= 12

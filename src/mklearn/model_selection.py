@@ -67,6 +67,11 @@ class Comparison:
 
         The folds are the same, so their difficulty cancels. The error is corrected for
         the overlap of training sets (Nadeau and Bengio 2003, section 3).
+
+        Parameters
+        ----------
+        a, b : str
+            Names of models.
         """
         d = self.scores[self.names.index(a)] - self.scores[self.names.index(b)]
         ratio = np.mean([len(test) / len(train) for train, test in self.splits])
@@ -182,7 +187,12 @@ def compare(
 
 
 def stop_if_interrupted(model: Any) -> None:
-    """Pass Ctrl-C on: a solver answers it with its best iterate so far."""
+    """Pass Ctrl-C on: a solver answers it with its best iterate so far.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    """
     solutions = getattr(model, "solution_", [])
     for solution in solutions if isinstance(solutions, list) else [solutions]:
         if solution.status is Status.INTERRUPTED:

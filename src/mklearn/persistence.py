@@ -137,6 +137,15 @@ def save(
 def load(path: str | os.PathLike[str]) -> Any:
     """Return a model that :func:`save` has written.
 
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    estimator
+        Fitted, with the same predictions as the one that was saved.
+
     Raises
     ------
     ModelFileError
@@ -174,7 +183,16 @@ def _check_sound(model: Any) -> None:
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return class, versions, notes and size of a saved model, after its checks."""
+    """Return class, versions, notes and size of a saved model, after its checks.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    dict
+    """
     _, content = _open(path)
     header = {key: content.get(key) for key in ("class", "format_version", "versions")}
     header["notes"] = content.get("notes") or {}

@@ -188,7 +188,16 @@ class KernelWeightsDisplay:
 
 
 def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any:
-    """Return axes with :class:`KernelWeightsDisplay` of a model, titled ``label``."""
+    """Return axes with :class:`KernelWeightsDisplay` of a model, titled ``label``.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    ax : matplotlib Axes, optional
+        New axes by default.
+    label : str, optional
+        The title.
+    """
     return KernelWeightsDisplay.from_estimator(model, ax=ax, title=label).ax_
 
 
@@ -291,7 +300,14 @@ class ConvergenceDisplay:
 
 
 def plot_convergence(solution: Solution, ax: Any = None) -> Any:
-    """Return axes with :class:`ConvergenceDisplay` of a solution."""
+    """Return axes with :class:`ConvergenceDisplay` of a solution.
+
+    Parameters
+    ----------
+    solution : Solution
+    ax : matplotlib Axes, optional
+        New axes by default.
+    """
     return ConvergenceDisplay.from_solution(solution, ax=ax).ax_
 
 

@@ -67,5 +67,21 @@ def make_toy(
 
 
 def bayes_error(distance: float = 1.75) -> float:
-    """Return the error that no classifier of :func:`make_toy` can stay below."""
+    """Return the error that no classifier of :func:`make_toy` can stay below.
+
+    Parameters
+    ----------
+    distance : float
+        Of either mean from the origin.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from mklearn.datasets import bayes_error
+    >>> round(bayes_error(), 4)
+    0.0401
+    """
     return float(ndtr(-distance))

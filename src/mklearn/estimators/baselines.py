@@ -36,6 +36,25 @@ class UniformMKLClassifier(MKLClassifier):
     Attributes
     ----------
     kernel_weights_ : array of ones of shape (n_kernels,)
+        Nothing is learned about them.
+    classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
+        As in :class:`MKLClassifier`.
+    dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+        As in :class:`MKLClassifier`.
+
+    References
+    ----------
+    Kloft, M., Brefeld, U., Sonnenburg, S. and Zien, A. (2011). ℓp-norm multiple kernel
+    learning. *Journal of Machine Learning Research* 12, 953-997.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import UniformMKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = UniformMKLClassifier().fit(X, y)
+    >>> bool(model.score(X, y) > 0.95), model.kernel_weights_.tolist()
+    (True, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     """
 
     def __init__(
@@ -165,10 +184,12 @@ class BestKernelClassifier(MKLClassifier):
 
     Parameters
     ----------
-    kernels, C, normalize, class_weight, psd, tol, max_iter, time_limit, memory_limit
+    kernels, C, normalize, class_weight
         As in :class:`MKLClassifier`.
     cv : int, splitter or iterable
         Folds, on which each kernel is tried alone.
+    psd, tol, max_iter, time_limit, memory_limit
+        As in :class:`MKLClassifier`.
     n_jobs : int, optional
         Kernels tried at the same time.
 
@@ -180,6 +201,24 @@ class BestKernelClassifier(MKLClassifier):
         Mean accuracy of each kernel alone.
     kernel_weights_ : array of shape (n_kernels,)
         One for the kernel chosen and zero for the others.
+    classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
+        As in :class:`MKLClassifier`.
+    dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+        As in :class:`MKLClassifier`.
+
+    References
+    ----------
+    Kloft, M., Brefeld, U., Sonnenburg, S. and Zien, A. (2011). ℓp-norm multiple kernel
+    learning. *Journal of Machine Learning Research* 12, 953-997.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import BestKernelClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BestKernelClassifier(["linear", "rbf"], cv=3).fit(X, y)
+    >>> model.cv_scores_.shape, sorted(model.kernel_weights_.tolist())
+    ((2,), [0.0, 1.0])
     """
 
     def __init__(
@@ -300,12 +339,15 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
     estimator : MKLDiscriminant, MKLClassifier or one like them
         Fitted on each kernel; its own ``kernels`` do not matter. Where it has ``reg``
         this is what is chosen, otherwise ``C``.
-    kernels, psd, memory_limit
-        As in :class:`MKLClassifier`.
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to choose from, as in :class:`MKLClassifier`.
     values : array, optional
         What to choose from; 13 values of ``reg`` from 1e-6 to 1, or of ``C`` from
         0.001 to 1000, by default.
     cv : int, splitter or iterable
+        Folds, the same for all kernels and values.
+    psd, memory_limit
+        As in :class:`MKLClassifier`.
     n_jobs : int, optional
         Kernels tried at the same time.
 
@@ -325,6 +367,22 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         Fitted on the kernel chosen, with numbers for classes.
     kernel_weights_ : array of shape (n_kernels,)
         One for the kernel chosen and zero for the others.
+    kernel_names_, kernels_, kernel_contributions_, support_, dual_coef_, intercept_
+        As in :class:`MKLClassifier`, of the last fit.
+
+    References
+    ----------
+    Ye, J., Ji, S. and Chen, J. (2008). Multi-class discriminant kernel learning via
+    convex programming. *Journal of Machine Learning Research* 9, 719-758.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import MKLDiscriminant, SingleKernelCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SingleKernelCV(MKLDiscriminant(), ["linear", "rbf"], values=[1e-3, 0.1])
+    >>> model.fit(X, y).cv_scores_.shape, bool(model.score(X, y) > 0.95)
+    ((2, 2), True)
     """
 
     normalize = None
@@ -431,7 +489,12 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class."""
+        """Return the probability of each class.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
         check_is_fitted(self)
         return self.estimator_.predict_proba(self._cross(X))
 

@@ -355,8 +355,8 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
 
     Parameters
     ----------
-    kernels, loss, normalize, solver, class_weight, psd, memory_limit
-        As in :class:`MKLClassifier`.
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to combine, as in :class:`MKLClassifier`.
     Cs : int or array
         Costs to try; an integer is the size of a logarithmic grid from 0.001 to 1000.
     norms : list of float
@@ -370,10 +370,14 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
     rule : {"best", "1se"}
         The best mean score, or the simplest model that is at most one standard error
         below it. Simplest, also among ties: the smallest C, then the largest p.
+    loss, normalize, solver, class_weight, psd
+        As in :class:`MKLClassifier`.
     tol, max_iter
         As in :class:`MKLClassifier`, for each problem.
     time_limit : float, optional
         Limit in seconds for the path of each fold, and for the last fit.
+    memory_limit : int, optional
+        As in :class:`MKLClassifier`.
     n_jobs : int, optional
         Folds that are worked on at the same time.
     callback : callable, optional
@@ -395,8 +399,15 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         Where the choice is in ``mean_scores_``.
     path_ : tuple of Path, one for each fold
         Weights, bounds and iterations of every problem, without the solutions.
+    classes_, kernel_names_, kernels_, kernel_weights_, kernel_contributions_
+        As in :class:`MKLClassifier`, of the last fit.
+    support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+        As in :class:`MKLClassifier`, of the last fit.
 
-    All attributes of :class:`MKLClassifier`, for the last fit.
+    References
+    ----------
+    Kloft, M., Brefeld, U., Sonnenburg, S. and Zien, A. (2011). ℓp-norm multiple kernel
+    learning. *Journal of Machine Learning Research* 12, 953-997.
 
     Examples
     --------
@@ -475,18 +486,29 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
 
     Parameters
     ----------
-    kernels, loss, epsilon, normalize, solver, psd, memory_limit
-        As in :class:`MKLRegressor`.
-    Cs, norms, cv, scoring, rule, tol, max_iter, time_limit, n_jobs, callback, verbose
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to combine, as in :class:`MKLClassifier`.
+    Cs, norms, cv, scoring, rule
         As in :class:`MKLClassifierCV`. With an integer ``cv`` the folds are of distinct
         samples; those of a table are in an order that follows from their content.
+    loss, epsilon, normalize, solver, psd
+        As in :class:`MKLRegressor`.
+    tol, max_iter, time_limit, memory_limit, n_jobs, callback, verbose
+        As in :class:`MKLClassifierCV`.
 
     Attributes
     ----------
     C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, path_
         As in :class:`MKLClassifierCV`.
+    kernel_names_, kernels_, kernel_weights_, kernel_contributions_
+        As in :class:`MKLRegressor`, of the last fit.
+    support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+        As in :class:`MKLRegressor`, of the last fit.
 
-    All attributes of :class:`MKLRegressor`, for the last fit.
+    References
+    ----------
+    Kloft, M., Brefeld, U., Sonnenburg, S. and Zien, A. (2011). ℓp-norm multiple kernel
+    learning. *Journal of Machine Learning Research* 12, 953-997.
 
     Examples
     --------

@@ -143,6 +143,14 @@ class MKLDiscriminant(
     regs_, loo_, gcv_ : arrays of shape (n_regs,)
         What was tried, if reg is chosen, and its scores.
 
+    References
+    ----------
+    Ye, J., Ji, S. and Chen, J. (2008). Multi-class discriminant kernel learning via
+    convex programming. *Journal of Machine Learning Research* 9, 719-758.
+
+    Kim, S.-J., Magnani, A. and Boyd, S. (2006). Optimal kernel selection in kernel
+    Fisher discriminant analysis. *International Conference on Machine Learning*.
+
     Examples
     --------
     >>> from sklearn.datasets import load_wine
@@ -217,6 +225,19 @@ class MKLDiscriminant(
 
         Kernels are computed once, and each problem starts from the weights of the one
         before it: the values are solved in descending order and returned as given.
+
+        Parameters
+        ----------
+        X, y
+            As in :meth:`fit`.
+        regs : array of float
+            Values of ``reg``, in any order.
+        sample_weight : array of shape (n_samples,), optional
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        list of MKLDiscriminant
         """
         self._check_parameters()
         regs = _check_regs(regs)
@@ -414,6 +435,10 @@ class MKLDiscriminant(
 
         They have mean zero on the training samples, and along each the regularised
         total scatter is one.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         check_is_fitted(self)
         return self._project(X)[:, : self._n_features_out]
@@ -431,7 +456,12 @@ class MKLDiscriminant(
         return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each sample, or indicators of its labels."""
+        """Return the class of each sample, or indicators of its labels.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
         check_is_fitted(self)
         if self._multilabel:
             return (self._scores(X) > 0).astype(int)
@@ -442,6 +472,10 @@ class MKLDiscriminant(
 
         The log-posteriors of the decision function, flattened by ``temperature_``: on
         their own training samples discriminants look better than they are.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         scores = self._scores(X) * self.temperature_
         if self._multilabel:

@@ -20,7 +20,7 @@ from mklearn.solvers.driver import choose_solver
 class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     """Multi-class classifier with kernel weights for every class.
 
-    Solves, to a certified duality gap,
+    Solves, to a certified duality gap, ::
 
         min  C sum_i xi_i + ½ sum_c ( sum_r |w_c^r|^2 / d_c^r + |d_c|_p )
         s.t. f_y(x_i) - f_c(x_i) + [c = y_i] >= 1 - xi_i,  d >= 0
@@ -87,6 +87,14 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         The relative gap that certifies the solution.
     n_iter_ : int
     solution_ : Solution
+
+    References
+    ----------
+    Kobayashi, T. and Otsu, N. Bilinear formulated multiple kernel learning for
+    multi-class classification problem.
+
+    Zien, A. and Ong, C. S. (2007). Multiclass multiple kernel learning.
+    *International Conference on Machine Learning*.
 
     Examples
     --------
@@ -221,6 +229,25 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
     Attributes
     ----------
     kernel_weights_ : array of ones of shape (n_kernels,)
+        Nothing is learned about them.
+    classes_, kernel_names_, kernels_, kernel_contributions_, support_
+        As in :class:`BilinearMKLClassifier`.
+    dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+        As in :class:`BilinearMKLClassifier`.
+
+    References
+    ----------
+    Crammer, K. and Singer, Y. (2001). On the algorithmic implementation of multiclass
+    kernel-based vector machines. *Journal of Machine Learning Research* 2, 265-292.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import CrammerSingerClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = CrammerSingerClassifier().fit(X, y)
+    >>> bool(model.score(X, y) > 0.95), model.kernel_weights_.tolist()
+    (True, [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     """
 
     def __init__(

@@ -18,13 +18,13 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     """One-class classifier on a learned combination of kernels (ℓp-norm MKL).
 
     Separates the samples from the origin of feature space. With the share ``nu`` of
-    outliers it solves, to a certified duality gap,
+    outliers it solves, to a certified duality gap, ::
 
         min  sum_i max(0, rho - f(x_i)) / (nu n) - rho + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)>
 
     over ``w``, ``rho`` and the kernel weights ``theta`` together; with ``C`` given, the
-    form of Kloft et al. (2011), where ``rho`` is one and ``C`` takes its place:
+    form of Kloft et al. (2011), where ``rho`` is one and ``C`` takes its place::
 
         min  C sum_i max(0, 1 - f(x_i)) + ½ sum_m |w_m|^2 / theta_m
 
@@ -74,6 +74,15 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         The relative gap that certifies the solution.
     n_iter_ : int
     solution_ : Solution
+
+    References
+    ----------
+    Kloft, M., Brefeld, U., Sonnenburg, S. and Zien, A. (2011). ℓp-norm multiple kernel
+    learning. *Journal of Machine Learning Research* 12, 953-997.
+
+    Schölkopf, B., Platt, J., Shawe-Taylor, J., Smola, A. and Williamson, R. (2001).
+    Estimating the support of a high-dimensional distribution. *Neural Computation* 13,
+    1443-1471.
 
     Examples
     --------
@@ -141,7 +150,13 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def fit_predict(
         self, X: Any, y: Any = None, sample_weight: Any = None
     ) -> NDArray[np.intp]:
-        """Learn from samples and tell which of them are outliers (-1), as ``fit``."""
+        """Learn from samples and tell which of them are outliers (-1), as ``fit``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`.
+        """
         if self._precomputed():
             X = as_bank(X)  # these are the training samples: the diagonal is known
         return self.fit(X, sample_weight=sample_weight).predict(X)
@@ -156,11 +171,21 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         return self._scores(X)[:, 0]
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return ``f(x)``, the higher the more like the training samples."""
+        """Return ``f(x)``, the higher the more like the training samples.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return 1 for samples like those of training and -1 for outliers."""
+        """Return 1 for samples like those of training and -1 for outliers.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
     def _check_parameters(self) -> None:

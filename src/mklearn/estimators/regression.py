@@ -19,7 +19,7 @@ from mklearn.problems import EpsilonInsensitive, Squared
 class MKLRegressor(RegressorMixin, BaseMKL):
     """Regression on a learned combination of kernels (ℓp-norm MKL).
 
-    Solves, to a certified duality gap,
+    Solves, to a certified duality gap, ::
 
         min  C sum_i V(f(x_i), y_i) + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)> + b
@@ -67,6 +67,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     n_iter_ : int
     solution_ : Solution
         Of the problem with ``y - median(y)``, which differs in the bias only.
+
+    References
+    ----------
+    Kloft, M., Brefeld, U., Sonnenburg, S. and Zien, A. (2011). ℓp-norm multiple kernel
+    learning. *Journal of Machine Learning Research* 12, 953-997.
 
     Examples
     --------

@@ -113,7 +113,7 @@ class SubspaceKernel(
         Factors of C by class.
     random_state : int
         For "alignment" with more features than class means, which starts at random.
-    psd, memory_limit
+    psd : {"check", "clip", "ignore"}
         As in :class:`MKLClassifier`.
     tol : float
         Relative duality gap of the weights and of the joint problem; relative change of
@@ -122,6 +122,8 @@ class SubspaceKernel(
         Limit on the iterations of the joint problem and of "alignment".
     time_limit : float, optional
         Limit in seconds.
+    memory_limit : int, optional
+        As in :class:`MKLClassifier`.
     callback : callable, optional
         Called with the history after each iteration; a true answer stops.
     verbose : int
@@ -134,12 +136,12 @@ class SubspaceKernel(
         As in :class:`MKLClassifier`.
     kernel_weights_ : array of shape (n_kernels,)
         On the kernels of unit trace; they sum to one.
-    dual_coef_ : array of shape (n_components_, n_support)
+    dual_coef_ : array of shape (n_components, n_support)
         W' or Q' on the training samples ``support_``.
     n_components_ : int
     rank_ : int
         How many features there could have been.
-    criterion_values_ : array of shape (n_components_,)
+    criterion_values_ : array of shape (n_components,)
         What each feature adds to the criterion.
     objective_ : float
         HSIC (8) or (19), or alignment, which are to be large; or the joint objective
@@ -151,6 +153,14 @@ class SubspaceKernel(
         and NaN for "alignment", which has no certificate.
     solution_ : Solution or JointSolution
         Of the weights or of the joint problem; absent where there is neither.
+
+    References
+    ----------
+    Chen, J., Ji, S., Ceran, B., Li, Q., Wu, M. and Ye, J. (2008). Learning subspace
+    kernels for classification. *Knowledge Discovery and Data Mining*.
+
+    Wu, M. and Farquhar, J. (2007). A subspace kernel for nonlinear feature extraction.
+    *International Joint Conference on Artificial Intelligence*.
 
     Examples
     --------
@@ -354,7 +364,7 @@ class SubspaceKernel(
     # --- predict ----------------------------------------------------------------------
 
     def transform(self, X: Any) -> FloatArray:
-        """Return the features, shape (n_samples, n_components_).
+        """Return the features, shape ``(n_samples, n_components_)``.
 
         They have mean zero on the training samples; uncorrelated ones, with sample
         weights, ``Z'Z + reg Q'GQ = I``.
@@ -430,11 +440,20 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
 
     Attributes
     ----------
-    coef_ : array of shape (1 or n_classes, n_components_)
+    coef_ : array of shape (1 or n_classes, n_components)
         Of the decision function in the features.
     intercept_ : array of shape (1 or n_classes,)
+    classes_, kernel_names_, kernels_, kernel_weights_, kernel_contributions_
+        As in :class:`SubspaceKernel`.
+    support_, dual_coef_, n_components_, rank_, criterion_values_, objective_
+        As in :class:`SubspaceKernel`.
+    reg_, C_, duality_gap_, n_iter_, solution_
+        As in :class:`SubspaceKernel`.
 
-    All attributes of :class:`SubspaceKernel`.
+    References
+    ----------
+    Chen, J., Ji, S., Ceran, B., Li, Q., Wu, M. and Ye, J. (2008). Learning subspace
+    kernels for classification. *Knowledge Discovery and Data Mining*.
 
     Examples
     --------

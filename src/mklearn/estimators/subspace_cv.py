@@ -98,8 +98,17 @@ class SubspaceClassifierCV(SubspaceClassifier):
         Names of the kernels, reg and C, as in the grids.
     regs_, Cs_ : arrays
         The grids, ascending.
+    coef_, intercept_, classes_, kernel_names_, kernels_, kernel_weights_
+        As in :class:`SubspaceClassifier`, of the last fit.
+    kernel_contributions_, support_, dual_coef_, n_components_, rank_
+        As in :class:`SubspaceClassifier`, of the last fit.
+    criterion_values_, objective_, reg_, C_, duality_gap_, n_iter_, solution_
+        As in :class:`SubspaceClassifier`, of the last fit.
 
-    All attributes of :class:`SubspaceClassifier`, for the last fit.
+    References
+    ----------
+    Chen, J., Ji, S., Ceran, B., Li, Q., Wu, M. and Ye, J. (2008). Learning subspace
+    kernels for classification. *Knowledge Discovery and Data Mining*.
 
     Examples
     --------

@@ -34,7 +34,7 @@ def _gives_probabilities(model: MKLClassifier) -> bool:
 class MKLClassifier(LabelsMixin, BaseMKL):
     """Classifier on a learned combination of kernels (ℓp-norm MKL).
 
-    Solves, to a certified duality gap,
+    Solves, to a certified duality gap, ::
 
         min  C sum_i V(f(x_i), y_i) + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)> + b
@@ -105,6 +105,15 @@ class MKLClassifier(LabelsMixin, BaseMKL):
         The relative gap that certifies the solution (the largest over problems).
     n_iter_ : int
     solution_ : Solution, or list of them with weights per class
+
+    References
+    ----------
+    Kloft, M., Brefeld, U., Sonnenburg, S. and Zien, A. (2011). ℓp-norm multiple kernel
+    learning. *Journal of Machine Learning Research* 12, 953-997.
+
+    Lanckriet, G., Cristianini, N., Bartlett, P., El Ghaoui, L. and Jordan, M. (2004).
+    Learning the kernel matrix with semidefinite programming. *Journal of Machine
+    Learning Research* 5, 27-72.
 
     Examples
     --------
@@ -180,6 +189,10 @@ class MKLClassifier(LabelsMixin, BaseMKL):
 
         For two classes this is the logistic model; for more, the probabilities of each
         class against the rest, divided by their sum.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         scores = self._scores(X)
         if scores.shape[1] == 1:

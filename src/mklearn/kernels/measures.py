@@ -61,6 +61,15 @@ def extreme_eigenvalues(bank: KernelBank, steps: int = 100) -> tuple[float, floa
 def hsic(K: ArrayLike, L: ArrayLike) -> float:
     """Return the Hilbert-Schmidt independence criterion ``tr(P K P L) / (n - 1)^2``.
 
+    Parameters
+    ----------
+    K, L : arrays of shape (n, n)
+        Gram matrices of the same samples.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> import numpy as np
@@ -82,6 +91,24 @@ def alignment(bank: KernelBank) -> FloatArray:
     """Return the centred alignment of each pair of kernels, shape (M, M).
 
     ``<G_a, G_b> / (|G_a| |G_b|)`` with centred Grams; one means equal up to scale.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square; centring is done here.
+
+    Returns
+    -------
+    array of shape (M, M)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import KernelBank
+    >>> from mklearn.kernels import alignment
+    >>> found = alignment(KernelBank(load_iris().data, ["linear", "rbf"]))
+    >>> found.shape, bool(0 < found[0, 1] < found[0, 0])
+    ((2, 2), True)
     """
     inner, _ = centred_products(bank)
     size = np.sqrt(np.diagonal(inner))

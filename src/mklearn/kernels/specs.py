@@ -124,7 +124,15 @@ class VectorKernel(Kernel):
 
 @dataclass(frozen=True)
 class Linear(VectorKernel):
-    """``<x, z>``."""
+    """``<x, z>``.
+
+    Parameters
+    ----------
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "dot"
 
@@ -139,7 +147,21 @@ class Linear(VectorKernel):
 
 @dataclass(frozen=True)
 class Polynomial(VectorKernel):
-    """``(gamma * <x, z> + coef0) ** degree``."""
+    """``(gamma * <x, z> + coef0) ** degree``.
+
+    Parameters
+    ----------
+    degree : int
+        At least 1.
+    gamma : float
+        Factor of the dot product.
+    coef0 : float
+        What is added to it, 0 or more.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     degree: int = 3
     gamma: float = 1.0
@@ -167,7 +189,15 @@ class Polynomial(VectorKernel):
 
 @dataclass(frozen=True)
 class Cosine(VectorKernel):
-    """``<x, z> / (|x| |z|)``; a row of zeros is at right angles to everything."""
+    """``<x, z> / (|x| |z|)``; a row of zeros is at right angles to everything.
+
+    Parameters
+    ----------
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "dot"
 
@@ -185,7 +215,15 @@ class Cosine(VectorKernel):
 
 @dataclass(frozen=True)
 class Tanimoto(VectorKernel):
-    """``<x, z> / (|x|^2 + |z|^2 - <x, z>)``, for fingerprints (0 or more)."""
+    """``<x, z> / (|x|^2 + |z|^2 - <x, z>)``, for fingerprints (0 or more).
+
+    Parameters
+    ----------
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "dot"
 
@@ -268,21 +306,60 @@ class _Exponential(VectorKernel):
 
 @dataclass(frozen=True)
 class RBF(_Exponential):
-    """``exp(-gamma * |x - z|^2)``."""
+    """``exp(-gamma * |x - z|^2)``.
+
+    Parameters
+    ----------
+    gamma : float, "median" or "scale"
+        The width; or one over the median of the distance between training samples that
+        differ, or over its mean, where the distance is what gamma multiplies above.
+    factor : float
+        Multiplies gamma.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "sqdist"
 
 
 @dataclass(frozen=True)
 class Laplacian(_Exponential):
-    """``exp(-gamma * sum_j |x_j - z_j|)``."""
+    """``exp(-gamma * sum_j |x_j - z_j|)``.
+
+    Parameters
+    ----------
+    gamma : float, "median" or "scale"
+        The width; or one over the median of the distance between training samples that
+        differ, or over its mean, where the distance is what gamma multiplies above.
+    factor : float
+        Multiplies gamma.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "l1dist"
 
 
 @dataclass(frozen=True)
 class Chi2(_Exponential):
-    """``exp(-gamma * sum_j (x_j - z_j)^2 / (x_j + z_j))``, for histograms."""
+    """``exp(-gamma * sum_j (x_j - z_j)^2 / (x_j + z_j))``, for histograms.
+
+    Parameters
+    ----------
+    gamma : float, "median" or "scale"
+        The width; or one over the median of the distance between training samples that
+        differ, or over its mean, where the distance is what gamma multiplies above.
+    factor : float
+        Multiplies gamma.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "chi2dist"
 
@@ -293,7 +370,20 @@ class Chi2(_Exponential):
 
 @dataclass(frozen=True)
 class Matern32(_Exponential):
-    """``(1 + s) exp(-s)``, ``s = gamma |x - z|`` (gamma is sqrt(3)/length)."""
+    """``(1 + s) exp(-s)``, ``s = gamma |x - z|`` (gamma is sqrt(3)/length).
+
+    Parameters
+    ----------
+    gamma : float, "median" or "scale"
+        One over the width; or from the median or the mean of the squared distances
+        between training samples.
+    factor : float
+        Multiplies gamma.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "sqdist"
     root: ClassVar[bool] = True
@@ -303,7 +393,20 @@ class Matern32(_Exponential):
 
 @dataclass(frozen=True)
 class Matern52(_Exponential):
-    """``(1 + s + s^2/3) exp(-s)``, ``s = gamma |x - z|`` (gamma is sqrt(5)/length)."""
+    """``(1 + s + s^2/3) exp(-s)``, ``s = gamma |x - z|`` (gamma is sqrt(5)/length).
+
+    Parameters
+    ----------
+    gamma : float, "median" or "scale"
+        One over the width; or from the median or the mean of the squared distances
+        between training samples.
+    factor : float
+        Multiplies gamma.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "sqdist"
     root: ClassVar[bool] = True
@@ -314,7 +417,15 @@ class Matern52(_Exponential):
 
 @dataclass(frozen=True)
 class HistogramIntersection(VectorKernel):
-    """``sum_j min(x_j, z_j)`` for histograms (0 or more)."""
+    """``sum_j min(x_j, z_j)`` for histograms (0 or more).
+
+    Parameters
+    ----------
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    standardize : bool
+        Whether columns are brought to mean 0 and variance 1 by the training samples.
+    """
 
     base: ClassVar[str | None] = "intersection"
 
@@ -355,6 +466,17 @@ class Spectrum(ComputedKernel):
 
     ``min_k`` None counts those of length ``k`` only; ``alphabet`` None takes the
     letters of the training sequences.
+
+    Parameters
+    ----------
+    k : int
+        Length of the substrings.
+    min_k : int, optional
+        The shortest length; ``k`` by default.
+    alphabet : str, optional
+        Letters that count; those of the training sequences by default.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
     """
 
     k: int = 3
@@ -394,7 +516,19 @@ class Spectrum(ComputedKernel):
 
 @dataclass(frozen=True)
 class WeightedDegree(ComputedKernel):
-    """Matching substrings at the same place, up to ``shift``, of aligned sequences."""
+    """Matching substrings at the same place, up to ``shift``, of aligned sequences.
+
+    Parameters
+    ----------
+    degree : int
+        Length of the longest substrings.
+    shift : int
+        How far apart two matches may stand.
+    alphabet : str, optional
+        Letters that count; those of the training sequences by default.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
+    """
 
     degree: int = 3
     shift: int = 0
@@ -443,6 +577,13 @@ class Precomputed(ComputedKernel):
 
     This lets a Gram travel in a table or a :class:`MultiView` beside other views. For
     input that is nothing but Grams see ``kernels="precomputed"``.
+
+    Parameters
+    ----------
+    gram : array of shape (n, n)
+        The matrix.
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
     """
 
     gram: Any = None
@@ -508,6 +649,13 @@ class Function(ComputedKernel):
 
     It is called for blocks of samples, from several threads. Noise that a
     Gaussian-process kernel adds to the diagonal of ``kernel(X)`` only is left out.
+
+    Parameters
+    ----------
+    function : callable
+        Takes two sets of samples and returns an array of shape (len(X), len(Z)).
+    columns, view, name
+        Where the kernel looks and how it is called, see :class:`Kernel`.
     """
 
     function: Callable[[Any, Any], Any] | None = None
@@ -662,7 +810,20 @@ def rbf_ladder(
 
 
 def per_feature(*kernels: KernelLike) -> Family:
-    """Return a family with one copy of each kernel for each single column."""
+    """Return a family with one copy of each kernel for each single column.
+
+    Parameters
+    ----------
+    *kernels : kernel, name, callable or list of these
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from mklearn import KernelBank
+    >>> from mklearn.kernels import RBF, per_feature
+    >>> KernelBank(load_iris().data, per_feature(RBF(1.0))).shape
+    (150, 150, 4)
+    """
     return Family(tuple(_flatten(kernels)), "features")
 
 
@@ -671,6 +832,20 @@ def per_view(*kernels: KernelLike, views: Iterable[str] | None = None) -> Family
 
     Sequence kernels go to the views of strings, the others to the numeric ones,
     unless ``views`` names them.
+
+    Parameters
+    ----------
+    *kernels : kernel, name, callable or list of these
+    views : iterable of str, optional
+        The views; all that suit a kernel by default.
+
+    Examples
+    --------
+    >>> from mklearn import KernelBank, MultiView
+    >>> from mklearn.kernels import Linear, Spectrum, per_view
+    >>> X = MultiView({"a": [[0.0], [1.0]], "b": [[2.0], [5.0]], "word": ["xy", "yx"]})
+    >>> KernelBank(X, per_view(Linear(), Spectrum(1))).names
+    ('a:linear', 'b:linear', 'word:spectrum(k=1)')
     """
     return Family(
         tuple(_flatten(kernels)), "views", None if views is None else tuple(views)

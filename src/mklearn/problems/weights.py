@@ -60,6 +60,11 @@ class LpBall(_Quadratic):
     """``theta >= 0, |theta|_p <= 1`` for p in [1, inf].
 
     p = 1 gives sparse weights, p = inf the unweighted sum of the kernels.
+
+    Parameters
+    ----------
+    p : float
+        At least 1; ``inf`` is allowed.
     """
 
     p: float
@@ -114,6 +119,11 @@ class Ellipsoid(_Quadratic):
 
     Off-diagonal entries say which kernels should not (positive) or should (negative)
     be used together. ``LpBall(2)`` is the case ``E = I``.
+
+    Parameters
+    ----------
+    E : array of shape (n_kernels, n_kernels)
+        Symmetric and positive definite.
     """
 
     E: FloatArray
@@ -182,6 +192,11 @@ class ElasticNet(_Quadratic):
     """``theta >= 0, (1 - mix) sum theta + mix sum theta^2 <= 1``, 0 < mix <= 1.
 
     Between the sparse weights of p = 1 (mix near 0) and the spread ones of p = 2.
+
+    Parameters
+    ----------
+    mix : float
+        Share of the squares, above 0 and at most 1.
     """
 
     mix: float
@@ -275,6 +290,11 @@ class BlockNorm:
     Kernel weights are ``1 / theta`` of LPMKL (32), (33), at least one, and the problem
     is a joint maximisation over A and theta. For q in [1, 2) the block norm is
     ``LpBall(q / (2 - q))``: use :func:`block_norm`.
+
+    Parameters
+    ----------
+    q : float
+        Above 2 and finite.
     """
 
     q: float
@@ -320,6 +340,21 @@ def block_norm(q: float) -> WeightSet:
     """Return the weight set of the regulariser ``½ |w|_{2,q}^2``, q in [1, inf).
 
     q = 1 is the group lasso (p = 1), q = 2 the plain sum (p = inf).
+
+    Parameters
+    ----------
+    q : float
+        At least 1.
+
+    Returns
+    -------
+    LpBall or BlockNorm
+
+    Examples
+    --------
+    >>> from mklearn import block_norm
+    >>> block_norm(1), block_norm(1.5), block_norm(4)
+    (LpBall(p=1.0), LpBall(p=3.0), BlockNorm(q=4))
     """
     if not q >= 1:
         raise ValueError(f"The block norm needs q >= 1, got {q}.")

@@ -27,6 +27,14 @@ PAPERS = ("dkl", "kfda", "subspace", "bilinear", "lpmkl")
 def protocol(paper: str) -> Protocol:
     """Return the protocol of a paper by its short name.
 
+    Parameters
+    ----------
+    paper : {"dkl", "kfda", "subspace", "bilinear"}
+
+    Returns
+    -------
+    Protocol
+
     Examples
     --------
     >>> from mklearn.reproduction import protocol

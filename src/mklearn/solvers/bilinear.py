@@ -40,7 +40,7 @@ class MulticlassNewton:
     At a solution A some variables of some samples are below their bounds and move when
     the weights do, in such a way that rows of A still sum to zero. With the kernels
     ``K_c`` between the free variables of each class, ``U_cr = K_r A_c`` there, and E
-    the matrix that tells the sample of each variable, the Hessian of J is
+    the matrix that tells the sample of each variable, the Hessian of J is ::
 
         U'(B - B E (E'B E)^-1 E'B) U,    B = blockdiag(K_c^-1)
 

@@ -26,12 +26,12 @@ class Semidefinite:
     """``min sum_j t_j`` over weights and t, subject to linear matrix inequalities.
 
     For the squared loss without bias there is one for each target h_j, DKL (8), (29)
-    and, if reg is learned, (41), (45):
+    and, if reg is learned, (41), (45)::
 
         [[R + sum_m theta_m G_m, h_j], [h_j', t_j]] >= 0
 
     or, approximately, one for all of them, DKL (32), which restricts the weights to
-    those for which the targets do not interact:
+    those for which the targets do not interact::
 
         [[R + sum_m theta_m G_m, H], [H', diag(t)]] >= 0
 
