@@ -108,7 +108,8 @@ class Protocol:
         What the paper leaves open, as it was chosen. Part of every result: cells that
         were made with other choices are made again.
     files : mapping
-        Which sets of :mod:`mklearn.datasets` the data of the tables are cut from.
+        Which sets of :mod:`mklearn.datasets` the data of the tables are cut from; data
+        that are not named here are taken to be at hand.
     slow : set of str
         Methods with a time cap for each cell, which get as many repetitions as fit
         into the budget.
@@ -371,6 +372,8 @@ def _without_data(protocol: Protocol, tables: Iterable[Table]) -> dict[str, str]
     """Return the data that no source has, with the reason."""
     missing = {}
     for name in dict.fromkeys(d for table in tables for d in table.data):
+        if name not in protocol.files:
+            continue
         try:
             load_set(protocol.files[name])
         except FileNotFoundError as error:
