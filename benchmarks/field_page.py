@@ -263,13 +263,12 @@ def verdict(field: Field) -> list[str]:
             f"That all are alike has p = {test.p:.2g} (Friedman χ² = {test.chi2:.1f}, "
             f"Iman–Davenport F = {test.F:.2f}). "
         )
-    told = names[last + 1 :]
-    lines[-1] += (
-        f"The critical difference is {difference:.2f}: "
-        + (f"only {_list(told)} can be told from the first" if told else "no method "
-        "can be told from the first")
-        + "."
-    )  # fmt: skip
+    told = _list(names[last + 1 :])
+    lines[-1] += f"The critical difference is {difference:.2f}: " + (
+        f"the first can be told from {told}, and from no other."
+        if told
+        else "no method can be told from the first."
+    )
     if CHAMPION in field.methods:
         lines += champion(field)
     lines += [*where_it_pays(field), *cost(field), *doubts(field)]
@@ -286,7 +285,7 @@ def champion(field: Field) -> Iterator[str]:
     yield (
         f"- **Learned against not learned.** {CHAMPION} is the method of this library "
         "that one would take without knowing the data; it was named before the run. "
-        "Against it:"
+        "How it compares:"
     )
     yield ""
     yield (
@@ -331,8 +330,8 @@ def where_it_pays(field: Field) -> Iterator[str]:
             "- **Where learning weights pays:** by more than two standard errors over "
             f"the unweighted sum on {_list(pays) or 'no data set'}. **Where it costs "
             f"accuracy:** {_list(hurts) or 'on none by that much'}. On the other "
-            f"{len(field.data) - len(pays) - len(hurts)} sets the sum is as good, and "
-            "cheaper."
+            f"{len(field.data) - len(pays) - len(hurts)} sets these splits do not tell "
+            "the two apart."
         )
     lost = []
     for i, data in enumerate(field.data):
