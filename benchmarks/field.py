@@ -504,16 +504,18 @@ def work(cell: Cell, seed: int, limit: float, folder: Path) -> Values:
     X, X_test, made = s.bank, s.cross, s.kernel_seconds
     if method.family == "features":
         X, X_test, made = s.table, s.test_table, 0.0
+    began = time.process_time()
     try:
         with threadpool_limits(1), limited(limit):
-            began = time.process_time()
             model = method.make(s).fit(X, s.y)
             spent = time.process_time() - began
             predicted = np.asarray(model.predict(X_test))
-    except OutOfTime:
-        return {"stopped": f"not done after {limit:g} s", "budget": limit}
-    except Exception as error:  # a failure is a result, too
-        return {"stopped": f"{type(error).__name__}: {error}"[:200], "budget": limit}
+    except (OutOfTime, Exception) as error:  # a failure is a result, too
+        reason = f"{type(error).__name__}: {error}"[:200]
+        # code in C may turn the one exception into another
+        if isinstance(error, OutOfTime) or time.process_time() - began >= limit:
+            reason = f"not done after {limit:g} s"
+        return {"stopped": reason, "budget": limit}
     return {
         cell.table: float(SCORES[cell.table](s.y_test, predicted)),
         "seconds": spent + made,
