@@ -1,7 +1,7 @@
 """The comparison of the field: ranks by hand, cells that fail, pages that say so."""
 
+import os
 import sys
-import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -189,18 +189,20 @@ def test_the_limit_is_in_cpu_seconds(small, tmp_path, monkeypatch):
             pass
 
     monkeypatch.setitem(small.CLASSIFIERS, "endless", small.Method(endless, "features"))
-    small.split("iris", 0, 0)
-    found = small.work(cell("endless"), 0, 0.05, tmp_path)
-    assert found == {"stopped": "not done after 0.05 s", "budget": 0.05}
-    with small.limited(0.05):
-        time.sleep(0.1)  # waiting does not count
+    found = small.work(cell("endless"), 0, 1.0, tmp_path)
+    assert found == {"stopped": "not done after 1 s", "budget": 1.0}
     # the other splits are not tried with the same limit, but with a larger one
     first = cell("endless")
     write_json(tmp_path / first.file, {"values": found})
     again = replace(first, repetition=1)
-    assert small.slow_before(again, tmp_path, 0.05) == found["stopped"]
-    assert small.slow_before(again, tmp_path, 0.1) == ""
-    assert small.slow_before(first, tmp_path, 0.05) == ""
+    assert small.slow_before(again, tmp_path, 1.0) == found["stopped"]
+    assert small.slow_before(again, tmp_path, 2.0) == ""
+    assert small.slow_before(first, tmp_path, 1.0) == ""
+
+
+def test_a_process_that_dies_is_a_result(small):
+    found = small.limited(lambda: os._exit(3), 5.0)
+    assert found == {"stopped": "ended by itself with exit code 3"}
 
 
 def test_strings_become_features(small):
