@@ -575,7 +575,8 @@ def facts(model: Any) -> Values:
 
 # --- the run --------------------------------------------------------------------------
 
-QUICK_SETS = {"accuracy": ("wine", "sonar"), "R2": ()}
+# these come with scikit-learn
+QUICK_SETS = {"accuracy": ("wine", "breast_cancer_diagnostic"), "R2": ("diabetes",)}
 QUICK_METHODS = (
     "MKL p=2", "discriminant", "unweighted sum", "SVC + grid", "logistic"
 )  # fmt: skip
