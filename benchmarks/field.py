@@ -349,6 +349,7 @@ class EasyMKL(BaseEstimator):
 
     def fit(self, bank: KernelBank, y: Any) -> EasyMKL:
         """Try every lam on every fold, then fit the best."""
+        self.classes_, y = np.unique(y, return_inverse=True)  # it takes numbers only
         scores = [
             np.mean([self._score(bank, y, a, b, lam) for a, b in self.folds])
             for lam in self.lams
@@ -365,11 +366,14 @@ class EasyMKL(BaseEstimator):
 
     def _score(self, bank: KernelBank, y: Any, a: Any, b: Any, lam: float) -> float:
         self._fit(bank[np.ix_(a, a)], y[a], lam)
-        return float(np.mean(self.predict(bank[np.ix_(b, a)]) == y[b]))
+        return float(np.mean(self._codes(bank[np.ix_(b, a)]) == y[b]))
+
+    def _codes(self, cross: KernelBank) -> Any:
+        return np.asarray(self._model.predict(_grams(self._normaliser.cross(cross))))
 
     def predict(self, cross: KernelBank) -> Any:
         """Return the labels."""
-        return np.asarray(self._model.predict(_grams(self._normaliser.cross(cross))))
+        return self.classes_[self._codes(cross)]
 
 
 class Himalaya(BaseEstimator):
