@@ -158,7 +158,7 @@ class Protocol:
         were made with other choices are made again.
     files : mapping
         Which sets of :mod:`mklearn.datasets` the data of the tables are cut from; data
-        that are not named here are generated.
+        that are not named here are generated, or taken to be at hand.
     slow : set of str
         Methods with a time cap for each cell, which get as many repetitions as fit
         into the budget.
