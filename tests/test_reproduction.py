@@ -449,6 +449,24 @@ def test_subspace_cell(method, monkeypatch):
     assert values["error"] < 10 and values["training"] == 90
 
 
+def test_subspace_page_says_which_error_is_nearer(tmp_path, monkeypatch):
+    rows = "dataset,method,error_mean,error_std\nwine,uHSIC,3.0,1\nwine,SVM_org,9,1\n"
+    (tmp_path / "subspace_error.csv").write_text(rows)
+    monkeypatch.setenv("MKLEARN_PUBLISHED", str(tmp_path))
+    plan = protocol("subspace")
+    table = replace(plan.tables[0], data=("wine",), methods=("SVM_org", "uHSIC"))
+    cells = {
+        Cell("subspace", "2", "wine", method, r): {
+            "error": 3.5 + 2 * r,
+            "one against rest": 1.0,
+        }
+        for method in table.methods
+        for r in range(2)
+    }
+    text = plan.remarks(Results(plan, (table,), Settings(), cells))
+    assert text[-1] == "| 2 | wine | 1.50 | 2.00 |"
+
+
 @pytest.mark.parametrize("method", ["HSIC", "uHSIC"])
 def test_subspace_folds_have_the_features_of_the_library(method):
     from sklearn.datasets import load_wine
