@@ -321,17 +321,19 @@ def where_it_pays(field: Field) -> Iterator[str]:
     if not learned or not others:
         return
     if SUM in field.methods and CHAMPION in field.methods:
-        pays, hurts = [], []
+        pays, hurts, unknown = [], [], 0
         for data in field.data:
             d, error = field.difference(data, CHAMPION, SUM)
+            unknown += bool(np.isnan(error))
             if abs(d) > 2 * error:
                 (pays if d > 0 else hurts).append(f"{data} ({d:+.1f})")
+        left = len(field.data) - len(pays) - len(hurts) - unknown
         yield (
             "- **Where learning weights pays:** by more than two standard errors over "
             f"the unweighted sum on {_list(pays) or 'no data set'}. **Where it costs "
-            f"accuracy:** {_list(hurts) or 'on none by that much'}. On the other "
-            f"{len(field.data) - len(pays) - len(hurts)} sets these splits do not tell "
-            "the two apart."
+            f"accuracy:** {_list(hurts) or 'on none by that much'}. On {left} sets the "
+            "splits do not tell the two apart"
+            + (f"; {unknown} have one split only, and no error." if unknown else ".")
         )
     lost = []
     for i, data in enumerate(field.data):
