@@ -5,16 +5,25 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from sklearn.datasets import load_iris
 
 pytest.importorskip("typer")
+from rich.console import Console
 from typer.testing import CliRunner
 
-from mklearn import __version__, demo
+from mklearn import MKLClassifier, __version__, demo
 from mklearn import kernels as kernel_module
-from mklearn.cli import make_app
-from mklearn.report import whole_file, write_json
+from mklearn.cli import _save_figures, make_app
+from mklearn.report import (
+    Predictions,
+    Report,
+    describe_data,
+    whole_file,
+    write_json,
+)
 
 
 def run(*args):
@@ -126,17 +135,19 @@ class _Fit:
         return self
 
 
-def test_demo_without_matplotlib_says_so_and_writes_the_report(tmp_path):
-    code = (
-        f"{without('matplotlib', 'matplotlib.figure')};"
-        "from rich.console import Console;"
-        "from pathlib import Path; from mklearn.cli import _save_figures;"
-        "from mklearn.demo import run_demo;"
-        "print(_save_figures(run_demo(2), Path('.'), Console(stderr=True)))"
-    )
-    result = python(code, cwd=tmp_path)
-    assert result.stdout == "['report.html']\n", result.stderr
-    assert result.stderr.count("\n") == 1 and "mklearn[plot]" in result.stderr
+def test_demo_without_matplotlib_says_so_and_writes_the_report(
+    tmp_path, monkeypatch, capsys
+):
+    X, y = load_iris(return_X_y=True)
+    model = MKLClassifier(["linear", "rbf"]).fit(X[:100:4], y[:100:4])
+    parts = Predictions(y[:100], model.predict(X[:100]))
+    page = Report("t", describe_data(X, y), model, predictions=parts)
+    for module in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
+    result = SimpleNamespace(report=lambda: page)
+    assert _save_figures(result, tmp_path, Console(stderr=True)) == ["report.html"]
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "mklearn[plot]" in said
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Confusion matrix" in page and "<svg" not in page
 

@@ -307,11 +307,15 @@ def test_grams(tmp_path):
         assert name in result.stdout
         assert "SVC (sum of the Grams)" in result.stdout
     np.savez(tmp_path / "r.npz", K=grams, value=X[:, 0] + 0.1 * X[:, 1])
-    options = ("--target", "value", "--reg", "auto", "--cv", 2)
+    options = ("--target", "value", "--cv", 2)
     result = run("fit", tmp_path / "r.npz", *options, "--out", tmp_path / "r")
     assert result.exit_code == 0, result.output
     assert "SVR (sum of the Grams)" in result.stdout
     assert "best single kernel" in result.stdout
+    data = jobs.load_data(tmp_path / "r.npz", "value")
+    search = jobs.make_baselines(data, jobs.Settings(reg="auto"))["best single kernel"]
+    assert {"which", "estimator__C"} == set(search.param_grid)
+    assert set(search.param_grid) <= set(search.estimator.get_params())
     np.save(tmp_path / "new.npy", grams[:7])
     model = tmp_path / "k.npy.out" / "model.mkl"
     shown = run("predict", model, tmp_path / "new.npy", "--json")
