@@ -21,7 +21,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "mathml",
 ]
-exclude_patterns = ["_build", "_templates", "gallery/GALLERY_HEADER.rst"]
+exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
 default_role = "code"
 highlight_language = "none"
@@ -79,7 +79,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
-    "within_subsection_order": "ExampleTitleSortKey",
+    "within_subsection_order": "gallery_order.GalleryOrder",
     "backreferences_dir": "api/backreferences",
     "doc_module": ("mklearn",),
     "download_all_examples": False,

@@ -44,8 +44,10 @@ for ax, (title, method) in zip(axes, methods.items(), strict=False):
     score = KNeighborsClassifier().fit(known, y_train)
     score = score.score(method.transform(X_test), y_test)
     print(f"{title}: {known.shape[1]} features, 5 neighbours {score:.3f}")
-features = SubspaceDisplay(features=method.transform(X_test)[:, 2:4], y=y_test)
-features.plot(axes[2]).ax_.set_title("Subspace kernel, the next 2")
+names = method.get_feature_names_out()[2:4]
+others = method.transform(X_test)[:, 2:4]
+display = SubspaceDisplay(features=others, y=y_test, names=names)
+display.plot(axes[2]).ax_.set_title("Subspace kernel, the next 2")
 for ax in axes[:2]:
     ax.get_legend().remove()
 plt.show()

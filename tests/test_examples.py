@@ -133,5 +133,10 @@ def test_title_and_source(path):
             assert given["download"] is False  # nothing is fetched
 
 
-def test_there_are_enough():
-    assert len(list(FOLDER.glob("plot_*.py"))) >= 12
+def test_the_gallery_has_a_place_for_each():
+    path = FOLDER.parent / "docs" / "_ext" / "gallery_order.py"
+    order = runpy.run_path(str(path))["ORDER"]
+    assert sorted(f"plot_{name}" for name in order) == sorted(
+        path.stem for path in FOLDER.glob("plot_*.py")
+    )
+    assert len(order) >= 12
