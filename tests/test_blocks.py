@@ -1,0 +1,264 @@
+"""Blocks: every source gives the same samples, and tells what is wrong with them."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from mklearn import MultiView
+from mklearn.blocks import (
+    ArrayBlocks,
+    CSVBlocks,
+    GeneratorBlocks,
+    NpyBlocks,
+    ParquetBlocks,
+    as_blocks,
+)
+
+N = 57
+
+
+@pytest.fixture(scope="module")
+def samples():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((N, 3))
+    y = np.array(["no", "yes"])[(X[:, 0] + X[:, 1] > 0).astype(int)]
+    return X, y, rng.integers(1, 4, N).astype(float)
+
+
+@pytest.fixture
+def frame(samples):
+    X, y, weight = samples
+    return pd.DataFrame(X, columns=["a", "b", "c"]).assign(label=y, times=weight)
+
+
+def sources(tmp_path, frame, rows):
+    """Yield all sources of the same samples."""
+    X = frame[["a", "b", "c"]].to_numpy()
+    y, weight = frame["label"].to_numpy(dtype=str), frame["times"].to_numpy()
+    yield ArrayBlocks(X, y, weight, rows=rows)
+    yield ArrayBlocks(frame[["a", "b", "c"]], y, weight, rows=rows)
+    for name, part in (("X", X), ("y", y), ("w", weight)):
+        np.save(tmp_path / f"{name}.npy", part)
+    yield NpyBlocks(*(tmp_path / f"{name}.npy" for name in "Xyw"), rows=rows)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    yield ArrayBlocks(mapped, y, weight, rows=rows)
+    table = {"target": "label", "sample_weight": "times", "rows": rows}
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    yield CSVBlocks(tmp_path / "all.csv", **table)
+    frame[:20].to_csv(tmp_path / "one.csv.gz", index=False)
+    frame[20:].to_csv(tmp_path / "two.csv.gz", index=False)
+    yield CSVBlocks([tmp_path / "one.csv.gz", tmp_path / "two.csv.gz"], **table)
+    frame.to_parquet(tmp_path / "all.parquet", row_group_size=10)
+    yield ParquetBlocks(tmp_path / "all.parquet", **table)
+    (tmp_path / "parts").mkdir()
+    frame[:33].to_parquet(tmp_path / "parts" / "0.parquet")
+    frame[33:].to_parquet(tmp_path / "parts" / "1.parquet")
+    yield ParquetBlocks(tmp_path / "parts", columns=["a", "b", "c"], **table)
+
+    def produce():
+        for start in range(0, N, rows):
+            part = slice(start, start + rows)
+            yield X[part], y[part], weight[part]
+
+    yield GeneratorBlocks(produce)
+    yield GeneratorBlocks(list(produce()))
+
+
+@pytest.mark.parametrize("rows", [1, 8, N, 1000])
+def test_every_source_gives_the_same_samples(tmp_path, frame, samples, rows):
+    X, y, weight = samples
+    for source in sources(tmp_path, frame, rows):
+        for _ in range(2):
+            blocks = list(source)
+            assert max(len(block.X) for block in blocks) <= rows
+            # CSV files hold numbers in the shortest form that reads as the same
+            assert np.array_equal(np.vstack([b.X for b in blocks]), X), source
+            assert np.array_equal(np.concatenate([b.y for b in blocks]), y), source
+            assert np.array_equal(np.concatenate([b.weight for b in blocks]), weight)
+
+
+def test_sums_do_not_depend_on_the_source(tmp_path, frame, samples):
+    X, _, weight = samples
+    expected = (X * weight[:, None]).T @ X
+    for source in sources(tmp_path, frame, 10):
+        found = source.reduce(
+            lambda block: (block.X * block.weight[:, None]).T @ block.X
+        )
+        assert np.allclose(found, expected, rtol=1e-12, atol=1e-12)
+        assert sum(source.map(lambda block: len(block.y))) == N
+
+
+def test_columns_have_names(tmp_path, frame):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    blocks = CSVBlocks(tmp_path / "t.csv", "label", columns=["c", "a"])
+    assert next(iter(blocks)).X.shape == (N, 2)
+    assert blocks.names == ("c", "a")
+
+
+def test_sparse_rows_and_views_pass(samples):
+    X, y, _ = samples
+    blocks = list(ArrayBlocks(sparse.coo_array(X * (X > 0)), y, rows=20))
+    assert all(sparse.issparse(block.X) for block in blocks)
+    views = MultiView({"left": X[:, :1], "right": X[:, 1:]})
+    blocks = list(ArrayBlocks(views, y, rows=20))
+    assert [len(block.X) for block in blocks] == [20, 20, 17]
+    assert np.array_equal(blocks[1].X["right"], X[20:40, 1:])
+
+
+def test_what_counts_as_blocks(samples):
+    X, y, _ = samples
+    assert as_blocks(X, y) is None
+    assert as_blocks(MultiView({"X": X}), y) is None
+    assert as_blocks(pd.DataFrame(X), y) is None
+    source = ArrayBlocks(X, y)
+    assert as_blocks(source) is source
+    assert not as_blocks(lambda: iter([(X, y)])).one_pass
+    assert as_blocks(iter([(X, y)])).one_pass
+    with pytest.raises(ValueError, match="carry their targets"):
+        as_blocks(source, y)
+
+
+# --- what can be wrong ----------------------------------------------------------------
+
+
+def test_a_generator_is_read_once(samples):
+    X, y, _ = samples
+    blocks = GeneratorBlocks(iter([(X, y)]))
+    assert blocks.reduce(lambda block: len(block.X)) == N
+    with pytest.raises(ValueError, match="needs several passes"):
+        blocks.reduce(lambda block: len(block.X))
+
+
+def test_a_function_must_return_the_same_blocks(samples):
+    _, y, _ = samples
+    rng = np.random.default_rng(0)
+    blocks = GeneratorBlocks(lambda: iter([(rng.standard_normal((N, 3)), y)]))
+    list(blocks)
+    with pytest.raises(ValueError, match="other values than in the first pass"):
+        list(blocks)
+
+
+def test_a_function_must_not_run_dry(samples):
+    X, y, _ = samples
+    left = iter([[(X, y), (X, y)], [(X, y)]])
+    blocks = GeneratorBlocks(lambda: iter(next(left)))
+    list(blocks)
+    with pytest.raises(ValueError, match="had 114 samples in the first pass"):
+        list(blocks)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (lambda: iter([]), "holds no samples"),
+        (lambda: (np.ones((2, 2)), np.ones(2)), "write yield in place of return"),
+        (lambda: iter([(np.ones((2, 2)), 1, 1, 1)]), "has 4 parts"),
+        (lambda: iter([np.ones(2)]), "must be a table"),
+        (lambda: iter([(np.array([["a"]]),)]), "no table of numbers"),
+        (lambda: iter([(np.ones((2, 2)), np.ones(3))]), "2 samples and targets"),
+        (
+            lambda: iter([(np.ones((2, 2)), np.ones(2), np.ones(3))]),
+            "2 samples and weights",
+        ),
+        (lambda: iter([(np.full((2, 2), np.nan), np.ones(2))]), "NaN or infinity"),
+        (lambda: iter([(np.ones((2, 2)), [1.0, np.nan])]), "lacks the target of 1"),
+        (lambda: iter([(np.ones((2, 1)), ["a", None])]), "lacks the target of 1"),
+        (
+            lambda: iter([(np.ones((2, 2)), [1, 2]), (np.ones((2, 3)), [1, 2])]),
+            "Block 1 .* has 3 columns .* first block has 2 columns",
+        ),
+        (
+            lambda: iter([(np.ones((1, 1)), [1]), (np.ones((1, 1)), ["a"])]),
+            "targets that are text, but the first block has .* numbers",
+        ),
+        (
+            lambda: iter([np.ones((1, 1)), (np.ones((1, 1)), ["a"])]),
+            "the first block has 1 column and no targets",
+        ),
+    ],
+)
+def test_bad_blocks_are_told(source, message):
+    with pytest.raises(ValueError, match=message):
+        GeneratorBlocks(source).reduce(lambda block: 1)
+
+
+def test_no_source_is_no_source():
+    with pytest.raises(ValueError, match="takes a function"):
+        GeneratorBlocks(3)
+    with pytest.raises(ValueError, match="rows must be a whole number"):
+        ArrayBlocks(np.ones((2, 2)), rows=0)
+    with pytest.raises(ValueError, match="X has 2 samples and y has 3"):
+        ArrayBlocks(np.ones((2, 2)), np.ones(3))
+    with pytest.raises(ValueError, match="at least one file"):
+        CSVBlocks([])
+
+
+def test_a_file_that_changes_is_told(tmp_path, frame):
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    blocks = CSVBlocks(path, "label", rows=10)
+    list(blocks)
+    frame[:50].to_csv(path, index=False)
+    with pytest.raises(ValueError, match="was changed after it was first read"):
+        list(blocks)
+    blocks = CSVBlocks(path, "label", rows=10)
+    reading = iter(blocks)
+    next(reading)
+    frame.to_csv(path, index=False)
+    with pytest.raises(ValueError, match="was changed while it was read"):
+        list(reading)
+    path.unlink()
+    with pytest.raises(ValueError, match="cannot be read"):
+        list(CSVBlocks(path, "label"))
+
+
+def test_a_truncated_file_is_told(tmp_path, frame, samples):
+    X, y, _ = samples
+    np.save(tmp_path / "X.npy", X)
+    whole = (tmp_path / "X.npy").read_bytes()
+    (tmp_path / "X.npy").write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match=r"X\.npy cannot be read to its end"):
+        NpyBlocks(tmp_path / "X.npy")
+    frame.to_parquet(tmp_path / "t.parquet")
+    whole = (tmp_path / "t.parquet").read_bytes()
+    (tmp_path / "t.parquet").write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match=r"t\.parquet cannot be read to its end"):
+        list(ParquetBlocks(tmp_path / "t.parquet", "label"))
+    text = frame.to_csv(index=False)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode())[:-200])
+    with pytest.raises(ValueError, match=r"t\.csv\.gz cannot be read to its end"):
+        list(CSVBlocks(tmp_path / "t.csv.gz", "label"))
+    (tmp_path / "t.csv").write_text(text[: text.rindex(",yes")])
+    with pytest.raises(ValueError, match="lacks the target|NaN or infinity"):
+        list(CSVBlocks(tmp_path / "t.csv", "label"))
+
+
+def test_lines_of_another_width_are_told(tmp_path):
+    (tmp_path / "long.csv").write_text("a,b,y\n1,2,0\n1,2,3,0\n")
+    with pytest.raises(ValueError, match=r"long\.csv cannot be read to its end"):
+        list(CSVBlocks(tmp_path / "long.csv", "y"))
+    (tmp_path / "short.csv").write_text("y,a,b\n0,1,2\n0,1\n")
+    with pytest.raises(ValueError, match="row 1 of the block, column 'b'"):
+        list(CSVBlocks(tmp_path / "short.csv", "y"))
+    (tmp_path / "other.csv").write_text("y,a,c\n0,1,2\n")
+    (tmp_path / "first.csv").write_text("y,a,b\n0,1,2\n")
+    files = [tmp_path / "first.csv", tmp_path / "other.csv"]
+    with pytest.raises(ValueError, match="has columns"):
+        list(CSVBlocks(files, "y"))
+    with pytest.raises(ValueError, match=r"other\.csv has no column 'b'"):
+        list(CSVBlocks(files, "y", columns=["b"]))
+    (tmp_path / "text.csv").write_text("y,a\n0,red\n")
+    with pytest.raises(ValueError, match="column 'a' that are not numbers"):
+        list(CSVBlocks(tmp_path / "text.csv", "y"))
+    with pytest.raises(ValueError, match="no parquet file"):
+        ParquetBlocks(tmp_path)
+
+
+def test_files_of_different_lengths_are_told(tmp_path):
+    np.save(tmp_path / "X.npy", np.ones((5, 2)))
+    np.save(tmp_path / "y.npy", np.ones(4))
+    with pytest.raises(ValueError, match=r"hold \[5, 4\] samples"):
+        NpyBlocks(tmp_path / "X.npy", tmp_path / "y.npy")
