@@ -262,3 +262,60 @@ def test_files_of_different_lengths_are_told(tmp_path):
     np.save(tmp_path / "y.npy", np.ones(4))
     with pytest.raises(ValueError, match=r"hold \[5, 4\] samples"):
         NpyBlocks(tmp_path / "X.npy", tmp_path / "y.npy")
+
+
+# --- blocks made from blocks ----------------------------------------------------------
+
+
+def test_derived_blocks_are_kept_where_there_is_room(samples):
+    X, y, _ = samples
+    made = []
+
+    def double(block):
+        made.append(block.n_rows)
+        return block._replace(X=2 * block.X)
+
+    expected = 2 * X.sum(axis=0)
+    for keep, passes in ((0, 3), (10**6, 1)):
+        source = ArrayBlocks(X, y, rows=10)
+        source.keep = keep
+        derived = source.then(double)
+        made.clear()
+        for _ in range(3):
+            found = derived.reduce(lambda block: block.X.sum(axis=0))
+            assert np.allclose(found, expected)
+        assert sum(made) == passes * N
+    block = next(iter(source.then(double).then(double)))
+    assert np.array_equal(block.X, 4 * X[:10])
+
+
+def test_some_blocks_are_kept_where_there_is_some_room(samples):
+    X, y, _ = samples
+    source = ArrayBlocks(X, y, rows=10)
+    source.keep = 1000  # three blocks of ten rows or so
+    made = []
+    derived = source.then(lambda block: made.append(0) or block)
+    for _ in range(2):
+        assert derived.map(lambda block: block.n_rows) == [10, 10, 10, 10, 10, 7]
+    assert 6 < len(made) < 12
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_do_not_change_a_digit(samples, threads):
+    X, y, _ = samples
+    source = ArrayBlocks(X, y, rows=5)
+    source.threads = threads
+    expected = sum(X[i : i + 5].T @ X[i : i + 5] for i in range(0, N, 5))
+    assert np.array_equal(source.reduce(lambda block: block.X.T @ block.X), expected)
+
+
+def test_an_error_in_a_thread_comes_through(samples):
+    X, y, _ = samples
+    source = ArrayBlocks(X, y, rows=5)
+    source.threads = 2
+
+    def fail(block):
+        raise ArithmeticError("no such sum")
+
+    with pytest.raises(ArithmeticError, match="no such sum"):
+        source.reduce(fail)

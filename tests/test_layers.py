@@ -10,8 +10,8 @@ import pytest
 import mklearn
 
 ROOT = Path(mklearn.__file__).parent
-DATA = ["blocks", "distributed"]  # where samples come from: below all layers
 LAYERS = ["kernels", "problems", "solvers", "estimators"]
+DATA = ["blocks", "distributed"]  # where samples come from: just above problems
 OPTIONAL = [
     "cvxpy", "clarabel", "matplotlib", "pandas", "pyarrow", "dask", "distributed",
     "typer", "rich",
@@ -22,7 +22,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 def level(parts):
     """Return how high a module of the package stands; what is no layer is on top."""
     if parts and parts[0] in DATA:
-        return -1
+        return LAYERS.index("problems") + 0.5
     return LAYERS.index(parts[0]) if parts and parts[0] in LAYERS else len(LAYERS)
 
 

@@ -1,40 +1,40 @@
 """Samples that come in blocks: arrays, files and generators larger than memory.
 
 A source is read as often as a method needs passes, one block at a time, and never held
-as a whole. It answers two questions only: :meth:`Blocks.map` of a function over its
-blocks, and :meth:`Blocks.reduce`, the sum of the function's values. Whatever is learned
-from many samples is asked for in this form, so that a table in memory, a file on disk
-and a cluster (:mod:`mklearn.distributed`) are the same to an estimator.
+as a whole. It answers with :meth:`~BlockSource.map`, the values of a function on its
+blocks, and :meth:`~BlockSource.reduce`, their sum. Whatever is learned from many
+samples is asked for in this form, so that a table in memory, a file on disk and a
+cluster (:mod:`mklearn.distributed`) are the same to an estimator.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mklearn.kernels.threads import blas_threads, n_threads
+from mklearn.problems.statistics import Block
+
 T = TypeVar("T")
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-ROWS = 8192
+ROWS = 4096
 
 
-class Block(NamedTuple):
-    """Some samples: their rows, their targets (None without any), their weights."""
-
-    X: Any
-    y: Any = None
-    weight: Any = None
-
-
-class Blocks:
+class BlockSource:
     """What all sources share: passes that are checked, and sums in a fixed order.
 
     Subclasses yield blocks in ``_read`` and may say in ``_stamp`` what tells that the
@@ -43,29 +43,36 @@ class Blocks:
     Attributes
     ----------
     names : tuple of str or None
-        Names of the columns, where there are any.
+        Names of the columns, where there are any, once a block was read.
     one_pass : bool
         Whether the samples can be read only once.
+    keep : int
+        Bytes that blocks made by :meth:`then` may take in memory, so that they need
+        not be made again in every pass; none by default.
+    threads : int or None
+        How many work on blocks at a time; as many as numba uses by default.
     """
 
     names: tuple[str, ...] | None = None
     one_pass = False
+    keep = 0
+    threads: int | None = None
 
     _known: Any = None  # what the first block looked like
-    _first: Any = None  # what the first pass found: rows, stamp, checksum
+    _first: Any = None  # what the first pass found: rows and checksum
     _opened: Any = None  # the stamp when the source was first read
 
-    def map(self, function: Callable[[Block], T]) -> Iterator[T]:
-        """Yield the function's value for each block, in the order of the blocks."""
-        for block in self:
-            yield function(block)
+    def map(self, function: Callable[[Block], T]) -> list[T]:
+        """Return the function's value for each block, in the order of the blocks."""
+        return list(self._values(function))
 
     def reduce(self, function: Callable[[Block], T]) -> T:
         """Return the sum of the function's values, whatever ``+`` means for them.
 
-        The order is that of the blocks, so that the answer is always the same.
+        Blocks are worked on by threads while the next one is read, but added up in
+        their order, so that the answer is always the same.
         """
-        values = self.map(function)
+        values = self._values(function)
         try:
             total: Any = next(values)
         except StopIteration:
@@ -73,6 +80,10 @@ class Blocks:
         for value in values:
             total = total + value
         return total  # type: ignore[no-any-return]
+
+    def then(self, function: Callable[[Block], Block]) -> BlockSource:
+        """Return the blocks ``function(block)``, computed when they are asked for."""
+        return _Derived(self, function)
 
     def __iter__(self) -> Iterator[Block]:
         """Yield all blocks once: a pass."""
@@ -83,9 +94,9 @@ class Blocks:
         rows, digest = 0, 0
         for number, raw in enumerate(self._read()):
             block = self._checked(raw, number, rows)
-            if block is None:
+            if block.n_rows == 0:
                 continue
-            rows += block.X.shape[0]
+            rows += block.n_rows
             digest = self._digest(block, digest)
             yield block
         self._require(self._stamp() == stamp, "was changed while it was read")
@@ -101,6 +112,29 @@ class Blocks:
 
     def __repr__(self) -> str:
         return type(self).__name__
+
+    # --- work -------------------------------------------------------------------------
+
+    def _makers(self) -> Iterator[Callable[[], Block]]:
+        """Yield for each block a function that makes it; it may run in a thread."""
+        for block in self:
+            yield partial(_same, block)
+
+    def _values(self, function: Callable[[Block], T]) -> Iterator[T]:
+        """Yield the function's values in order; a few blocks are in memory at once."""
+        workers = n_threads() if self.threads is None else self.threads
+        if workers == 1:
+            for make in self._makers():
+                yield function(make())
+            return
+        waiting: deque[Future[T]] = deque()
+        with blas_threads(1), ThreadPoolExecutor(workers) as pool:
+            for make in self._makers():
+                waiting.append(pool.submit(_applied, function, make))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
     # --- for subclasses ---------------------------------------------------------------
 
@@ -125,8 +159,8 @@ class Blocks:
                 "samples. Keep them as they are during fit."
             )
 
-    def _checked(self, raw: Any, number: int, row: int) -> Block | None:
-        """Return a block in its usual form, None if it is empty."""
+    def _checked(self, raw: Any, number: int, row: int) -> Block:
+        """Return a block in its usual form."""
         given = tuple(raw) if isinstance(raw, (tuple, list)) else (raw,)
         if not 1 <= len(given) <= 3:
             raise ValueError(
@@ -144,7 +178,7 @@ class Blocks:
                     "needs one for each sample."
                 )
         y = None if y is None else _targets_of(y, where)
-        weight = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+        weight = np.ones(n) if weight is None else _weights_of(weight, where)
         kind = _kind(X, y)
         if self._known is None:
             self._known = kind
@@ -160,10 +194,60 @@ class Blocks:
                 f"{where} has columns {list(names[:5])} ..., but the first block has "
                 f"{list(self.names[:5])} ...; name and order must be the same."
             )
-        return Block(X, y, weight) if n else None
+        return Block(X, y, weight)
 
 
-class ArrayBlocks(Blocks):
+class _Derived(BlockSource):
+    """The blocks of a source after a function, kept as far as there is room."""
+
+    def __init__(self, source: BlockSource, function: Callable[[Block], Block]) -> None:
+        self.source, self.function = source, function
+        self.names, self.one_pass = source.names, source.one_pass
+        self.keep, self.threads = source.keep, source.threads
+        self._kept: dict[int, Block] = {}
+        self._held = 0
+        self._count: int | None = None  # blocks, once they were all made
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return repr(self.source)
+
+    def __iter__(self) -> Iterator[Block]:
+        for make in self._makers():
+            yield make()
+
+    def _makers(self) -> Iterator[Callable[[], Block]]:
+        if self._count == len(self._kept):  # nothing to read
+            for number in range(len(self._kept)):
+                yield partial(_same, self._kept[number])
+            return
+        number = -1
+        for number, make in enumerate(self.source._makers()):
+            if number in self._kept:
+                yield partial(_same, self._kept[number])
+            else:
+                yield partial(self._made, number, make)
+        self._count = number + 1
+
+    def _made(self, number: int, make: Callable[[], Block]) -> Block:
+        block = self.function(make())
+        taken = sum(int(getattr(part, "nbytes", 0)) for part in block)
+        with self._lock:
+            if self._held + taken <= self.keep:
+                self._held += taken
+                self._kept[number] = block
+        return block
+
+
+def _same(block: Block) -> Block:
+    return block
+
+
+def _applied(function: Callable[[Block], T], make: Callable[[], Block]) -> T:
+    return function(make())
+
+
+class ArrayBlocks(BlockSource):
     """Samples in memory, or a ``numpy.memmap``, cut into blocks of rows.
 
     Parameters
@@ -179,7 +263,7 @@ class ArrayBlocks(Blocks):
     >>> import numpy as np
     >>> from mklearn.blocks import ArrayBlocks
     >>> blocks = ArrayBlocks(np.ones((10, 2)), np.arange(10), rows=4)
-    >>> [len(block.X) for block in blocks]
+    >>> [block.n_rows for block in blocks]
     [4, 4, 2]
     >>> float(blocks.reduce(lambda block: block.y.sum()))
     45.0
@@ -209,7 +293,7 @@ class ArrayBlocks(Blocks):
             yield _cut(self.X, part), _cut(self.y, part), _cut(self.sample_weight, part)
 
 
-class NpyBlocks(Blocks):
+class NpyBlocks(BlockSource):
     """Samples in ``.npy`` files, read through a memory map.
 
     Parameters
@@ -253,7 +337,7 @@ class NpyBlocks(Blocks):
         return _stamps(p for p in self.paths if p is not None)
 
 
-class _TableBlocks(Blocks):
+class _TableBlocks(BlockSource):
     """Tables in files: features, a target and perhaps weights, each in its column."""
 
     def __init__(
@@ -418,7 +502,7 @@ class ParquetBlocks(_TableBlocks):
                     yield self._split(batch.to_pandas(), path)
 
 
-class GeneratorBlocks(Blocks):
+class GeneratorBlocks(BlockSource):
     """Blocks that a function makes, anew for each pass, or a generator makes once.
 
     Parameters
@@ -437,7 +521,7 @@ class GeneratorBlocks(Blocks):
     ...         X = np.random.default_rng(seed).standard_normal((5, 2))
     ...         yield X, X[:, 0] > 0
     >>> blocks = GeneratorBlocks(produce)
-    >>> blocks.reduce(lambda block: len(block.X)), blocks.one_pass
+    >>> blocks.reduce(lambda block: block.n_rows), blocks.one_pass
     (15, False)
     """
 
@@ -520,8 +604,6 @@ def _stamps(paths: Iterable[Path]) -> tuple[Any, ...]:
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """Say which file it was that could not be read."""
-    import struct
-
     try:
         yield
     except ImportError:
@@ -628,6 +710,17 @@ def _targets_of(y: Any, where: str) -> NDArray[Any]:
             "infinity); drop them, or see whether the file is truncated."
         )
     return y
+
+
+def _weights_of(weight: Any, where: str) -> NDArray[np.float64]:
+    """Return weights as finite numbers that are not negative."""
+    weight = np.asarray(weight, dtype=np.float64)
+    if weight.ndim != 1 or not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise ValueError(
+            f"{where} has weights that are missing, infinite, negative or no column; "
+            "they must be finite numbers from 0 on."
+        )
+    return weight
 
 
 def _kind(X: Any, y: Any) -> tuple[Any, ...]:

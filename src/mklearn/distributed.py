@@ -8,14 +8,16 @@ wrote: partial sums travel, samples stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Callable
+from copy import copy
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.blocks import ROWS, ArrayBlocks, Block
+from mklearn.blocks import ROWS, ArrayBlocks
+from mklearn.problems.statistics import Block
 
 T = TypeVar("T")
 
@@ -79,6 +81,7 @@ class DaskBlocks:
             for part, name in ((y, "y"), (sample_weight, "sample_weight"))
         ]
         self._partitions = list(zip(parts, *columns, strict=True))
+        self._steps: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return f"DaskBlocks({len(self._partitions)} partitions)"
@@ -86,13 +89,12 @@ class DaskBlocks:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def map(self, function: Callable[[Block], T]) -> Iterator[T]:
-        """Yield the function's value for each block, in the order of the blocks."""
+    def map(self, function: Callable[[Block], T]) -> list[T]:
+        """Return the function's value for each block, in the order of the blocks."""
         import dask
 
-        shared = _shared(function)
-        for values in dask.compute(*self._tasks(_each, shared)):
-            yield from values
+        parts = dask.compute(*self._tasks(_each, function))
+        return [value for part in parts for value in part]
 
     def reduce(self, function: Callable[[Block], T]) -> T:
         """Return the sum of the function's values over all blocks.
@@ -110,7 +112,7 @@ class DaskBlocks:
         """Return what ``reduce`` computes as a ``dask.delayed`` value."""
         import dask
 
-        parts = self._tasks(_total, _shared(function))
+        parts = self._tasks(_total, function)
         add = dask.delayed(_add, pure=True)
         while len(parts) > 1:
             parts = [
@@ -119,19 +121,28 @@ class DaskBlocks:
             ]
         return parts[0]
 
+    def then(self, function: Callable[[Block], Block]) -> DaskBlocks:
+        """Return the blocks ``function(block)``, made anew by workers in every pass.
+
+        The function, which may be large, is sent to the cluster here and only once.
+        """
+        made = copy(self)
+        made._steps = (*self._steps, _shared(function).persist())
+        return made
+
     def _tasks(self, task: Callable[..., Any], function: Any) -> list[Any]:
         import dask
 
         call = dask.delayed(task, pure=True)
-        where = repr(self)
+        chain = [*self._steps, _shared(function)]
         return [
-            call(function, part, self.width, self.rows, f"partition {i} of {where}")
+            call(chain, part, self.width, self.rows, f"Partition {i} of {self!r}")
             for i, part in enumerate(self._partitions)
         ]
 
 
 def _shared(function: Any) -> Any:
-    """Return a function as one node of the graph, sent once and kept until the end."""
+    """Return a function as one node of the graph, sent once for all partitions."""
     import dask
 
     return dask.delayed(function, pure=False, traverse=False)
@@ -184,6 +195,8 @@ def _aligned(part: Any, name: str, count: int, sizes: Any) -> list[Any]:
 class _Partition(ArrayBlocks):
     """A partition in blocks; errors say which partition it is."""
 
+    threads = 1  # a cluster runs as many tasks as it has cores
+
     def __init__(self, parts: Any, width: int, rows: int, where: str) -> None:
         X, y, weight = parts
         self._where = where
@@ -197,15 +210,22 @@ class _Partition(ArrayBlocks):
         return self._where
 
 
-def _each(function: Any, parts: Any, width: int, rows: int, where: str) -> list[Any]:
-    return list(_Partition(parts, width, rows, where).map(function))
+def _each(chain: Any, parts: Any, width: int, rows: int, where: str) -> list[Any]:
+    return _Partition(parts, width, rows, where).map(partial(_through, chain))
 
 
-def _total(function: Any, parts: Any, width: int, rows: int, where: str) -> Any:
+def _total(chain: Any, parts: Any, width: int, rows: int, where: str) -> Any:
     """Return the sum over a partition, None if it is empty."""
-    if not len(parts[0]):
+    if not parts[0].shape[0]:
         return None
-    return _Partition(parts, width, rows, where).reduce(function)
+    return _Partition(parts, width, rows, where).reduce(partial(_through, chain))
+
+
+def _through(chain: list[Callable[[Any], Any]], block: Block) -> Any:
+    value: Any = block
+    for function in chain:
+        value = function(value)
+    return value
 
 
 def _add(parts: list[Any]) -> Any:
