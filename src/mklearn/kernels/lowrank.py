@@ -37,6 +37,12 @@ from mklearn.kernels.bank import KernelBank, _groups, _Part, _unique
 from mklearn.kernels.features import FeatureSet, check_weight, feature_key
 from mklearn.kernels.functions import BASES, exponential_map, prepare
 from mklearn.kernels.multiview import MultiView
+from mklearn.kernels.normalise import (
+    CENTRED_TRACE,
+    NORMALIZATIONS,
+    _reciprocal,
+    _warn_zero,
+)
 from mklearn.kernels.sequences import spectrum_features
 from mklearn.kernels.specs import (
     RBF,
@@ -910,3 +916,76 @@ class FeatureSource:
 
     def store(self, storage: Storage, limit: int | None) -> Source:
         return self
+
+
+# --- normalised features --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Normalised features: ``root * (z - shift)``, column by column.
+
+    Centring a kernel subtracts the mean feature and scaling it multiplies the features
+    by a root, so that both follow from statistics of the raw features: nobody needs to
+    see the samples again. Spherical normalisation is up to the map, sample by sample.
+
+    Attributes
+    ----------
+    root : array of shape (D,)
+    shift : array of shape (D,)
+    """
+
+    root: FloatArray
+    shift: FloatArray
+
+    @classmethod
+    def fit(
+        cls,
+        kind: str | None,
+        features: FeatureMap,
+        total: float,
+        mean: FloatArray,
+        scatter: FloatArray,
+    ) -> Scaling:
+        """Fit a normalisation as :func:`~mklearn.kernels.normalise.fit_normaliser`.
+
+        Parameters
+        ----------
+        kind : {None, "center", "trace", "multiplicative", "spherical"}, CENTRED_TRACE
+        features : FeatureMap
+        total : float
+            Sum of the sample weights.
+        mean : array of shape (D,)
+            Weighted mean of the features.
+        scatter : array of shape (D,)
+            Weighted sums of the squared deviations from it.
+        """
+        if kind not in (*NORMALIZATIONS, CENTRED_TRACE):
+            raise ValueError(
+                f"normalize must be one of {NORMALIZATIONS}, got {kind!r}."
+            )
+        starts = np.array([s.start for s in features.slices])
+        spread = np.add.reduceat(scatter, starts) / total
+        diag = spread + np.add.reduceat(mean**2, starts)
+        if kind in (None, "spherical"):
+            scale = np.ones(len(starts))
+            _warn_zero(features, diag <= 0)
+        elif kind == "trace":
+            scale = _reciprocal(features, total * diag, 0.0 * diag)
+        else:
+            scale = _reciprocal(features, spread, 1e-12 * diag)
+            if kind == CENTRED_TRACE:
+                scale = scale / total
+            elif kind == "center":
+                scale = np.where(scale > 0, 1.0, 0.0)
+        centred = kind in ("center", CENTRED_TRACE)
+        widths = [s.stop - s.start for s in features.slices]
+        return cls(
+            np.repeat(np.sqrt(scale), widths),
+            mean if centred else np.zeros_like(mean),
+        )
+
+    def raw(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return weights (D, T) and bias (T,) that do the same to raw features."""
+        raw = self.root[:, None] * w
+        return raw, bias - self.shift @ raw

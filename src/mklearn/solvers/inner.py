@@ -14,6 +14,7 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.threads import factor_threads
 from mklearn.problems.losses import CrammerSinger, System
 from mklearn.problems.mkl import Problem
+from mklearn.problems.reduction import StackedProblem
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
@@ -43,6 +44,8 @@ class InnerSolver(Protocol):
 
 def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
     """Return SMO for box losses, sweeps for all classes at once, Newton for others."""
+    if isinstance(problem, StackedProblem):
+        return StackedSolver(problem, start)
     system = linear_system(problem)
     if system is not None:  # Newton in one step
         center = problem.weights.center(problem.bank.shape[2])
@@ -177,6 +180,34 @@ class LinearSolver:
             # rounding made it indefinite; what is added is not part of the problem,
             # and refining takes out most of it
             extra = max(100 * extra, 1e-15 * len(K))
+
+
+class StackedSolver(LinearSolver):
+    """The exact A of quadratic losses that share the weights, one factor for each."""
+
+    def __init__(self, problem: StackedProblem, start: Iterate | None) -> None:
+        theta = problem.center() if start is None else start.theta
+        self.parts = [inner_solver(part, None) for part in problem.parts]
+        super().__init__(problem.bank, self._linear(0).system, theta)
+
+    def _linear(self, k: int) -> LinearSolver:
+        part = self.parts[k]
+        assert isinstance(part, LinearSolver)
+        return part
+
+    def best(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the best A for the weights, and its scores."""
+        found = [self._linear(k).best(theta) for k in range(len(self.parts))]
+        return np.vstack([A for A, _ in found]), np.vstack([F for _, F in found])
+
+    def hessian(self, S: FloatArray) -> FloatArray:
+        """Return the Hessian of the value in the weights, the sum of the parts'."""
+        ends = np.cumsum(
+            [self._linear(k).bank.shape[0] for k in range(len(self.parts))]
+        )
+        rows = np.split(S, ends[:-1])
+        each = [self._linear(k).hessian(part) for k, part in enumerate(rows)]
+        return np.asarray(np.sum(each, axis=0))
 
 
 class SmoothSolver:
