@@ -7,14 +7,20 @@ from pathlib import Path
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
+from sklearn.model_selection import GridSearchCV
 
+from mklearn import MKLClassifier, MKLClassifierCV
 from mklearn.blocks import ArrayBlocks, as_blocks
 from mklearn.datasets import make_groups
 from mklearn.distributed import DaskBlocks, by_blocks, is_dask
+from mklearn.kernels import RBF, Linear
+from mklearn.reproduction import Settings, Table, run
+from mklearn.reproduction.cells import Protocol
 
 N = 600
 
@@ -217,3 +223,62 @@ def test_predictions_on_frames(samples):
         assert np.array_equal(model.predict(table).compute(), expected)
         none = table[table.c1 > 100.0]
         assert model.transform(none).compute().shape == (0, 3)
+
+
+# --- many fits at a time --------------------------------------------------------------
+
+
+def fit_cell(cell, seed):
+    """Return what a cell would, and where it was worked on."""
+    X, y = make_groups(60, n_noise=0, random_state=[seed, cell.repetition])
+    model = MKLClassifier(Linear(), C=1.0).fit(X, y)
+    return {"accuracy": 100 * model.score(X, y), "process": os.getpid()}
+
+
+PLAN = Protocol(
+    name="plan",
+    title="A plan",
+    tables=(Table("1", "one", ("wine",), ("linear",), 6),),
+    work=fit_cell,
+    choices={},
+    files={"wine": "wine"},
+    printed=lambda folder: {},
+    quick=(),
+    bands=(),
+)
+
+
+def test_reproduction_runs_on_a_cluster(client, tmp_path):
+    with joblib.parallel_config(backend="dask"):
+        found = run(PLAN, tmp_path / "cluster", Settings())
+    alone = run(PLAN, tmp_path / "alone", Settings())
+    assert len(found.cells) == 6
+    for cell, values in found.cells.items():
+        assert values["accuracy"] == alone.cells[cell]["accuracy"]
+        assert values["process"] != os.getpid()
+
+
+def judged(model, X, y):
+    return {"accuracy": model.score(X, y), "process": os.getpid()}
+
+
+def test_model_selection_runs_on_a_cluster(client, samples):
+    X, y = samples[0][:90], samples[1][:90]
+    search = GridSearchCV(
+        MKLClassifier([Linear(), RBF(0.1)]),
+        {"C": [0.1, 10.0]},
+        cv=3,
+        scoring=judged,
+        refit="accuracy",
+    )
+    alone = search.fit(X, y).cv_results_
+    with joblib.parallel_config(backend="dask"):
+        found = search.fit(X, y).cv_results_
+    for split in range(3):
+        name = f"split{split}_test_accuracy"
+        assert np.array_equal(found[name], alone[name])
+        assert (found[f"split{split}_test_process"] != os.getpid()).all()
+    own = MKLClassifierCV([Linear(), RBF(0.1)], Cs=[0.1, 10.0], cv=3)
+    alone = own.fit(X, y).mean_scores_
+    with joblib.parallel_config(backend="dask"):
+        assert np.array_equal(own.fit(X, y).mean_scores_, alone)
