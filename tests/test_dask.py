@@ -108,6 +108,21 @@ def test_frames_are_summed_as_in_memory(samples):
             DaskBlocks(none[columns], none["label"]).reduce(count)
 
 
+def test_what_samples_and_targets_share_is_computed_once():
+    made = []
+
+    def make(number):
+        made.append(number)
+        return make_groups(20, n_noise=0, random_state=[0, number])
+
+    pairs = [dask.delayed(make, nout=2)(number) for number in range(3)]
+    X = da.concatenate([da.from_delayed(X, (20, 12), float) for X, _ in pairs])
+    y = da.concatenate([da.from_delayed(y, (20,), int) for _, y in pairs])
+    with dask.config.set(scheduler="synchronous"):
+        assert DaskBlocks(X, y).reduce(count) == 60
+    assert sorted(made) == [0, 1, 2]
+
+
 def test_large_partitions_are_worked_on_in_blocks(samples):
     X, y = samples
     with dask.config.set(scheduler="synchronous"):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from copy import copy
 from functools import partial, wraps
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,26 +75,28 @@ class DaskBlocks:
             X = X.rechunk({1: -1})
         self.rows = rows
         self.width = int(X.shape[1])
-        sizes = None if hasattr(X, "columns") else X.chunks[0]
-        parts = _partitions(X)
+        sizes = None if self.names is not None else X.chunks[0]
+        count = X.npartitions
         columns = [
-            _aligned(part, name, len(parts), sizes)
+            _aligned(part, name, count, sizes)
             for part, name in ((y, "y"), (sample_weight, "sample_weight"))
         ]
-        self._partitions = list(zip(parts, *columns, strict=True))
         self._steps: tuple[Any, ...] = ()
+        self._graph, self._keys = _joined([X, *columns], count)
 
     def __repr__(self) -> str:
-        return f"DaskBlocks({len(self._partitions)} partitions)"
+        return f"DaskBlocks({len(self)} partitions)"
 
     def __len__(self) -> int:
-        return len(self._partitions)
+        return len(self._keys)
 
     def map(self, function: Callable[[Block], T]) -> list[T]:
         """Return the function's value for each block, in the order of the blocks."""
         import dask
+        from dask.delayed import Delayed
 
-        parts = dask.compute(*self._tasks(_each, function))
+        graph, keys = self._tasks(_each, function)
+        parts = dask.compute(*(Delayed(key, graph) for key in keys))
         return [value for part in parts for value in part]
 
     def reduce(self, function: Callable[[Block], T]) -> T:
@@ -110,50 +113,87 @@ class DaskBlocks:
 
     def sum(self, function: Callable[[Block], T]) -> Any:
         """Return what ``reduce`` computes as a ``dask.delayed`` value."""
-        import dask
+        from dask.delayed import Delayed
 
-        parts = self._tasks(_total, function)
-        add = dask.delayed(_add, pure=True)
-        while len(parts) > 1:
-            parts = [
-                add(parts[start : start + FAN_IN])
-                for start in range(0, len(parts), FAN_IN)
-            ]
-        return parts[0]
+        graph, keys = self._tasks(_total, function)
+        name, level = f"mklearn-add-{uuid4().hex}", 0
+        while len(keys) > 1:
+            above = []
+            for start in range(0, len(keys), FAN_IN):
+                key = (name, level, start // FAN_IN)
+                graph[key] = (_add, keys[start : start + FAN_IN])
+                above.append(key)
+            keys, level = above, level + 1
+        return Delayed(keys[0], graph)
 
     def then(self, function: Callable[[Block], Block]) -> DaskBlocks:
         """Return the blocks ``function(block)``, made anew by workers in every pass.
 
         The function, which may be large, is sent to the cluster here and only once.
         """
-        made = copy(self)
-        made._steps = (*self._steps, _shared(function).persist())
-        return made
-
-    def _tasks(self, task: Callable[..., Any], function: Any) -> list[Any]:
         import dask
 
-        call = dask.delayed(task, pure=True)
-        chain = [*self._steps, _shared(function)]
-        return [
-            call(chain, part, self.width, self.rows, f"Partition {i} of {self!r}")
-            for i, part in enumerate(self._partitions)
-        ]
+        made = copy(self)
+        step = dask.delayed(function, pure=False, traverse=False).persist()
+        made._steps = (*self._steps, step.key)
+        made._graph = {**self._graph, **step.__dask_graph__()}
+        return made
+
+    def _tasks(
+        self, task: Callable[..., Any], function: Any
+    ) -> tuple[dict[Any, Any], list[Any]]:
+        """Return a graph that calls ``task`` on each partition, and the keys of it."""
+        token = uuid4().hex
+        last = f"mklearn-function-{token}"
+        graph = {**self._graph, last: function}
+        keys = []
+        for i, part in enumerate(self._keys):
+            keys.append((f"mklearn{task.__name__}-{token}", i))
+            where = f"Partition {i} of {self!r}"
+            chain = [*self._steps, last]
+            graph[keys[-1]] = (task, chain, part, self.width, self.rows, where)
+        return graph, keys
 
 
-def _shared(function: Any) -> Any:
-    """Return a function as one node of the graph, sent once for all partitions."""
-    import dask
+def _joined(columns: list[Any], count: int) -> tuple[dict[Any, Any], list[Any]]:
+    """Return one graph of samples, targets and weights, and their keys by partition.
 
-    return dask.delayed(function, pure=False, traverse=False)
+    Arrays are optimised together, so that what they share is computed once.
+    """
+    from dask.array.optimization import optimize
+    from dask.highlevelgraph import HighLevelGraph
+
+    graph: dict[Any, Any] = {}
+    keys: list[list[Any]] = [[] for _ in range(count)]
+    arrays, wanted = [], []
+    for column in columns:
+        if hasattr(column, "chunks"):
+            found = _flat(column.__dask_keys__())
+            arrays.append(column.__dask_graph__())
+            wanted += found
+        elif is_dask(column):
+            column = column.optimize()
+            found = _flat(column.__dask_keys__())
+            graph.update(column.__dask_graph__())
+        else:
+            token = uuid4().hex
+            found = [(f"mklearn-column-{token}", j) for j in range(count)]
+            graph.update(zip(found, column, strict=True))
+        for own, key in zip(keys, found, strict=True):
+            own.append(key)
+    if arrays:
+        graph.update(optimize(HighLevelGraph.merge(*arrays), wanted))
+    return graph, keys
 
 
-def _partitions(X: Any) -> list[Any]:
-    """Return the partitions of a collection as delayed values, in their order."""
-    return list(np.ravel(np.array(X.to_delayed(), dtype=object)))
+def _flat(keys: Any) -> list[Any]:
+    """Return nested lists of keys as one list."""
+    if not isinstance(keys, list):
+        return [keys]
+    return [key for part in keys for key in _flat(part)]
 
 
-def _aligned(part: Any, name: str, count: int, sizes: Any) -> list[Any]:
+def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
     """Return targets or weights cut as the samples are cut."""
     if part is None:
         return [None] * count
@@ -166,14 +206,13 @@ def _aligned(part: Any, name: str, count: int, sizes: Any) -> list[Any]:
                     "must be as many."
                 )
             part = part.rechunk({0: sizes} | ({1: -1} if part.ndim > 1 else {}))
-        cut = _partitions(part)
-        if len(cut) != count:
+        if part.npartitions != count:
             raise ValueError(
-                f"X has {count} partitions and {name} has {len(cut)}, and their sizes "
-                "are not known; cut them alike, for instance by taking both from the "
-                "same data frame."
+                f"X has {count} partitions and {name} has {part.npartitions}, and "
+                "their sizes are not known; cut them alike, for instance by taking "
+                "both from the same data frame."
             )
-        return cut
+        return part
     if not known:
         raise ValueError(
             f"The sizes of X's partitions are not known, so that {name} in memory "
