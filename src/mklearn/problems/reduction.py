@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpstrf
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.lowrank import Scaling, feature_bank
-from mklearn.problems.losses import Rows, Squared, System
+from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import Judgement, MKLProblem
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
@@ -146,123 +146,54 @@ def squares(w: FloatArray, slices: Sequence[slice]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Expansion:
-    """``½ sum f_i^2`` over all pseudo-samples but the last, and ``-f`` of the last.
+    """``min sum_t ½ w_t'S_t w_t - g_t'w_t + ½ sum_m |w_m|^2 / theta_m`` over w, theta.
 
-    The expansion ``½ w'Sw - g'w`` of any loss, with the rows of R (``S = R'R``) and g
-    as pseudo-samples. The dual variable of the last is one.
-
-    Parameters
-    ----------
-    n : int
-        Pseudo-samples.
-    """
-
-    n: int
-
-    hyperplane = True
-    concavity = 0.0
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of pseudo-samples, and one task."""
-        return self.n, 1
-
-    def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the value at scores."""
-        return 0.5 * float(np.sum(F[:-1] ** 2)) - float(F[-1, 0])
-
-    def dual(self, A: FloatArray) -> float:
-        """Return ``-½ sum A^2`` without the last."""
-        return -0.5 * float(np.sum(A[:-1] ** 2))
-
-    def bias(self, F: FloatArray) -> FloatArray:
-        """Return zero."""
-        return np.zeros(1)
-
-    def repair(self, A: FloatArray) -> FloatArray:
-        """Set the last entry to one."""
-        A = np.array(A)
-        A[-1] = 1.0
-        return A
-
-    def curvature(self, A: FloatArray) -> FloatArray:
-        """Return ones; the last cannot move."""
-        out = np.ones(A.shape)
-        out[-1] = np.inf
-        return out
-
-    def take(self, rows: Rows, factor: float) -> Expansion:
-        """Refuse: pseudo-samples belong together."""
-        raise ValueError("An expansion cannot be restricted to some pseudo-samples.")
-
-    def system(self) -> System:
-        """Return ``(K + diag(1, ..., 1, 0)) A + e b = 0``, ``e'A = 1``, e the last."""
-        ridge = np.ones(self.n)
-        ridge[-1] = 0.0
-        last = np.zeros((self.n, 1))
-        last[-1] = 1.0
-        return System(ridge, np.zeros((self.n, 1)), last, np.ones((1, 1)))
-
-
-def expansion(
-    S: FloatArray, g: FloatArray, slices: Sequence[slice], weights: WeightSet
-) -> MKLProblem:
-    """Return ``min ½ w'Sw - g'w + ½ sum_m |w_m|^2 / theta_m`` over w and theta.
+    The second-order expansion of any loss in feature space; tasks t share the kernel
+    weights. For given ones the solution is ``w_t = (S_t + diag(1/theta))^-1 g_t``. What
+    solvers know as A are the vectors ``v_t = g_t - S_t w_t`` in the coordinates of the
+    features. Kernels are projections there, ``q_m = |v_m|^2``, and at the solution
+    ``w_m = theta_m v_m``. The dual value of v is ``-½ sum_t w_t'S_t w_t - ½ support(q)``.
 
     Parameters
     ----------
-    S : array of shape (D, D)
-        Positive semidefinite.
-    g : array of shape (D,)
-    slices : the columns of each kernel
+    S : tuple of arrays of shape (D, D)
+        Positive semidefinite, one for each task.
+    g : array of shape (D, T)
+    slices : tuple of slice
+        The features of each kernel.
     weights : WeightSet
     """
-    rows = np.vstack([factorised(S)[0], g])
-    return MKLProblem(feature_bank(rows, slices), Expansion(len(rows)), weights)
 
-
-@dataclass(frozen=True)
-class StackedProblem:
-    """Problems with kernels of their own that share the weights.
-
-    Their samples stand one below the other, and their kernels form a matrix of blocks
-    along the diagonal that is never made.
-
-    Parameters
-    ----------
-    parts : tuple of MKLProblem
-        Each with one task and the same weight set.
-    """
-
-    parts: tuple[MKLProblem, ...]
-
-    @property
-    def weights(self) -> WeightSet:
-        """Where the weights live."""
-        return self.parts[0].weights
+    S: tuple[FloatArray, ...]
+    g: FloatArray
+    slices: tuple[slice, ...]
+    weights: WeightSet
 
     @property
     def bank(self) -> Any:
-        """The kernels, by blocks."""
-        return _Blocks(tuple(part.bank for part in self.parts))
+        """Projections on the features of each kernel."""
+        return _Projections(self.slices)
 
     @property
     def loss(self) -> Any:
-        """The losses, by blocks."""
-        return _Losses(tuple(part.loss for part in self.parts))
-
-    def split(self, A: FloatArray) -> list[FloatArray]:
-        """Return the rows of each part."""
-        ends = np.cumsum([part.bank.shape[0] for part in self.parts])
-        return np.split(A, ends[:-1])
+        """A loss without constraints on A."""
+        return _Free((self.g.shape[0], self.g.shape[1]))
 
     def center(self) -> FloatArray:
         """Return weights that treat all kernels alike."""
-        return self.parts[0].center()
+        return self.weights.center(len(self.slices))
 
     def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
         """Return the best weights for the ``w`` that ``theta`` and A give."""
         return self.weights.step(theta, quads)
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``|v_m|^2`` for every kernel, shape (M,)."""
+        return squares(A, self.slices)
+
+    def bend(self, w: FloatArray) -> float:
+        """Return ``½ sum_t w_t'S_t w_t``."""
+        return 0.5 * sum(float(w[:, t] @ (S @ w[:, t])) for t, S in enumerate(self.S))
 
     def judge(
         self,
@@ -271,83 +202,48 @@ class StackedProblem:
         scores: FloatArray | None = None,
         quads: FloatArray | None = None,
     ) -> Judgement:
-        """Return the bounds that ``(theta, A)`` proves."""
-        A = self.loss.repair(A)
-        F = self.bank.apply(theta, A) if scores is None else scores
-        q = self.bank.quad(A) if quads is None else quads
-        upper = self.loss.primal(F, np.zeros(1)) + self.weights.regulariser(theta, q)
-        return Judgement(upper, self.dual(A, q), np.zeros(1))
-
-    def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
-        """Return the lower bound that a feasible ``A`` proves."""
-        A = self.loss.repair(A)
-        q = self.bank.quad(A) if quads is None else quads
-        return float(self.loss.dual(A) - 0.5 * self.weights.support(q))
-
-    def quads(self, A: FloatArray) -> FloatArray:
-        """Return ``<A, K[m] A>`` for every kernel, shape (M,)."""
-        return np.asarray(self.bank.quad(A))
-
-    def weight_bounds(
-        self, A: FloatArray, upper: float, quads: FloatArray | None = None
-    ) -> FloatArray:
-        """Return ones: nothing is known."""
-        return np.ones(self.bank.shape[2])
-
-    def take(self, rows: NDArray[np.intp], factor: float = 1.0) -> StackedProblem:
-        """Refuse: the samples of the parts are different ones."""
-        raise ValueError("Problems that are stacked cannot be restricted to samples.")
+        """Return the bounds that ``(theta, v)`` proves; ``scores`` are its w."""
+        if scores is None:
+            raise ValueError("An expansion is judged by the w behind v.")
+        q = self.quads(A) if quads is None else quads
+        bend = self.bend(scores)
+        upper = bend - float(np.sum(self.g * scores))
+        return Judgement(
+            upper + self.weights.regulariser(theta, q),
+            -bend - 0.5 * self.weights.support(q),
+            np.zeros(self.g.shape[1]),
+        )
 
 
 @dataclass(frozen=True)
-class _Blocks:
-    """Kernels along the diagonal."""
+class _Projections:
+    """Kernels that are projections on their features."""
 
-    banks: tuple[KernelBank, ...]
+    slices: tuple[slice, ...]
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        n = sum(bank.shape[0] for bank in self.banks)
-        return n, n, self.banks[0].shape[2]
-
-    def _split(self, A: FloatArray) -> list[FloatArray]:
-        return np.split(A, np.cumsum([bank.shape[0] for bank in self.banks])[:-1])
-
-    def _pairs(self, A: FloatArray) -> list[tuple[KernelBank, FloatArray]]:
-        return list(zip(self.banks, self._split(A), strict=True))
-
-    def apply(self, theta: FloatArray, A: FloatArray) -> FloatArray:
-        return np.vstack([bank.apply(theta, a) for bank, a in self._pairs(A)])
+        D = self.slices[-1].stop
+        return D, D, len(self.slices)
 
     def multiply(self, A: FloatArray) -> FloatArray:
-        return np.concatenate([bank.multiply(a) for bank, a in self._pairs(A)])
+        out = np.zeros((*A.shape, len(self.slices)))
+        for m, part in enumerate(self.slices):
+            out[part, :, m] = A[part]
+        return out
 
     def quad(self, A: FloatArray) -> FloatArray:
-        return np.sum([bank.quad(a) for bank, a in self._pairs(A)], axis=0)
+        return squares(A, self.slices)
 
 
 @dataclass(frozen=True)
-class _Losses:
-    """Losses of one task each, one below the other."""
+class _Free:
+    """A loss of which only the shape of its dual variables is known."""
 
-    losses: tuple[Any, ...]
+    shape: tuple[int, int]
 
     hyperplane = True
     concavity = 0.0
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return sum(loss.shape[0] for loss in self.losses), 1
-
-    def _pairs(self, A: FloatArray) -> list[tuple[Any, FloatArray]]:
-        ends = np.cumsum([loss.shape[0] for loss in self.losses])
-        return list(zip(self.losses, np.split(A, ends[:-1]), strict=True))
-
-    def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        return sum(loss.primal(f, bias) for loss, f in self._pairs(F))
-
-    def dual(self, A: FloatArray) -> float:
-        return sum(loss.dual(a) for loss, a in self._pairs(A))
-
     def repair(self, A: FloatArray) -> FloatArray:
-        return np.vstack([loss.repair(a) for loss, a in self._pairs(A)])
+        return A

@@ -14,7 +14,7 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.threads import factor_threads
 from mklearn.problems.losses import CrammerSinger, System
 from mklearn.problems.mkl import Problem
-from mklearn.problems.reduction import StackedProblem
+from mklearn.problems.reduction import Expansion, by_kernel
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
@@ -44,8 +44,8 @@ class InnerSolver(Protocol):
 
 def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
     """Return SMO for box losses, sweeps for all classes at once, Newton for others."""
-    if isinstance(problem, StackedProblem):
-        return StackedSolver(problem, start)
+    if isinstance(problem, Expansion):
+        return ExpansionSolver(problem, start)
     system = linear_system(problem)
     if system is not None:  # Newton in one step
         center = problem.weights.center(problem.bank.shape[2])
@@ -182,32 +182,56 @@ class LinearSolver:
             extra = max(100 * extra, 1e-15 * len(K))
 
 
-class StackedSolver(LinearSolver):
-    """The exact A of quadratic losses that share the weights, one factor for each."""
+class ExpansionSolver(LinearSolver):
+    """The solution of an expansion in feature space, one factor for each task.
 
-    def __init__(self, problem: StackedProblem, start: Iterate | None) -> None:
+    With ``r`` the roots of the weights, feature by feature, the matrix to be factorised
+    is ``I + r S r``, which is as well conditioned as the regulariser makes it; features
+    without weight are left out.
+    """
+
+    def __init__(self, problem: Expansion, start: Iterate | None) -> None:
+        D, T = problem.g.shape
+        nothing = np.zeros((D, 0))
+        # its value is not one over a linear function of the weights
+        system = System(np.ones(D), problem.g, nothing, np.ones((1, T)))
         theta = problem.center() if start is None else start.theta
-        self.parts = [inner_solver(part, None) for part in problem.parts]
-        super().__init__(problem.bank, self._linear(0).system, theta)
-
-    def _linear(self, k: int) -> LinearSolver:
-        part = self.parts[k]
-        assert isinstance(part, LinearSolver)
-        return part
+        super().__init__(problem.bank, system, theta)
+        self.problem = problem
+        self.root, self.used = np.zeros(D), np.zeros(0, dtype=np.intp)
+        self.each: list[Any] = []
 
     def best(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the best A for the weights, and its scores."""
-        found = [self._linear(k).best(theta) for k in range(len(self.parts))]
-        return np.vstack([A for A, _ in found]), np.vstack([F for _, F in found])
+        """Return ``v = g - Sw`` for the weights, and w."""
+        problem = self.problem
+        self.root = np.sqrt(by_kernel(np.maximum(theta, 0.0), problem.slices))
+        self.used = used = np.flatnonzero(self.root)
+        root = self.root[used]
+        self.each, w = [], np.zeros_like(problem.g)
+        v = np.empty_like(problem.g)
+        for t, S in enumerate(problem.S):
+            part = S if len(used) == len(S) else S[np.ix_(used, used)]
+            B = root[:, None] * part * root
+            B[np.diag_indices_from(B)] += 1.0
+            with factor_threads(len(B)):
+                self.each.append(cho_factor(B, lower=True, overwrite_a=True))
+            u = cho_solve(self.each[-1], root * problem.g[used, t])
+            w[used, t] = root * u
+            v[:, t] = problem.g[:, t] - S @ w[:, t]
+        return v, w
 
     def hessian(self, S: FloatArray) -> FloatArray:
-        """Return the Hessian of the value in the weights, the sum of the parts'."""
-        ends = np.cumsum(
-            [self._linear(k).bank.shape[0] for k in range(len(self.parts))]
-        )
-        rows = np.split(S, ends[:-1])
-        each = [self._linear(k).hessian(part) for k, part in enumerate(rows)]
-        return np.asarray(np.sum(each, axis=0))
+        """Return the Hessian of the value in the weights, from ``S``, v by kernel."""
+        M = S.shape[2]
+        out = np.zeros((M, M))
+        root = self.root[self.used, None]
+        for t, (matrix, factor) in enumerate(
+            zip(self.problem.S, self.each, strict=True)
+        ):
+            Y = matrix @ S[:, t]
+            half = root * Y[self.used]
+            out += S[:, t].T @ Y - half.T @ cho_solve(factor, half)
+        return (out + out.T) / 2
 
 
 class SmoothSolver:
