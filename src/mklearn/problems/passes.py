@@ -257,6 +257,7 @@ def sums(
     mu: float,
     anchors: Sequence[Anchor],
     curved: bool,
+    tasks: slice = slice(None),
 ) -> Sums:
     """Return what the rows of a block add, on the line between two points.
 
@@ -278,8 +279,10 @@ def sums(
         The points behind the multipliers, in their order; none for zeros.
     curved : bool
         Whether the curvature is asked for.
+    tasks : slice
+        The targets that are meant.
     """
-    Z, Y, cost = block.X, block.y, C * block.weight[:, None]
+    Z, Y, cost = block.X, block.y[:, tasks], C * block.weight[:, None]
     points = [start, end, *(anchor.point for anchor in anchors)]
     scores = Z @ np.hstack([point.w for point in points])
     before, after, *earlier = (
@@ -337,8 +340,10 @@ class FeatureProblem:
     scaling : Scaling
         Normalisation of the features; the problem is about normalised ones.
     statistics : Statistics
-        Of all rows, with their weights: the curvature of a loss that bends equally
-        everywhere.
+        Of all rows, with their weights and these targets: the curvature of a loss that
+        bends equally everywhere.
+    tasks : slice
+        The targets that are meant.
     """
 
     blocks: Blocks
@@ -348,6 +353,7 @@ class FeatureProblem:
     slices: tuple[slice, ...]
     scaling: Scaling
     statistics: Statistics
+    tasks: slice = field(default_factory=lambda: slice(None))
 
     @property
     def n_tasks(self) -> int:
@@ -398,6 +404,7 @@ class FeatureProblem:
                 mu=mu,
                 anchors=tuple(anchors),
                 curved=curved,
+                tasks=self.tasks,
             )
         )
 
