@@ -1,13 +1,17 @@
 """Blocks: every source gives the same samples, and tells what is wrong with them."""
 
 import gzip
+import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
-from mklearn import MultiView
+from mklearn import MKLClassifier, MKLRegressor, MultiView
 from mklearn.blocks import (
     ArrayBlocks,
     CSVBlocks,
@@ -16,8 +20,16 @@ from mklearn.blocks import (
     ParquetBlocks,
     as_blocks,
 )
+from mklearn.datasets import make_groups
+from mklearn.kernels import RBF, Linear
 
 N = 57
+LOW = {"approximation": "nystroem", "rank": 20}
+SPECS = [
+    RBF(0.1, columns=range(4)),
+    RBF(0.5, columns=range(4, 8)),
+    Linear(columns=range(8, 12)),
+]
 
 
 @pytest.fixture(scope="module")
@@ -319,3 +331,177 @@ def test_an_error_in_a_thread_comes_through(samples):
 
     with pytest.raises(ArithmeticError, match="no such sum"):
         source.reduce(fail)
+
+
+# --- models ---------------------------------------------------------------------------
+
+MODELS = {
+    "squared": MKLClassifier(SPECS, loss="squared", **LOW),
+    "squared hinge": MKLClassifier(SPECS, loss="squared_hinge", tol=1e-8, **LOW),
+    "regression": MKLRegressor(SPECS, **LOW),
+}
+
+
+@pytest.fixture(scope="module")
+def groups():
+    return make_groups(300, n_noise=0, random_state=0)
+
+
+def answers(model, X):
+    """Return what a model says, as numbers."""
+    return getattr(model, "decision_function", model.predict)(X)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_do_not_depend_on_blocks(name, groups):
+    X, y = groups
+    alone = clone(MODELS[name]).fit(X, y)
+    expected = answers(alone, X)
+    for rows in (37, 100, 1000):
+        model = clone(MODELS[name]).fit(ArrayBlocks(X, y, rows=rows))
+        assert model.kernel_names_ == alone.kernel_names_
+        np.testing.assert_allclose(
+            model.kernel_weights_, alone.kernel_weights_, atol=1e-6
+        )
+        np.testing.assert_allclose(answers(model, X), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_do_not_depend_on_the_order(name, groups):
+    X, y = groups
+    alone = clone(MODELS[name]).fit(X, y)
+    order = np.random.default_rng(1).permutation(len(X))
+    blocks = ArrayBlocks(X[order], y[order], rows=64)
+    model = clone(MODELS[name]).fit(blocks)
+    np.testing.assert_allclose(model.kernel_weights_, alone.kernel_weights_, atol=1e-6)
+    np.testing.assert_allclose(answers(model, X), answers(alone, X), atol=1e-5)
+
+
+def test_models_on_all_files(tmp_path, frame, samples):
+    X, y, weight = samples
+    model = MKLClassifier(RBF(0.5), loss="squared", **LOW)
+    expected = model.fit(X, y, sample_weight=weight).decision_function(X)
+    for source in sources(tmp_path, frame, 10):
+        model.fit(source)
+        assert model.classes_.tolist() == ["no", "yes"]
+        names = getattr(model, "feature_names_in_", None)
+        rows = X if names is None else frame[list(names)]
+        np.testing.assert_allclose(
+            model.decision_function(rows), expected, atol=1e-8, err_msg=repr(source)
+        )
+
+
+def test_blocks_need_an_approximation(groups):
+    X, y = groups
+    for source in (ArrayBlocks(X, y), iter([(X, y)]), lambda: iter([(X, y)])):
+        with pytest.raises(ValueError, match="comes in blocks"):
+            MKLClassifier().fit(source)
+
+
+def test_a_generator_is_enough_where_one_pass_is(groups):
+    X, y = groups
+    parts = [(X[i : i + 50], y[i : i + 50]) for i in range(0, 300, 50)]
+    for name in ("squared", "regression"):
+        expected = answers(clone(MODELS[name]).fit(X, y), X)
+        model = clone(MODELS[name]).fit(iter(parts))
+        np.testing.assert_allclose(answers(model, X), expected, atol=1e-8)
+    model = MKLClassifier(SPECS, loss="logistic", **LOW)
+    with pytest.raises(ValueError, match="needs several passes"):
+        model.fit(iter(parts))
+    model.fit(lambda: iter(parts))
+    assert model.score(X, y) > 0.7
+    with pytest.raises(ValueError, match="holds no samples"):
+        clone(MODELS["squared"]).fit(iter([]))
+
+
+# --- sums of samples that arrive over time --------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_sums_fit_the_model_of_all_samples(groups, n_classes):
+    X, y = groups
+    y = np.array(["b", "a", "c"])[y + (X[:, 3] > 1) * (n_classes > 2)]
+    model = MKLClassifier(SPECS, loss="squared", **LOW)
+    first = model.accumulator(X)
+    # one class after the other: later ones are not known at first
+    order = np.argsort(y, kind="stable")
+    parts = []
+    for rows in np.array_split(order, 5):
+        parts.append(pickle.loads(pickle.dumps(first)))  # as if sent elsewhere
+        for few in np.array_split(rows, 3):
+            parts[-1].update(X[few], y[few])
+    a, b, c, d, e = parts
+    for settings in ({"C": 1.0}, {"C": 0.1, "norm": 1}, {"weights": "per-class"}):
+        expected = clone(model).set_params(**settings).fit(X, y)
+        for sums in (a + b + c + d + e, a + ((b + c) + (d + e)), e + d + c + b + a):
+            assert sums.n_rows == 300
+            found = clone(model).set_params(**settings).fit_statistics(sums)
+            assert found.classes_.tolist() == expected.classes_.tolist()
+            np.testing.assert_allclose(
+                found.decision_function(X), expected.decision_function(X), atol=1e-6
+            )
+            np.testing.assert_allclose(
+                found.kernel_weights_, expected.kernel_weights_, atol=1e-6
+            )
+    assert first.n_rows == 0  # copies are added to, not what they are copied from
+
+
+def test_sums_of_values_and_weights(groups):
+    X, _ = groups
+    Y = np.column_stack([X[:, 0] ** 2 + 3.0, X[:, 9]])
+    weight = np.arange(300) % 3 + 0.5
+    for y in (Y, Y[:, 0]):
+        model = MKLRegressor(SPECS, tol=1e-8, **LOW)
+        expected = clone(model).fit(X, y, sample_weight=weight).predict(X)
+        sums = model.accumulator(X, sample_weight=weight)
+        for part in np.array_split(np.arange(300), 7):
+            sums.update(X[part], y[part], sample_weight=weight[part])
+        found = model.fit_statistics(sums).predict(X)
+        assert found.shape == y.shape
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_sums_keep_names(groups):
+    X, y = groups
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(12)])
+    model = MKLClassifier(SPECS, loss="squared", **LOW)
+    sums = model.accumulator(frame)
+    sums.update(frame, y)
+    assert model.fit_statistics(sums).feature_names_in_.tolist() == list(frame.columns)
+    with pytest.raises(ValueError, match="has columns"):
+        sums.update(frame[frame.columns[::-1]], y)
+
+
+def test_bad_sums_are_told(groups):
+    X, y = groups
+    model = MKLClassifier(SPECS, loss="squared", **LOW)
+    sums = model.accumulator(X)
+    for bad, message in (
+        (lambda: model.fit_statistics(sums), "Found n_samples=0"),
+        (lambda: model.fit_statistics((X, y)), "takes an Accumulator, got tuple"),
+        (lambda: MKLRegressor(SPECS, **LOW).fit_statistics(sums), "learns values"),
+        (lambda: sums + model.accumulator(X), "over different features"),
+        (lambda: sums.update(X[:, :3], y), "X has 3 columns"),
+        (lambda: sums.update(X, None), "y is None"),
+        (lambda: sums.update(X, y[:-1]), "300 samples and targets"),
+        (lambda: MKLClassifier(loss="hinge", **LOW).accumulator(X), "loss='hinge'"),
+        (lambda: MKLClassifier(loss="squared").accumulator(X), "approximation="),
+        (
+            lambda: clone(model).set_params(class_weight="balanced").accumulator(X),
+            "class_weight='balanced'",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bad()
+    sums.update(X[y == 0], y[y == 0])
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        model.fit_statistics(sums)
+
+
+def test_pages_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[1] / "docs" / "blocks.md").read_text("utf-8")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(code, "docs/blocks.md", "exec"), names)
+    assert names["model"].score(names["X"], names["y"]) > 0.7

@@ -572,18 +572,31 @@ def as_blocks(X: Any, y: Any = None, sample_weight: Any = None) -> Any:
     """
     from mklearn.distributed import DaskBlocks, is_dask
 
+    if not comes_in_blocks(X):
+        return None
     if is_dask(X):
         return DaskBlocks(X, y, sample_weight)
-    source = isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape"))
-    made = hasattr(X, "reduce") and hasattr(X, "map") and not hasattr(X, "shape")
-    if not source and not made:
-        return None
     if y is not None or sample_weight is not None:
         raise ValueError(
             "Blocks carry their targets and weights, so y and sample_weight stay None; "
             "let each block be (X, y) or (X, y, weight)."
         )
-    return X if made else GeneratorBlocks(X)
+    return X if hasattr(X, "reduce") else GeneratorBlocks(X)
+
+
+def comes_in_blocks(X: Any) -> bool:
+    """Tell whether :func:`as_blocks` can read the samples."""
+    from mklearn.distributed import is_dask
+
+    if is_dask(X):
+        return True
+    if hasattr(X, "shape") or isinstance(X, type):
+        return False
+    return (
+        isinstance(X, Iterator)
+        or callable(X)
+        or (hasattr(X, "reduce") and hasattr(X, "map"))
+    )
 
 
 # --- files ----------------------------------------------------------------------------

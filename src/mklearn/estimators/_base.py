@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mklearn.blocks import comes_in_blocks
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.normalise import Clip, Normaliser, check_definite, fit_normaliser
@@ -70,6 +71,12 @@ class BaseKernelMachine(BaseEstimator):
 
     def _validate(self, X: Any) -> tuple[Any, Any]:
         """Return X as bank, MultiView or table, and the names of its columns."""
+        if comes_in_blocks(X):
+            raise ValueError(
+                f"X comes in blocks ({type(X).__name__}), but kernels between all "
+                "samples need them all at once: give approximation='nystroem' or "
+                "'rff' to an estimator that has it, or X as an array."
+            )
         if self._precomputed():
             bank = as_bank(X)
             rows, cols, _ = bank.shape

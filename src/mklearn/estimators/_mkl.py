@@ -148,10 +148,16 @@ class BaseMKL(BaseKernelMachine):
         names = getattr(blocks, "names", None)
         data = _as_views(sample.X, names)
         self.n_features_in_ = data.shape[1]
-        if names is not None:
-            self.feature_names_in_ = np.asarray(names, dtype=object)
+        self._keep_names(names)
         rows = self._block_targets(blocks)
         return FeatureTraining(rows, self._feature_map(data, sample.weight))
+
+    def _keep_names(self, names: Any) -> None:
+        """Store the names of the columns, or forget those of an earlier fit."""
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _block_targets(self, blocks: Any) -> Any:
         """Return the blocks with targets as ``_target`` makes them."""
@@ -283,6 +289,11 @@ class BaseMKL(BaseKernelMachine):
         if isinstance(solver, str) and solver == "auto":
             smooth = hasattr(problem.weights, "constraint")
             solver = "newton" if smooth else "alternating"
+        return self._solved(problem, solver, start)
+
+    def _solved(
+        self, problem: MKLProblem, solver: Any, start: Iterate | None
+    ) -> Solution:
         return solve(
             problem,
             solver,

@@ -248,8 +248,7 @@ class StatisticsMixin:
                 f"Found n_samples={sums.n_rows}; learning needs at least 2 samples."
             )
         self.n_features_in_ = sums.width
-        if sums.names is not None:
-            self.feature_names_in_ = np.asarray(sums.names, dtype=object)
+        self._keep_names(sums.names)
         if sums.labels:
             self._target(sums.classes, sums.gathered().statistics.target)
         self._fit_sums(sums)
