@@ -30,10 +30,18 @@ from sklearn.utils.validation import check_is_fitted
 
 import mklearn
 from mklearn import estimators, problems
+from mklearn.estimators._features import FeatureModel
 from mklearn.kernels import KernelBank
 from mklearn.kernels.bank import _Part
 from mklearn.kernels.features import FeatureSet
 from mklearn.kernels.functions import Prepared
+from mklearn.kernels.lowrank import (
+    ApproximationError,
+    Explicit,
+    FeatureMap,
+    Fourier,
+    Nystroem,
+)
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
 from mklearn.kernels.store import BaseSource, ComputedSource
@@ -60,6 +68,7 @@ _RECORDS: dict[str, type] = {
         FeatureSet, Prepared, BaseSource, ComputedSource, _Part,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
         Solution, History, JointSolution, JointHistory, Subspace, Column,
+        FeatureMap, FeatureModel, ApproximationError, Nystroem, Fourier, Explicit,
     )
 }  # fmt: skip
 # what is computed again, or not needed to predict
