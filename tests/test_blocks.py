@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from mklearn import MKLClassifier, MKLRegressor, MultiView
+from mklearn import MKLClassifier, MKLDiscriminant, MKLRegressor, MultiView
 from mklearn.blocks import (
     ArrayBlocks,
     CSVBlocks,
@@ -289,8 +289,7 @@ def test_derived_blocks_are_kept_where_there_is_room(samples):
 
     expected = 2 * X.sum(axis=0)
     for keep, passes in ((0, 3), (10**6, 1)):
-        source = ArrayBlocks(X, y, rows=10)
-        source.keep = keep
+        source = ArrayBlocks(X, y, rows=10).keeping(keep)
         derived = source.then(double)
         made.clear()
         for _ in range(3):
@@ -303,8 +302,7 @@ def test_derived_blocks_are_kept_where_there_is_room(samples):
 
 def test_some_blocks_are_kept_where_there_is_some_room(samples):
     X, y, _ = samples
-    source = ArrayBlocks(X, y, rows=10)
-    source.keep = 1000  # three blocks of ten rows or so
+    source = ArrayBlocks(X, y, rows=10).keeping(1000)  # for three blocks or so
     made = []
     derived = source.then(lambda block: made.append(0) or block)
     for _ in range(2):
@@ -339,6 +337,7 @@ MODELS = {
     "squared": MKLClassifier(SPECS, loss="squared", **LOW),
     "squared hinge": MKLClassifier(SPECS, loss="squared_hinge", tol=1e-8, **LOW),
     "regression": MKLRegressor(SPECS, **LOW),
+    "discriminant": MKLDiscriminant(SPECS, **LOW),
 }
 
 
@@ -401,7 +400,7 @@ def test_blocks_need_an_approximation(groups):
 def test_a_generator_is_enough_where_one_pass_is(groups):
     X, y = groups
     parts = [(X[i : i + 50], y[i : i + 50]) for i in range(0, 300, 50)]
-    for name in ("squared", "regression"):
+    for name in ("squared", "regression", "discriminant"):
         expected = answers(clone(MODELS[name]).fit(X, y), X)
         model = clone(MODELS[name]).fit(iter(parts))
         np.testing.assert_allclose(answers(model, X), expected, atol=1e-8)
@@ -459,6 +458,23 @@ def test_sums_of_values_and_weights(groups):
         found = model.fit_statistics(sums).predict(X)
         assert found.shape == y.shape
         np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_sums_fit_discriminants(groups):
+    X, y = groups
+    model = MKLDiscriminant(SPECS, **LOW)
+    sums = model.accumulator(X)
+    for part in np.array_split(np.arange(300), 4):
+        sums.update(X[part], y[part])
+    for reg in (1e-3, 1e-1, "learn", "gcv"):
+        expected = clone(model).set_params(reg=reg).fit(X, y)
+        found = clone(model).set_params(reg=reg).fit_statistics(sums)
+        np.testing.assert_allclose(found.reg_, expected.reg_, rtol=1e-5)
+        np.testing.assert_allclose(
+            np.abs(found.transform(X)), np.abs(expected.transform(X)), atol=1e-5
+        )
+    with pytest.raises(ValueError, match="reg='loo', which needs several passes"):
+        model.set_params(reg="loo").fit_statistics(sums)
 
 
 def test_sums_keep_names(groups):

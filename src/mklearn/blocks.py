@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -84,6 +85,12 @@ class BlockSource:
     def then(self, function: Callable[[Block], Block]) -> BlockSource:
         """Return the blocks ``function(block)``, computed when they are asked for."""
         return _Derived(self, function)
+
+    def keeping(self, room: int) -> BlockSource:
+        """Return the source with room for blocks that :meth:`then` makes, in bytes."""
+        made = copy(self)
+        made.keep = room
+        return made
 
     def __iter__(self) -> Iterator[Block]:
         """Yield all blocks once: a pass."""
@@ -198,16 +205,22 @@ class BlockSource:
 
 
 class _Derived(BlockSource):
-    """The blocks of a source after a function, kept as far as there is room."""
+    """The blocks of a source after some functions, kept as far as there is room."""
 
-    def __init__(self, source: BlockSource, function: Callable[[Block], Block]) -> None:
-        self.source, self.function = source, function
+    def __init__(
+        self, source: BlockSource, *functions: Callable[[Block], Block]
+    ) -> None:
+        self.source, self.functions = source, functions
         self.names, self.one_pass = source.names, source.one_pass
         self.keep, self.threads = source.keep, source.threads
         self._kept: dict[int, Block] = {}
         self._held = 0
         self._count: int | None = None  # blocks, once they were all made
         self._lock = Lock()
+
+    def then(self, function: Callable[[Block], Block]) -> BlockSource:
+        """Return the blocks after one more function; only these are kept."""
+        return _Derived(self.source, *self.functions, function)
 
     def __repr__(self) -> str:
         return repr(self.source)
@@ -230,7 +243,9 @@ class _Derived(BlockSource):
         self._count = number + 1
 
     def _made(self, number: int, make: Callable[[], Block]) -> Block:
-        block = self.function(make())
+        block = make()
+        for function in self.functions:
+            block = function(block)
         taken = sum(int(getattr(part, "nbytes", 0)) for part in block)
         with self._lock:
             if self._held + taken <= self.keep:

@@ -128,25 +128,27 @@ class BaseMKL(BaseKernelMachine):
         data = data[index]
         # the sample that blocks of the same rows would give: the same features
         sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
-        features = self._feature_map(_as_views(sample.X, names), sample.weight)
+        features = self._feature_map(as_views(sample.X, names), sample.weight)
         rows = MemoryBlocks(
-            _as_views(data, names),
+            as_views(data, names),
             target[index],
             weight,
             size=block_rows(features.n_features),
-            keep=room(self.memory_limit),
+            keep=self._room(),
         )
         return FeatureTraining(rows, features)
 
     def _stream(self, blocks: Any) -> FeatureTraining:
         """Return blocks from elsewhere with checked targets, and their features."""
+        if hasattr(blocks, "keeping"):
+            blocks = blocks.keeping(self._room())
         sample = blocks.reduce(
             partial(sample_rows, size=self._sample(), seed=self._seed())
         )
         if sample.n_rows < 2:
             raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
         names = getattr(blocks, "names", None)
-        data = _as_views(sample.X, names)
+        data = as_views(sample.X, names)
         self.n_features_in_ = data.shape[1]
         self._keep_names(names)
         rows = self._block_targets(blocks)
@@ -162,6 +164,14 @@ class BaseMKL(BaseKernelMachine):
     def _block_targets(self, blocks: Any) -> Any:
         """Return the blocks with targets as ``_target`` makes them."""
         return blocks
+
+    def _room(self) -> int:
+        """Return the bytes for features that later passes need again."""
+        return room(self.memory_limit) if self._not_quadratic() else 0
+
+    def _not_quadratic(self) -> str:
+        """Return what it is that sums over one pass are not enough for, if any."""
+        return "this loss"
 
     def _sample(self) -> int:
         """Return how many rows features are chosen on."""
@@ -321,7 +331,7 @@ class BaseMKL(BaseKernelMachine):
             raise ValueError(f"time_limit must be positive, got {self.time_limit!r}.")
 
 
-def _as_views(data: Any, names: Any) -> MultiView:
+def as_views(data: Any, names: Any) -> MultiView:
     """Return a table as the one view of a MultiView."""
     if isinstance(data, MultiView):
         return data

@@ -21,7 +21,7 @@ from mklearn.estimators._features import (
     gather,
     sample_rows,
 )
-from mklearn.estimators._mkl import _as_views as as_views
+from mklearn.estimators._mkl import as_views
 from mklearn.kernels.lowrank import FeatureMap
 from mklearn.problems.statistics import Block
 

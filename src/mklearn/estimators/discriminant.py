@@ -15,6 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from mklearn.distributed import by_blocks
 from mklearn.estimators._base import Training, check_given
 from mklearn.estimators._feature_discriminant import FeatureFit, FeatureSpace
 from mklearn.estimators._features import FeatureTraining, contributions, indicators
@@ -545,6 +546,7 @@ class MKLDiscriminant(
 
     # --- predict ----------------------------------------------------------------------
 
+    @by_blocks
     def transform(self, X: Any) -> FloatArray:
         """Return the coordinates along the discriminant directions.
 
@@ -568,6 +570,7 @@ class MKLDiscriminant(
         """Return what each kernel adds to the decision function."""
         return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)
 
+    @by_blocks
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample, or indicators of its labels."""
         check_is_fitted(self)
@@ -575,6 +578,7 @@ class MKLDiscriminant(
             return (self._scores(X) > 0).astype(int)
         return super().predict(X)
 
+    @by_blocks
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of each class, or of each label.
 
