@@ -26,7 +26,7 @@ from mklearn.problems.statistics import Block, Blocks, Statistics
 FloatArray = NDArray[np.float64]
 
 SAMPLE = 20_000  # rows that a feature map is fitted on, if rows come in blocks
-_BLOCK_BYTES = 2**25
+_BLOCK_BYTES = 2**26
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def gather(block: Block, factors: FloatArray | None = None) -> Gathered:
 
 
 def block_rows(n_features: int) -> int:
-    """Return how many rows of features make a block of about 32 megabytes."""
+    """Return how many rows of features make a block of about 64 megabytes."""
     return int(np.clip(_BLOCK_BYTES // (8 * n_features), 256, 8192))
 
 

@@ -268,8 +268,9 @@ class BaseMKL(BaseKernelMachine):
         scaling: Scaling, loss: Any, C: float, tasks: Sequence[slice],
     ) -> list[Solution]:  # fmt: skip
         """Solve for a loss that needs passes over the rows."""
-        solver = PassNewton() if isinstance(self.solver, str) else self.solver
-        if self.solver != "auto" and not isinstance(solver, PassNewton):
+        automatic = isinstance(self.solver, str) and self.solver == "auto"
+        solver = PassNewton() if automatic else self.solver
+        if not isinstance(solver, PassNewton):
             raise ValueError(
                 "With approximation= and this loss, solver is 'auto' or an instance of "
                 f"PassNewton, got {self.solver!r}; loss='squared' takes others."

@@ -196,7 +196,7 @@ def _weights_at(problem: FeatureProblem, w: FloatArray, near: FloatArray) -> Flo
 def minimised(
     problem: Expansion,
     start: FloatArray | None,
-    tol: float = 1e-9,
+    tol: float = 1e-12,
     max_iter: int = 60,
 ) -> tuple[FloatArray, FloatArray]:
     """Return kernel weights and w of an expansion, as good as rounding allows."""
