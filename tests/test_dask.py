@@ -12,9 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from mklearn import MKLClassifier, MKLClassifierCV
+from mklearn import (
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLDiscriminant,
+    MKLRegressor,
+    demo_large,
+)
 from mklearn.blocks import ArrayBlocks, as_blocks
 from mklearn.datasets import make_groups
 from mklearn.distributed import DaskBlocks, by_blocks, is_dask
@@ -238,6 +245,120 @@ def test_predictions_on_frames(samples):
         assert np.array_equal(model.predict(table).compute(), expected)
         none = table[table.c1 > 100.0]
         assert model.transform(none).compute().shape == (0, 3)
+
+
+# --- models ---------------------------------------------------------------------------
+
+SPECS = [
+    RBF(0.1, columns=range(4)),
+    RBF(0.5, columns=range(4, 8)),
+    Linear(columns=range(8, 12)),
+]
+LOW = {"approximation": "nystroem", "rank": 20}
+
+
+def die_at(part, folder, time, block_id=None):
+    """Return the part; a worker dies when partition 2 is made for the nth time."""
+    if block_id[0] == 2:
+        before = len(list(Path(folder).iterdir()))
+        (Path(folder) / str(before)).touch()
+        if before + 1 == time:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+@pytest.mark.parametrize("chunks", [(90, 12), (250, 7)])
+def test_models_are_those_in_memory(samples, chunks, scheduler):
+    X, y = samples
+    model = MKLClassifier(SPECS, loss="squared", **LOW)
+    expected = clone(model).fit(X, y)
+    rows, labels = da.from_array(X, chunks=chunks), da.from_array(y, chunks=200)
+    with dask.config.set(scheduler=scheduler):
+        model.fit(rows, labels)
+        scores = model.decision_function(rows).compute()
+        classes = model.predict(rows).compute()
+    np.testing.assert_allclose(
+        model.kernel_weights_, expected.kernel_weights_, atol=1e-8
+    )
+    np.testing.assert_allclose(scores, expected.decision_function(X), atol=1e-8)
+    assert np.array_equal(classes, expected.predict(X))
+
+
+def test_models_on_frames(samples):
+    X, y = samples
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(12)])
+    words = np.array(["no", "yes"])[y]
+    table = dd.from_pandas(frame.assign(label=words), npartitions=4)
+    rows = table[list(frame.columns)]
+    model = MKLClassifier(SPECS, loss="logistic", **LOW)
+    expected = clone(model).fit(frame, words)
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(rows, table["label"])
+        assert model.feature_names_in_.tolist() == list(frame.columns)
+        probabilities = model.predict_proba(rows)
+        assert is_dask(probabilities)
+        found = probabilities.compute()
+        assert (
+            model.predict(rows).compute().tolist() == expected.predict(frame).tolist()
+        )
+    np.testing.assert_allclose(found, expected.predict_proba(frame), atol=1e-3)
+
+
+def test_discriminants_transform_lazily(samples):
+    X, y = samples
+    model = MKLDiscriminant(SPECS, **LOW)
+    expected = clone(model).fit(X, y)
+    rows = da.from_array(X, chunks=(150, 12))
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(rows, da.from_array(y, chunks=150))
+        turned = model.transform(rows)
+        assert is_dask(turned) and turned.chunks == ((150,) * 4, (1,))
+        sign = np.sign(turned[0].compute() @ expected.transform(X[:1])[0])
+        np.testing.assert_allclose(
+            sign * turned.compute(), expected.transform(X), atol=1e-6
+        )
+        assert np.array_equal(model.predict(rows).compute(), expected.predict(X))
+
+
+def test_regression_on_weighted_rows(samples):
+    X, _ = samples
+    y, weight = X[:, 0] ** 2 + X[:, 9], np.arange(N) % 3.0
+    model = MKLRegressor(SPECS, tol=1e-8, **LOW)
+    expected = clone(model).fit(X, y, sample_weight=weight).predict(X)
+    rows = da.from_array(X, chunks=(100, 12))
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(rows, da.from_array(y, chunks=100), sample_weight=weight)
+        np.testing.assert_allclose(model.predict(rows).compute(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "time"), [("squared", 3), ("squared_hinge", 6)])
+def test_a_killed_worker_does_not_change_a_model(client, samples, tmp_path, loss, time):
+    X, y = samples
+    model = MKLClassifier(SPECS, loss=loss, **LOW)
+    rows = da.from_array(X, chunks=(100, 12))
+    expected = clone(model).fit(rows, y)
+    dying = rows.map_blocks(die_at, folder=str(tmp_path), time=time, dtype=float)
+    model.fit(dying, y)
+    assert len(list(tmp_path.iterdir())) > time  # it died, and the part was made again
+    assert np.array_equal(model.kernel_weights_, expected.kernel_weights_)
+    assert np.array_equal(model.decision_function(X), expected.decision_function(X))
+
+
+def test_dask_needs_an_approximation(samples):
+    X, y = samples
+    with pytest.raises(ValueError, match="approximation='nystroem'"):
+        MKLClassifier(SPECS).fit(da.from_array(X), y)
+
+
+def test_the_large_demonstration(client, capsys):
+    found = demo_large.learn(client.cluster, 3000, rank=20, block=500, n_test=1000)
+    assert found["accuracy"] > 0.75
+    assert found["gap"] <= 1e-3
+    weights = found["weights"]
+    noise = sum(w for name, w in weights.items() if name.startswith("noise"))
+    assert len(weights) == 10 and noise < 0.2
+    assert "of 18 partitions" in capsys.readouterr().err  # three passes over six
 
 
 # --- many fits at a time --------------------------------------------------------------
