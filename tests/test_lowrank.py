@@ -1,7 +1,9 @@
 """Low-rank kernels: features that stand for kernels, and estimators on them."""
 
 import pickle
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -398,3 +400,13 @@ def test_the_gap_is_told_where_it_is_not_reached():
         model.fit(X, y)
     assert any(issubclass(w.category, ConvergenceWarning) for w in told)
     assert model.duality_gap_ > 1e-9 and model.n_iter_ == 1
+
+
+def test_the_guide_runs():
+    guide = Path(__file__).parents[1] / "docs" / "large.md"
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
+    names = {}
+    for code in blocks:
+        exec(compile(code, "docs/large.md", "exec"), names)
+    assert names["model"].score(names["X"], names["y"]) > 0.9
+    assert len(names["models"]) == 3

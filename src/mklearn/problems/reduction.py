@@ -152,7 +152,7 @@ class Expansion:
     weights. For given ones the solution is ``w_t = (S_t + diag(1/theta))^-1 g_t``. What
     solvers know as A are the vectors ``v_t = g_t - S_t w_t`` in the coordinates of the
     features. Kernels are projections there, ``q_m = |v_m|^2``, and at the solution
-    ``w_m = theta_m v_m``. The dual value of v is ``-½ sum_t w_t'S_t w_t - ½ support(q)``.
+    ``w_m = theta_m v_m``. The dual value of v is ``-½ sum_t w_t'S_t w_t - ½ support``.
 
     Parameters
     ----------
