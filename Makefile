@@ -5,14 +5,17 @@ PYTEST_ARGS ?= -n 2
 .DEFAULT_GOAL := help
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
-.PHONY: help demo test lint format docs clean
+.PHONY: help demo demo-large test lint format docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "  Settings: PYTHON=$(PYTHON) (3.11 or newer), VENV=$(VENV)"
 
 demo: $(VENV)/.stamp-demo ## Run the demonstration; results go to demo-output/
 	$(VENV)/bin/mklearn demo --out demo-output
+
+demo-large: $(VENV)/.stamp-large ## Learn from a million rows on two Dask workers (minutes)
+	$(VENV)/bin/python -m mklearn.demo_large
 
 test: $(VENV)/.stamp-test ## Run the tests and the examples in the docstrings
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
@@ -37,6 +40,7 @@ clean: ## Remove caches, builds and demo-output/, but not the environment
 
 # One stamp for each set of extras, so that a target installs only what it needs.
 $(VENV)/.stamp-demo: EXTRAS = cli,plot
+$(VENV)/.stamp-large: EXTRAS = distributed,dashboard
 $(VENV)/.stamp-test: EXTRAS = test
 $(VENV)/.stamp-lint: EXTRAS = lint
 $(VENV)/.stamp-docs: EXTRAS = docs

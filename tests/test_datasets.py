@@ -20,6 +20,7 @@ from mklearn.datasets import (
     available,
     bayes_error,
     load,
+    make_groups,
     make_multiview,
     make_waveform,
 )
@@ -520,3 +521,25 @@ def test_sparse_weights_find_the_relevant_views(kernel, n_classes):
     share = model.kernel_contributions_
     assert set(np.argsort(share)[-2:]) == set(relevant)
     assert share[relevant].sum() > 0.8
+
+
+def test_groups_matter_as_they_are_said_to():
+    X, y = make_groups(20_000, n_noise=1, flip=0.1, random_state=[7, 0])
+    assert X.shape == (20_000, 16)
+    shell = 0.5 * ((X[:, :4] ** 2).sum(axis=1) - 4)
+    wave = 1.5 * np.sin(X[:, 4:8].sum(axis=1))
+    line = 0.5 * X[:, 8:12].sum(axis=1)
+    agree = np.mean((shell + wave + line > 0) == y)
+    np.testing.assert_allclose(agree, 0.9, atol=0.01)
+    # noise columns know nothing, neither do blocks of one another
+    assert np.abs(np.corrcoef(X[:, 12:].T, y)[-1, :-1]).max() < 0.03
+    again, _ = make_groups(20_000, n_noise=1, random_state=[7, 0])
+    other, _ = make_groups(20_000, n_noise=1, random_state=[7, 1])
+    np.testing.assert_array_equal(X, again)
+    assert np.abs(np.mean(X * other)) < 0.01
+
+
+@pytest.mark.parametrize("options", [{"n_samples": 0}, {"n_noise": -1}, {"flip": 0.5}])
+def test_groups_name_mistakes(options):
+    with pytest.raises(ValueError, match=str(next(iter(options.values())))):
+        make_groups(**{"n_samples": 5} | options)

@@ -130,6 +130,13 @@ def test_files_are_whole_and_broken_ones_are_made_again(tmp_path):
     assert content["cell"]["method"] == "a" and content["values"]["accuracy"] == 90.0
 
 
+def test_a_machine_without_the_folder_returns_its_result(tmp_path):
+    cell = TABLE.cells("fake")[0]
+    content = cells_module._finish(FAKE, tmp_path / "elsewhere", Settings(), cell)
+    assert content["values"]["accuracy"] == 90.0
+    assert not (tmp_path / "elsewhere").exists()
+
+
 @pytest.mark.parametrize("other", [Settings(seed=1), Settings()])
 def test_other_settings_and_choices_do_not_mix(tmp_path, other):
     run(FAKE, tmp_path, Settings())

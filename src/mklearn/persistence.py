@@ -32,8 +32,16 @@ from sklearn.utils.validation import check_is_fitted
 import mklearn
 from mklearn import estimators, problems
 from mklearn.estimators._base import check_state
+from mklearn.estimators._features import FeatureModel
 from mklearn.kernels import KernelBank
 from mklearn.kernels.features import FeatureSet
+from mklearn.kernels.lowrank import (
+    ApproximationError,
+    Explicit,
+    FeatureMap,
+    Fourier,
+    Nystroem,
+)
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
 from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
@@ -60,6 +68,7 @@ _RECORDS: dict[str, type] = {
         FeatureSet, Piece,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
         Solution, History, JointSolution, JointHistory, Subspace, Column,
+        FeatureMap, FeatureModel, ApproximationError, Nystroem, Fourier, Explicit,
     )
 }  # fmt: skip
 _NOT_KEPT = ("path_",)  # what predictions do not need

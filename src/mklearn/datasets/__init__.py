@@ -1,6 +1,7 @@
 """Data sets by name, and data with known answers."""
 
 from mklearn.datasets.catalogue import available
+from mklearn.datasets.groups import make_groups
 from mklearn.datasets.loading import load
 from mklearn.datasets.toy import bayes_error, make_toy
 from mklearn.datasets.views import make_multiview
@@ -13,4 +14,5 @@ __all__ = [
     "bayes_error",
     "make_waveform",
     "make_multiview",
+    "make_groups",
 ]

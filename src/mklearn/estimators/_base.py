@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mklearn.blocks import comes_in_blocks
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.normalise import Clip, Normaliser, check_definite, fit_normaliser
@@ -70,6 +71,12 @@ class BaseKernelMachine(BaseEstimator):
 
     def _validate(self, X: Any) -> tuple[Any, Any]:
         """Return X as bank, MultiView or table, and the names of its columns."""
+        if comes_in_blocks(X):
+            raise ValueError(
+                f"X comes in blocks ({type(X).__name__}), but kernels between all "
+                "samples need them all at once: give approximation='nystroem' or "
+                "'rff' to an estimator that has it, or X as an array."
+            )
         if self._precomputed():
             bank = as_bank(X)
             rows, cols, _ = bank.shape
@@ -148,7 +155,7 @@ class BaseKernelMachine(BaseEstimator):
             place = {int(m): i for i, m in enumerate(used)}
             negative = training.clip.negative
             self._clip = Clip({place[m]: negative[m] for m in negative if m in place})
-        self._reference = None
+        self._reference, self._model = None, None
         self._columns = training.index[cols]
         if not self._precomputed():
             self._reference = training.raw.select(used).reference(cols)
@@ -158,6 +165,8 @@ class BaseKernelMachine(BaseEstimator):
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Return ``f`` at new samples, shape (n_samples, T)."""
         check_is_fitted(self)
+        if self._on_features:
+            return np.asarray(self._model.scores(self._new(X)) + self.intercept_)
         bank = self._cross(X)
         if len(self._theta) == 1:
             scores = bank.apply(self._theta[0], self._A)
@@ -171,6 +180,8 @@ class BaseKernelMachine(BaseEstimator):
         With the intercept they sum to ``_scores``.
         """
         check_is_fitted(self)
+        if self._on_features:
+            return self._model.parts(self._new(X), len(self.kernel_names_))
         products = self._cross(X).multiply(self._A) * self._theta
         parts = np.zeros((*products.shape[:2], len(self.kernel_names_)))
         parts[..., self._used] = products
@@ -190,14 +201,23 @@ class BaseKernelMachine(BaseEstimator):
                 )
             bank = bank.select(self._used)[:, self._columns]
         else:
-            if not isinstance(X, MultiView):
-                X = validate_data(
-                    self, X, accept_sparse="csr", dtype=np.float64, reset=False
-                )
-            bank = self._reference.cross(X)
+            bank = self._reference.cross(self._new(X))
         if self._clip is not None:
             bank = self._clip.cross(bank)
         return self._normaliser.cross(bank, self._cols, self._balanced)
+
+    @property
+    def _on_features(self) -> bool:
+        """Whether the fitted model works on explicit features."""
+        return getattr(self, "_model", None) is not None
+
+    def _new(self, X: Any) -> Any:
+        """Return new samples, checked."""
+        if isinstance(X, MultiView):
+            return X
+        return validate_data(
+            self, X, accept_sparse="csr", dtype=np.float64, reset=False
+        )
 
     # --- reading ----------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -13,7 +15,9 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from mklearn.distributed import by_blocks
 from mklearn.estimators._base import Training, check_given
+from mklearn.problems.statistics import Block
 
 
 class LabelsMixin(ClassifierMixin):
@@ -43,9 +47,24 @@ class LabelsMixin(ClassifierMixin):
             )
         return np.asarray(labels)
 
+    def _block_targets(self, blocks: Any) -> Any:
+        """Return blocks with class numbers for targets and store ``classes_``."""
+        found = blocks.reduce(count_labels)
+        self._target(found.values, found.weight)
+        return blocks.then(partial(numbered, classes=self.classes_))
+
+    def _counts(self, rows: Any) -> NDArray[np.float64]:
+        """Return the total weight of each class of blocks with class numbers."""
+        return np.asarray(rows.reduce(count_labels).weight)
+
     def _costs(self, training: Training) -> NDArray[np.float64]:
         """Return each distinct sample's weight times that of its class, shape (n,)."""
         labels, weight = training.target, training.weight
+        factors = self._factors(lambda: np.bincount(labels, weight, len(self.classes_)))
+        return np.asarray(weight * factors[labels])
+
+    def _factors(self, count: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the factor of each class; ``count`` finds their total weights."""
         factors = np.ones(len(self.classes_))
         if isinstance(self.class_weight, Mapping):
             known = self.classes_.tolist()
@@ -65,15 +84,16 @@ class LabelsMixin(ClassifierMixin):
                 if label in known:
                     factors[known.index(label)] = factor
         elif isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            counts = np.bincount(labels, weight, len(factors))
-            factors = weight.sum() / (len(factors) * counts)
+            counts = count()
+            factors = counts.sum() / (len(factors) * counts)
         elif self.class_weight is not None:
             raise ValueError(
                 "class_weight must be None, 'balanced' or a dict, got "
                 f"{self.class_weight!r}."
             )
-        return np.asarray(weight * factors[labels])
+        return factors
 
+    @by_blocks
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores: (n_samples,) for two classes, else (n_samples, n_classes).
 
@@ -84,6 +104,7 @@ class LabelsMixin(ClassifierMixin):
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
+    @by_blocks
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample.
 
@@ -95,6 +116,37 @@ class LabelsMixin(ClassifierMixin):
         if scores.ndim == 1:
             return self.classes_[(scores > 0).astype(int)]
         return self.classes_[scores.argmax(axis=1)]
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """Labels that occur, in order, and the sum of their weights."""
+
+    values: NDArray[Any]
+    weight: NDArray[np.float64]
+
+    def __add__(self, other: LabelCounts) -> LabelCounts:
+        return _counted(
+            np.concatenate([self.values, other.values]),
+            np.concatenate([self.weight, other.weight]),
+        )
+
+
+def _counted(y: NDArray[Any], weight: NDArray[np.float64]) -> LabelCounts:
+    values, number = np.unique(y, return_inverse=True)
+    return LabelCounts(values, np.bincount(number, weight, len(values)))
+
+
+def count_labels(block: Block) -> LabelCounts:
+    """Return the labels of a block and their weights."""
+    if block.y is None:
+        check_given(block.y)
+    return _counted(column_or_1d(block.y), block.weight)
+
+
+def numbered(block: Block, classes: NDArray[Any]) -> Block:
+    """Return the block with the numbers of its labels."""
+    return Block(block.X, np.searchsorted(classes, block.y), block.weight)
 
 
 def one_vs_rest(labels: NDArray[np.intp], k: int) -> NDArray[np.float64]:

@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
+from dataclasses import replace
+from functools import partial
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
-from mklearn.estimators._base import BaseKernelMachine, Training
-from mklearn.kernels import KernelBank
+from mklearn.blocks import as_blocks
+from mklearn.estimators._base import (
+    BaseKernelMachine,
+    Training,
+    _check_weight,
+    _merge_equal,
+)
+from mklearn.estimators._features import (
+    SAMPLE,
+    FeatureModel,
+    FeatureTraining,
+    Gathered,
+    block_rows,
+    check_approximation,
+    contributions,
+    room,
+    sample_rows,
+    weights_of,
+)
+from mklearn.kernels import KernelBank, MultiView
+from mklearn.kernels.lowrank import FeatureMap, Scaling
 from mklearn.problems import Ellipsoid, LpBall, MKLProblem
 from mklearn.problems.losses import Loss
+from mklearn.problems.passes import FeatureProblem
+from mklearn.problems.reduction import Reduced
+from mklearn.problems.statistics import Block, MemoryBlocks, Statistics
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Iterate, Solution, solve
+from mklearn.solvers.pass_newton import PassNewton, solve_passes
 
 
 class BaseMKL(BaseKernelMachine):
@@ -81,18 +107,236 @@ class BaseMKL(BaseKernelMachine):
             start=start,
         )
 
+    # --- in feature space -------------------------------------------------------------
+
+    def _feature_training(self, X: Any, y: Any, sample_weight: Any) -> FeatureTraining:
+        """Return the rows in blocks, and the map to features that they are given."""
+        if self._precomputed():
+            raise ValueError(
+                "approximation= makes features of samples, and kernels='precomputed' "
+                "has none; give kernels, or approximation=None."
+            )
+        blocks = as_blocks(X, y, sample_weight)
+        if blocks is not None:
+            return self._stream(blocks)
+        data, names = self._validate(X)
+        if data.shape[0] < 2:
+            raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
+        weight = _check_weight(sample_weight, data.shape[0])
+        target = self._target(y, weight)
+        index, _, weight = _merge_equal(data, target, weight)
+        data = data[index]
+        # the sample that blocks of the same rows would give: the same features
+        sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
+        features = self._feature_map(as_views(sample.X, names), sample.weight)
+        rows = MemoryBlocks(
+            as_views(data, names),
+            target[index],
+            weight,
+            size=block_rows(features.n_features),
+            keep=self._room(),
+        )
+        return FeatureTraining(rows, features)
+
+    def _stream(self, blocks: Any) -> FeatureTraining:
+        """Return blocks from elsewhere with checked targets, and their features."""
+        if hasattr(blocks, "keeping"):
+            blocks = blocks.keeping(self._room())
+        sample = blocks.reduce(
+            partial(sample_rows, size=self._sample(), seed=self._seed())
+        )
+        if sample.n_rows < 2:
+            raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
+        names = getattr(blocks, "names", None)
+        data = as_views(sample.X, names)
+        self.n_features_in_ = data.shape[1]
+        self._keep_names(names)
+        rows = self._block_targets(blocks)
+        return FeatureTraining(rows, self._feature_map(data, sample.weight))
+
+    def _keep_names(self, names: Any) -> None:
+        """Store the names of the columns, or forget those of an earlier fit."""
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _block_targets(self, blocks: Any) -> Any:
+        """Return the blocks with targets as ``_target`` makes them."""
+        return blocks
+
+    def _room(self) -> int:
+        """Return the bytes for features that later passes need again."""
+        return room(self.memory_limit) if self._not_quadratic() else 0
+
+    def _not_quadratic(self) -> str:
+        """Return what it is that sums over one pass are not enough for, if any."""
+        return "this loss"
+
+    def _sample(self) -> int:
+        """Return how many rows features are chosen on."""
+        return SAMPLE if self.rank < 1 else max(SAMPLE, 10 * int(self.rank))
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _feature_map(self, data: Any, weight: Any) -> FeatureMap:
+        return FeatureMap.fit(
+            data,
+            self.kernels,
+            approximation=self.approximation,
+            rank=self.rank,
+            landmarks=self.landmarks,
+            sample_weight=weight,
+            random_state=self._seed(),
+            spherical=self.normalize == "spherical",
+            psd=self.psd,
+        )
+
+    def _learn_features(
+        self,
+        features: FeatureMap,
+        rows: Any,
+        found: Gathered,
+        loss: Any,
+        C: float,
+        tasks: Sequence[slice] = (slice(None),),
+    ) -> list[Solution]:
+        """Solve for each set of tasks, with weights of its own, and store the model.
+
+        Parameters
+        ----------
+        features : FeatureMap
+        rows : Blocks
+            Of features, targets and costs.
+        found : Gathered
+            Statistics of these.
+        loss : PointLoss, or None for the squared loss
+        C : float
+        tasks : sequence of slice
+        """
+        moments = found.moments
+        scaling = Scaling.fit(
+            self.normalize, features, moments.total, moments.mean, moments.scatter
+        )
+        solve_one = self._by_statistics if loss is None else self._by_passes
+        solutions = solve_one(features, rows, found.statistics, scaling, loss, C, tasks)
+        slices = features.slices
+        theta = np.stack([s.theta for s in solutions])
+        shares = [contributions(s.theta, s.A, slices) for s in solutions]
+        w = np.column_stack([weights_of(s.theta, s.A, slices) for s in solutions])
+        one = len(solutions) == 1
+        self.solution_ = solutions[0] if one else solutions
+        self.intercept_ = np.concatenate([s.bias for s in solutions])
+        self.kernel_weights_ = theta[0] if one else theta
+        self.kernel_contributions_ = shares[0] if one else np.stack(shares)
+        self.duality_gap_ = max(s.gap for s in solutions)
+        self.n_iter_ = max(s.n_iter for s in solutions)
+        self._keep_features(features, scaling, theta, w)
+        return solutions
+
+    def _keep_features(
+        self, features: FeatureMap, scaling: Scaling, theta: Any, w: Any
+    ) -> None:
+        """Store what prediction needs."""
+        self.kernel_names_, self.kernels_ = features.names, features.kernels
+        self.approximation_error_ = features.error
+        self._model = FeatureModel.of(features, scaling, theta, w)
+
+    def _by_statistics(
+        self, features: FeatureMap, rows: Any, statistics: Statistics,
+        scaling: Scaling, loss: Any, C: float, tasks: Sequence[slice],
+    ) -> list[Solution]:  # fmt: skip
+        """Solve for the squared loss from statistics alone."""
+        reduced = Reduced.of(statistics, scaling, features.slices, features.names)
+        out = []
+        for which in tasks:
+            problem = reduced.squared(C, self._weights(), which)
+            solution = self._run(problem)
+            A = reduced.dual(solution.A)
+            w = weights_of(solution.theta, A, features.slices)
+            part = statistics.with_targets(np.eye(len(statistics.target))[:, which])
+            bias = reduced.bias(part, scaling, w)
+            dual = reduced.dual(solution.dual)
+            out.append(replace(solution, A=A, dual=dual, bias=bias))
+        return out
+
+    def _by_passes(
+        self, features: FeatureMap, rows: Any, statistics: Statistics,
+        scaling: Scaling, loss: Any, C: float, tasks: Sequence[slice],
+    ) -> list[Solution]:  # fmt: skip
+        """Solve for a loss that needs passes over the rows."""
+        automatic = isinstance(self.solver, str) and self.solver == "auto"
+        solver = PassNewton() if automatic else self.solver
+        if not isinstance(solver, PassNewton):
+            raise ValueError(
+                "With approximation= and this loss, solver is 'auto' or an instance of "
+                f"PassNewton, got {self.solver!r}; loss='squared' takes others."
+            )
+        out = []
+        for which in tasks:
+            part = statistics.with_targets(np.eye(len(statistics.target))[:, which])
+            problem = FeatureProblem(
+                rows, loss, C, self._weights(), features.slices, scaling, part, which
+            )
+            out.append(
+                solve_passes(
+                    problem,
+                    solver,
+                    tol=self.tol,
+                    max_iter=self.max_iter,
+                    time_limit=self.time_limit,
+                    callback=self.callback,
+                    verbose=self.verbose,
+                )
+            )
+        return out
+
+    def _run(self, problem: MKLProblem, start: Iterate | None = None) -> Solution:
+        """Solve a problem of pseudo-samples; they are no samples to choose from."""
+        solver = self.solver
+        if isinstance(solver, str) and solver == "auto":
+            smooth = hasattr(problem.weights, "constraint")
+            solver = "newton" if smooth else "alternating"
+        return self._solved(problem, solver, start)
+
+    def _solved(
+        self, problem: MKLProblem, solver: Any, start: Iterate | None
+    ) -> Solution:
+        return solve(
+            problem,
+            solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            callback=self.callback,
+            verbose=self.verbose,
+            start=start,
+        )
+
     def _weights(self) -> WeightSet:
         """Return the set of the kernel weights."""
         return weight_set(self.norm)
 
     def _check_parameters(self) -> None:
         weight_set(self.norm)
+        if hasattr(self, "approximation"):
+            check_approximation(self.approximation, self.rank, self.landmarks)
         if not self.tol > 0:
             raise ValueError(f"tol must be positive, got {self.tol!r}.")
         if not self.max_iter >= 1:
             raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit must be positive, got {self.time_limit!r}.")
+
+
+def as_views(data: Any, names: Any) -> MultiView:
+    """Return a table as the one view of a MultiView."""
+    if isinstance(data, MultiView):
+        return data
+    return MultiView.from_table(data, names)
 
 
 def weight_set(norm: Any) -> WeightSet:

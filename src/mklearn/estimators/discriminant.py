@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -14,9 +15,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from mklearn.distributed import by_blocks
 from mklearn.estimators._base import Training, check_given
+from mklearn.estimators._feature_discriminant import FeatureFit, FeatureSpace
+from mklearn.estimators._features import FeatureTraining, contributions, indicators
 from mklearn.estimators._labels import LabelsMixin
 from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.estimators.accumulator import StatisticsMixin
 from mklearn.kernels.normalise import CENTRED_TRACE
 from mklearn.problems import MKLProblem
 from mklearn.problems.discriminant import (
@@ -35,6 +40,7 @@ from mklearn.problems.discriminant import (
     rkda_joint,
     within_scatter,
 )
+from mklearn.problems.statistics import Statistics
 from mklearn.solvers import Conic, CuttingPlane, Iterate, Semidefinite, Solution, solve
 from mklearn.solvers.inner import LinearSolver
 
@@ -68,7 +74,11 @@ class _Fit:
 
 
 class MKLDiscriminant(
-    ClassNamePrefixFeaturesOutMixin, LabelsMixin, TransformerMixin, BaseMKL
+    ClassNamePrefixFeaturesOutMixin,
+    LabelsMixin,
+    TransformerMixin,
+    StatisticsMixin,
+    BaseMKL,
 ):
     """Kernel discriminant analysis on a learned combination of kernels.
 
@@ -110,6 +120,10 @@ class MKLDiscriminant(
         Directions that ``transform`` returns; all by default.
     psd, tol, max_iter, time_limit, memory_limit, callback, verbose
         As in :class:`MKLClassifier`.
+    approximation, rank, landmarks, random_state
+        As in :class:`MKLClassifier`; for RKDA. Everything but the temperature and
+        "loo", which look at up to 20 000 left-out samples or somewhat more, follows
+        from one pass over the samples.
 
     Attributes
     ----------
@@ -140,6 +154,9 @@ class MKLDiscriminant(
         makes the left-out training samples most likely.
     duality_gap_ : float
     solution_ : Solution
+        With ``approximation``, that of the problem with the approximate kernels.
+    approximation_error_ : ApproximationError
+        Of the features, with ``approximation`` only: estimates for each kernel.
     regs_, loo_, gcv_ : arrays of shape (n_regs,)
         What was tried, if reg is chosen, and its scores.
 
@@ -181,6 +198,10 @@ class MKLDiscriminant(
         memory_limit: int | None = None,
         callback: Any = None,
         verbose: int = 0,
+        approximation: str | None = None,
+        rank: float = 200,
+        landmarks: str = "kmeans",
+        random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
         self.reg = reg
@@ -197,10 +218,14 @@ class MKLDiscriminant(
         self.memory_limit = memory_limit
         self.callback = callback
         self.verbose = verbose
+        self.approximation = approximation
+        self.rank = rank
+        self.landmarks = landmarks
+        self.random_state = random_state
 
     # --- fit --------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MKLDiscriminant:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLDiscriminant:
         """Learn kernel weights and discriminant directions.
 
         Parameters
@@ -211,9 +236,11 @@ class MKLDiscriminant(
             Weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
+        if self.approximation is not None:
+            return self._fit_rows(X, y, sample_weight)
         training = self._training(X, y, sample_weight)
         if isinstance(self.reg, str) and self.reg != "learn":
-            self._store(training, self._choose(training))
+            self._store(training, self._choose(partial(self._fit_reg, training)))
         else:
             self._store(training, self._fit_reg(training, self.reg))
         return self
@@ -241,27 +268,33 @@ class MKLDiscriminant(
         """
         self._check_parameters()
         regs = _check_regs(regs)
-        training = self._training(X, y, sample_weight)
+        training: Any
+        if self.approximation is None:
+            training = self._training(X, y, sample_weight)
+            solve_one, store = self._fit_reg, "_store"
+        else:
+            training = self._space(self._feature_training(X, y, sample_weight))
+            solve_one, store = self._fit_reg_features, "_store_features"
         models: dict[float, MKLDiscriminant] = {}
         start = None
         for reg in sorted(set(regs.tolist()), reverse=True):
-            fit = self._fit_reg(training, reg, start)
+            fit = solve_one(training, reg, start)
             start = fit.solution
             models[reg] = clone(self).set_params(reg=reg)
             for name in ("n_features_in_", "feature_names_in_", "classes_"):
                 if hasattr(self, name):
                     setattr(models[reg], name, getattr(self, name))
             models[reg]._multilabel = self._multilabel
-            models[reg]._store(training, fit)
+            getattr(models[reg], store)(training, fit)
         return [models[reg] for reg in regs.tolist()]
 
-    def _choose(self, training: Training) -> _Fit:
+    def _choose(self, solve_one: Any) -> Any:
         """Return the best fit of those with the values in ``regs``."""
         self.regs_ = _check_regs(REGS if self.regs is None else self.regs)
         found: dict[float, tuple[float, float]] = {}
         best, start = None, None
         for reg in sorted(set(self.regs_.tolist()), reverse=True):
-            fit = self._fit_reg(training, reg, start)
+            fit = solve_one(reg, start)
             start = fit.solution
             found[reg] = (fit.press, fit.gcv)
             if best is None or getattr(fit, self._score) < getattr(best, self._score):
@@ -373,10 +406,17 @@ class MKLDiscriminant(
         w: FloatArray,
     ) -> None:
         """Take classes as normal, with the criterion's covariance."""
-        k = len(self.classes_)
-        self.means_, scatter = within_scatter(Z, labels, fit.balance)
+        means, scatter = within_scatter(Z, labels, fit.balance)
         covariance = (scatter + fit.reg * coef.T @ Z) / fit.balance.sum()
-        frequency = np.bincount(labels, w, k) / w.sum()
+        counts = np.bincount(labels, w, len(self.classes_))
+        self._normal_classes(means, covariance, counts / w.sum())
+
+    def _normal_classes(
+        self, means: FloatArray, covariance: FloatArray, frequency: FloatArray
+    ) -> None:
+        """Set the decision rule from the classes' means and covariance."""
+        k = len(self.classes_)
+        self.means_ = means
         priors = _check_priors(self.priors, k, frequency)
         each, shift = gaussian_rule(self.means_, covariance, priors)
         if k == 2:
@@ -402,6 +442,103 @@ class MKLDiscriminant(
         self.coef_, self.intercept_ = (back * odds).T, shift
         counts = w @ Y
         self.means_ = (Y * w[:, None]).T @ (fit.scores @ turn) / counts[:, None]
+
+    # --- in feature space -------------------------------------------------------------
+
+    def _space(self, training: FeatureTraining) -> FeatureSpace:
+        rows = training.encoded(partial(indicators, n_classes=len(self.classes_)))
+        statistics = rows.reduce(Statistics.of_block)
+        return FeatureSpace(training.features, statistics, not self._multilabel, rows)
+
+    def _fit_features(self, training: FeatureTraining) -> MKLDiscriminant:
+        return self._fit_space(self._space(training))
+
+    def _fit_sums(self, sums: Any) -> None:
+        statistics = sums.gathered().statistics
+        self._fit_space(FeatureSpace(sums.features, statistics, True, None))
+
+    def _not_quadratic(self) -> str:
+        return "reg='loo'" if self.reg == "loo" else ""
+
+    def _fit_space(self, space: FeatureSpace) -> MKLDiscriminant:
+        if isinstance(self.reg, str) and self.reg != "learn":
+            fit = self._choose(partial(self._fit_reg_features, space))
+        else:
+            fit = self._fit_reg_features(space, self.reg)
+        self._store_features(space, fit)
+        return self
+
+    def _fit_reg_features(
+        self, space: FeatureSpace, reg: Any, start: Solution | None = None
+    ) -> FeatureFit:
+        first = None if start is None else Iterate(start.theta, start.A)
+        return space.fit(reg, self._weights(), self._run, first)
+
+    def _store_features(self, space: FeatureSpace, fit: FeatureFit) -> None:
+        """Keep directions, decision rule and probabilities."""
+        rank = fit.w.shape[1] if self._multilabel else len(self.classes_) - 1
+        turn, self.explained_ratio_ = space.projection(fit, rank)
+        coef = fit.w @ turn
+        self._keep_features(space.features, space.scaling, fit.theta, coef)
+        self.kernel_weights_ = fit.theta
+        means, scatter = space.within(coef)
+        stiff = fit.reg * fit.A.T @ fit.F
+        if self._multilabel:
+            self.means_ = means
+            self._label_features(space, fit, stiff, turn)
+        else:
+            covariance = (scatter + turn.T @ stiff @ turn) / space.total
+            self._normal_classes(means, covariance, space.statistics.target)
+        out = fit.out @ turn @ self.coef_.T + self.intercept_
+        if self._multilabel:
+            self.temperature_ = np.array(
+                [
+                    _temperature(out[:, [j]], fit.labels[:, j], fit.weight)
+                    for j in range(len(self.classes_))
+                ]
+            )
+        else:
+            self.temperature_ = _temperature(out, fit.labels.argmax(axis=1), fit.weight)
+        slices, A = space.features.slices, space.reduced.dual(fit.A)
+        self.kernel_contributions_ = contributions(fit.theta, A, slices)
+        self.solution_ = replace(
+            fit.solution,
+            A=space.reduced.dual(fit.solution.A),
+            dual=space.reduced.dual(fit.solution.dual),
+        )
+        self.duality_gap_, self.n_iter_ = fit.solution.gap, fit.solution.n_iter
+        self.reg_ = fit.reg
+        given = None if self.reg == "learn" else fit.reg
+        self.objective_ = criterion(fit.problem, fit.solution.upper, given)
+        q = coef.shape[1]
+        self._n_features_out = min(q, self.n_components or q)
+
+    def _label_features(
+        self, space: FeatureSpace, fit: FeatureFit, stiff: FloatArray, turn: FloatArray
+    ) -> None:
+        """Tell samples with a label from those without it along its own scores."""
+        k = len(self.classes_)
+        odds, shift = np.empty(k), np.empty(k)
+        for j in range(k):
+            w, n = fit.w[:, j], np.array([space.total, 0.0])
+            n += np.array([-1.0, 1.0]) * space.counts[j]
+            total = float(space.sums[:, j] @ w)
+            means = np.array([[-total], [total]]) / n[:, None]
+            scatter = w @ space.scatter @ w - n @ means[:, 0] ** 2
+            covariance = np.array([[(scatter + stiff[j, j]) / space.total]])
+            priors = _check_priors(self.priors, 2, n / space.total)
+            each, rest = gaussian_rule(means, covariance, priors)
+            odds[j], shift[j] = each[1, 0] - each[0, 0], rest[1] - rest[0]
+        self.coef_ = (np.linalg.pinv(turn) * odds).T
+        self.intercept_ = shift
+
+    def _run(self, problem: MKLProblem, start: Iterate | None = None) -> Solution:
+        return self._solved(problem, _solver(self.solver), start)
+
+    def _block_targets(self, blocks: Any) -> Any:
+        """Return blocks with class numbers; several labels need arrays in memory."""
+        self._multilabel = False
+        return super()._block_targets(blocks)
 
     def _target(self, y: Any, weight: FloatArray) -> NDArray[Any]:
         """Return class numbers, or the indicators of labels."""
@@ -430,6 +567,7 @@ class MKLDiscriminant(
 
     # --- predict ----------------------------------------------------------------------
 
+    @by_blocks
     def transform(self, X: Any) -> FloatArray:
         """Return the coordinates along the discriminant directions.
 
@@ -444,6 +582,8 @@ class MKLDiscriminant(
         return self._project(X)[:, : self._n_features_out]
 
     def _project(self, X: Any) -> FloatArray:
+        if self._on_features:
+            return np.asarray(self._model.scores(self._new(X)))
         return np.asarray(self._cross(X).apply(self._theta[0], self._A))
 
     def _scores(self, X: Any) -> FloatArray:
@@ -455,6 +595,7 @@ class MKLDiscriminant(
         """Return what each kernel adds to the decision function."""
         return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)
 
+    @by_blocks
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each sample, or indicators of its labels.
 
@@ -467,6 +608,7 @@ class MKLDiscriminant(
             return (self._scores(X) > 0).astype(int)
         return super().predict(X)
 
+    @by_blocks
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of each class, or of each label.
 
@@ -488,6 +630,11 @@ class MKLDiscriminant(
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.criterion == "kfda" and self.approximation is not None:
+            raise ValueError(
+                "criterion='kfda' works with the kernels themselves; with "
+                "approximation= use criterion='rkda'."
+            )
         if self.criterion not in ("rkda", "kfda"):
             raise ValueError(
                 f"criterion must be 'rkda' or 'kfda', got {self.criterion!r}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -11,12 +12,17 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
+from mklearn.distributed import by_blocks
 from mklearn.estimators._base import check_given
+from mklearn.estimators._features import FeatureTraining, gather, shifted
 from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
 from mklearn.problems import EpsilonInsensitive, Squared
+from mklearn.problems.passes import EpsilonPoints
+from mklearn.problems.statistics import Block, MemoryBlocks
 
 
-class MKLRegressor(RegressorMixin, BaseMKL):
+class MKLRegressor(RegressorMixin, StatisticsMixin, BaseMKL):
     """Regression on a learned combination of kernels (ℓp-norm MKL).
 
     Solves, to a certified duality gap, ::
@@ -48,6 +54,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         "auto", a name such as "newton" or "alternating", or an instance.
     psd, tol, max_iter, time_limit, memory_limit, callback, verbose
         As in :class:`MKLClassifier`.
+    approximation, rank, landmarks, random_state
+        As in :class:`MKLClassifier`.
 
     Attributes
     ----------
@@ -59,14 +67,18 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     kernel_contributions_ : array of shape (n_kernels,)
         Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
     support_ : array
-        Rows of X with a coefficient that is not zero.
+        Rows of X with a coefficient that is not zero (without ``approximation``).
     dual_coef_ : array of shape (n_outputs, n_support)
+        Without ``approximation``.
     intercept_ : array of shape (n_outputs,)
     duality_gap_ : float
         The relative gap that certifies the solution.
     n_iter_ : int
     solution_ : Solution
-        Of the problem with ``y - median(y)``, which differs in the bias only.
+        Of the problem with ``y - median(y)``, which differs in the bias only; with
+        ``approximation``, of that with the approximate kernels.
+    approximation_error_ : ApproximationError
+        Of the features, with ``approximation`` only: estimates for each kernel.
 
     References
     ----------
@@ -100,6 +112,10 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         memory_limit: int | None = None,
         callback: Any = None,
         verbose: int = 0,
+        approximation: str | None = None,
+        rank: float = 200,
+        landmarks: str = "kmeans",
+        random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
         self.C = C
@@ -115,8 +131,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.memory_limit = memory_limit
         self.callback = callback
         self.verbose = verbose
+        self.approximation = approximation
+        self.rank = rank
+        self.landmarks = landmarks
+        self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MKLRegressor:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLRegressor:
         """Learn kernel weights and regression function.
 
         Parameters
@@ -128,6 +148,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
+        if self.approximation is not None:
+            return self._fit_rows(X, y, sample_weight)
         training = self._training(X, y, sample_weight)
         # the bias is free: a shift changes rounding only, and makes constants zero
         shift = np.median(training.target, axis=0)
@@ -136,6 +158,28 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.intercept_ = self.intercept_ + shift
         return self
 
+    def _fit_features(self, training: FeatureTraining) -> MKLRegressor:
+        """Learn in feature space."""
+        shift = np.zeros(1)
+        if isinstance(training.rows, MemoryBlocks):  # as without approximation
+            shift = np.median(training.rows.y, axis=0)
+        rows = training.encoded(partial(shifted, shift=shift))
+        found = rows.reduce(gather)
+        loss = None if self.loss == "squared" else EpsilonPoints(float(self.epsilon))
+        self._learn_features(training.features, rows, found, loss, float(self.C))
+        self.intercept_ = self.intercept_ + shift
+        return self
+
+    _takes_labels = False
+
+    def _fit_sums(self, sums: Accumulator) -> None:
+        self._flat = sums.flat
+        self._learn_features(sums.features, None, sums.gathered(), None, float(self.C))
+
+    def _not_quadratic(self) -> str:
+        return "" if self.loss == "squared" else f"loss={self.loss!r}"
+
+    @by_blocks
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return the values: (n_samples,), or (n_samples, n_outputs) if y was 2-D.
 
@@ -151,6 +195,14 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         if self.loss == "squared":
             return Squared(Y, costs)
         return EpsilonInsensitive(Y, costs, epsilon=float(self.epsilon))
+
+    def _block_targets(self, blocks: Any) -> Any:
+        """Return the blocks with numbers for targets, of shape (n, n_outputs)."""
+        outputs = set(blocks.map(_outputs))
+        if len(outputs) > 1:
+            raise ValueError(f"Blocks differ in the shape of y: {sorted(outputs)}.")
+        self._flat = outputs.pop() == 0
+        return blocks
 
     def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         y = check_array(
@@ -175,3 +227,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _outputs(block: Block) -> int:
+    """Return the number of columns of y, 0 if it is one-dimensional."""
+    y = np.asarray(check_given(block.y))
+    return 0 if y.ndim == 1 else int(y.shape[1])

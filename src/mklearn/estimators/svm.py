@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
+from mklearn.distributed import by_blocks
 from mklearn.estimators._base import Training
+from mklearn.estimators._features import FeatureTraining, against_rest, gather
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators._mkl import BaseMKL, check_positive, weight_set
+from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
 from mklearn.kernels.diagonal import add_diagonal
 from mklearn.problems import Hinge, Logistic, Squared, SquaredHinge
+from mklearn.problems.passes import POINTS
 
 LOSSES = {
     "hinge": Hinge,
@@ -31,7 +36,7 @@ def _gives_probabilities(model: MKLClassifier) -> bool:
     )
 
 
-class MKLClassifier(LabelsMixin, BaseMKL):
+class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
     """Classifier on a learned combination of kernels (ℓp-norm MKL).
 
     Solves, to a certified duality gap, ::
@@ -84,6 +89,18 @@ class MKLClassifier(LabelsMixin, BaseMKL):
         Called with the history after each iteration; a true answer stops.
     verbose : int
         1 for a progress bar, 2 for a line for each iteration.
+    approximation : {None, "nystroem", "rff"}
+        None works with the kernels themselves. The others replace each by explicit
+        features (:class:`~mklearn.kernels.lowrank.FeatureMap`), for more samples than a
+        kernel matrix has room for; X may then also come in blocks, see the guide on
+        large data.
+    rank : int or float
+        Features of each kernel, or, between 0 and 1, the relative error that no kernel
+        may exceed.
+    landmarks : {"kmeans", "uniform", "leverage"}
+        How the landmarks of Nyström features are chosen.
+    random_state : int, RandomState or None
+        Of landmarks and random features.
 
     Attributes
     ----------
@@ -98,13 +115,17 @@ class MKLClassifier(LabelsMixin, BaseMKL):
     kernel_contributions_ : array of the same shape
         Scale-free shares ``theta_m |w_m / theta_m|^2``, each row sums to one.
     support_ : array
-        Rows of X that are support vectors.
+        Rows of X that are support vectors (without ``approximation``).
     dual_coef_ : array of shape (1 or n_classes, n_support)
+        Without ``approximation``.
     intercept_ : array of shape (1 or n_classes,)
     duality_gap_ : float
         The relative gap that certifies the solution (the largest over problems).
     n_iter_ : int
     solution_ : Solution, or list of them with weights per class
+        With ``approximation``, that of the problem with the approximate kernels.
+    approximation_error_ : ApproximationError
+        Of the features, with ``approximation`` only: estimates for each kernel.
 
     References
     ----------
@@ -143,6 +164,10 @@ class MKLClassifier(LabelsMixin, BaseMKL):
         memory_limit: int | None = None,
         callback: Any = None,
         verbose: int = 0,
+        approximation: str | None = None,
+        rank: float = 200,
+        landmarks: str = "kmeans",
+        random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
         self.C = C
@@ -159,8 +184,12 @@ class MKLClassifier(LabelsMixin, BaseMKL):
         self.memory_limit = memory_limit
         self.callback = callback
         self.verbose = verbose
+        self.approximation = approximation
+        self.rank = rank
+        self.landmarks = landmarks
+        self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MKLClassifier:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLClassifier:
         """Learn kernel weights and classifier.
 
         Parameters
@@ -172,6 +201,8 @@ class MKLClassifier(LabelsMixin, BaseMKL):
             Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
+        if self.approximation is not None:
+            return self._fit_rows(X, y, sample_weight)
         training = self._training(X, y, sample_weight)
         Y = one_vs_rest(training.target, len(self.classes_))
         tasks = [Y] if self.weights == "shared" else [y[:, None] for y in Y.T]
@@ -183,7 +214,36 @@ class MKLClassifier(LabelsMixin, BaseMKL):
             self.C_ = float(self.C)
         return self
 
+    def _fit_features(self, training: FeatureTraining) -> MKLClassifier:
+        """Learn in feature space."""
+        factors = self._factors(lambda: self._counts(training.rows))
+        rows = training.encoded(partial(against_rest, factors=factors))
+        found = rows.reduce(partial(gather, factors=factors))
+        loss = None if self.loss == "squared" else POINTS[self.loss]()
+        tasks = self._feature_tasks()
+        self._learn_features(training.features, rows, found, loss, float(self.C), tasks)
+        self.C_ = float(self.C)
+        return self
+
+    def _fit_sums(self, sums: Accumulator) -> None:
+        found, tasks = sums.against_rest(), self._feature_tasks()
+        self._learn_features(sums.features, None, found, None, float(self.C), tasks)
+        self.C_ = float(self.C)
+
+    def _not_quadratic(self) -> str:
+        if self.class_weight is not None:
+            return f"class_weight={self.class_weight!r}"
+        return "" if self.loss == "squared" else f"loss={self.loss!r}"
+
+    def _feature_tasks(self) -> list[slice]:
+        """Return which columns of the targets share their kernel weights."""
+        k = len(self.classes_)
+        if self.weights == "shared":
+            return [slice(None)]
+        return [slice(t, t + 1) for t in range(1 if k == 2 else k)]
+
     @available_if(_gives_probabilities)
+    @by_blocks
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n_samples, n_classes).
 
@@ -257,6 +317,11 @@ class MKLClassifier(LabelsMixin, BaseMKL):
             )
         else:
             check_positive("C", self.C)
+        if isinstance(self.C, str) and self.approximation is not None:
+            raise ValueError(
+                "C='learn' needs a kernel that tells all samples apart, which "
+                "features cannot; give a number, or approximation=None."
+            )
         if self.weights not in ("shared", "per-class"):
             raise ValueError(
                 f"weights must be 'shared' or 'per-class', got {self.weights!r}."

@@ -1,6 +1,7 @@
 """What is compared: kernels, views, and banks of Gram matrices."""
 
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.lowrank import ApproximationError, FeatureMap
 from mklearn.kernels.measures import alignment, hsic
 from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.specs import (
@@ -26,8 +27,10 @@ from mklearn.kernels.specs import (
 
 __all__ = [
     "RBF",
+    "ApproximationError",
     "Chi2",
     "Cosine",
+    "FeatureMap",
     "Function",
     "HistogramIntersection",
     "Kernel",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,14 @@ FloatArray = NDArray[np.float64]
 
 NORMALIZATIONS = (None, "center", "trace", "multiplicative", "spherical")
 CENTRED_TRACE = "center, trace"  # what discriminant and subspace learning always do
+
+
+class Named(Protocol):
+    """Kernels with names: a bank, or a map to features."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the kernels."""
 
 
 @dataclass(frozen=True)
@@ -297,14 +305,14 @@ def _inverse_root(diag: FloatArray) -> FloatArray:
     return np.where(diag == 1.0, 1.0, root)
 
 
-def _reciprocal(bank: KernelBank, size: FloatArray, rounding: FloatArray) -> FloatArray:
+def _reciprocal(bank: Named, size: FloatArray, rounding: FloatArray) -> FloatArray:
     """Return one over ``size``, and 0 with a warning for kernels without any."""
     zero = size <= np.maximum(rounding, np.finfo(float).tiny)
     _warn_zero(bank, zero)
     return np.where(zero, 0.0, 1.0 / np.where(zero, 1.0, size))
 
 
-def _warn_zero(bank: KernelBank, zero: NDArray[np.bool_]) -> None:
+def _warn_zero(bank: Named, zero: NDArray[np.bool_]) -> None:
     if zero.all():
         raise ValueError(
             "Every kernel is zero or constant on the training samples, so there is "

@@ -17,6 +17,8 @@ from mklearn.problems.mkl import (
     tikhonov,
 )
 from mklearn.problems.multiclass import BilinearProblem
+from mklearn.problems.passes import FeatureProblem
+from mklearn.problems.statistics import Blocks, Statistics
 from mklearn.problems.weights import (
     BlockNorm,
     ElasticNet,
@@ -28,10 +30,12 @@ from mklearn.problems.weights import (
 __all__ = [
     "BilinearProblem",
     "BlockNorm",
+    "Blocks",
     "CrammerSinger",
     "ElasticNet",
     "Ellipsoid",
     "EpsilonInsensitive",
+    "FeatureProblem",
     "Hinge",
     "Judgement",
     "Logistic",
@@ -40,6 +44,7 @@ __all__ = [
     "OneClass",
     "Squared",
     "SquaredHinge",
+    "Statistics",
     "block_norm",
     "ivanov",
     "learned_cost",

@@ -381,4 +381,4 @@ def gcv(
     total = weight.sum()
     error = float(weight @ np.sum((ridge[:, None] * A) ** 2, axis=1)) / total
     left = 1.0 - float(np.sum(1.0 - ridge * inverse)) / total
-    return error / max(left, 1e-300) ** 2
+    return error / max(left, 1e-150) ** 2

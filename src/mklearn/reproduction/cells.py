@@ -258,8 +258,8 @@ def run(
 
     Every cell is written by the process that finished it, whole or not at all, so that
     a run that was stopped goes on where it was. Cells run through joblib: within
-    ``joblib.parallel_config(backend="dask")`` a cluster works on them, if its machines
-    share the folder.
+    ``joblib.parallel_config(backend="dask")`` a cluster works on them. Machines that do
+    not share the folder send their results, which are written here as they arrive.
 
     Parameters
     ----------
@@ -375,14 +375,17 @@ def _work_on(
     work = Parallel(n_jobs=jobs, return_as="generator")(
         delayed(_finish)(protocol, folder, settings, cell) for cell in left
     )
-    for count, (cell, _) in enumerate(zip(left, work, strict=True), len(done) + 1):
+    pairs = zip(left, work, strict=True)
+    for count, (cell, content) in enumerate(pairs, len(done) + 1):
+        if not finished(protocol, folder, settings, [cell]):
+            write_json(folder / cell.file, content)
         if tick is not None:
             name = f"{cell.data}, {cell.method}, repetition {cell.repetition + 1}"
             tick(count, len(cells), name)
 
 
-def _finish(protocol: Protocol, folder: Path, settings: Settings, cell: Cell) -> None:
-    """Work on one cell and write what was found."""
+def _finish(protocol: Protocol, folder: Path, settings: Settings, cell: Cell) -> Values:
+    """Work on one cell, write what was found if the folder is here, and return it."""
     began = time.perf_counter()
     with warnings.catch_warnings():
         # the gap is a part of the result and says more than a warning
@@ -398,7 +401,9 @@ def _finish(protocol: Protocol, folder: Path, settings: Settings, cell: Cell) ->
         "conditions": conditions(protocol, settings),
         "values": values | {"commit": commit()},
     }
-    write_json(folder / cell.file, content)
+    if folder.is_dir():
+        write_json(folder / cell.file, content)
+    return content
 
 
 def capped(work: Work, cell: Cell, seed: int, seconds: float) -> Values:

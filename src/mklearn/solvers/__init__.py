@@ -10,6 +10,7 @@ from mklearn.solvers.interleaved import Interleaved
 from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
+from mklearn.solvers.pass_newton import PassNewton, solve_passes
 from mklearn.solvers.path import Path, mkl_path
 from mklearn.solvers.reduced_gradient import ReducedGradient
 from mklearn.solvers.screened import Screened
@@ -28,6 +29,7 @@ __all__ = [
     "MulticlassNewton",
     "Multilevel",
     "Newton",
+    "PassNewton",
     "Path",
     "ProjectedGradient",
     "ReducedGradient",
@@ -38,4 +40,5 @@ __all__ = [
     "mkl_path",
     "solve",
     "solve_joint",
+    "solve_passes",
 ]

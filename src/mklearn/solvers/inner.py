@@ -14,6 +14,7 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.threads import factor_threads
 from mklearn.problems.losses import CrammerSinger, System
 from mklearn.problems.mkl import Problem
+from mklearn.problems.reduction import Expansion, by_kernel
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
@@ -43,6 +44,8 @@ class InnerSolver(Protocol):
 
 def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
     """Return SMO for box losses, sweeps for all classes at once, Newton for others."""
+    if isinstance(problem, Expansion):
+        return ExpansionSolver(problem, start)
     system = linear_system(problem)
     if system is not None:  # Newton in one step
         center = problem.weights.center(problem.bank.shape[2])
@@ -177,6 +180,58 @@ class LinearSolver:
             # rounding made it indefinite; what is added is not part of the problem,
             # and refining takes out most of it
             extra = max(100 * extra, 1e-15 * len(K))
+
+
+class ExpansionSolver(LinearSolver):
+    """The solution of an expansion in feature space, one factor for each task.
+
+    With ``r`` the roots of the weights, feature by feature, the matrix to be factorised
+    is ``I + r S r``, which is as well conditioned as the regulariser makes it; features
+    without weight are left out.
+    """
+
+    def __init__(self, problem: Expansion, start: Iterate | None) -> None:
+        D, T = problem.g.shape
+        nothing = np.zeros((D, 0))
+        # its value is not one over a linear function of the weights
+        system = System(np.ones(D), problem.g, nothing, np.ones((1, T)))
+        theta = problem.center() if start is None else start.theta
+        super().__init__(problem.bank, system, theta)
+        self.problem = problem
+        self.root, self.used = np.zeros(D), np.zeros(0, dtype=np.intp)
+        self.each: list[Any] = []
+
+    def best(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return ``v = g - Sw`` for the weights, and w."""
+        problem = self.problem
+        self.root = np.sqrt(by_kernel(np.maximum(theta, 0.0), problem.slices))
+        self.used = used = np.flatnonzero(self.root)
+        root = self.root[used]
+        self.each, w = [], np.zeros_like(problem.g)
+        v = np.empty_like(problem.g)
+        for t, S in enumerate(problem.S):
+            part = S if len(used) == len(S) else S[np.ix_(used, used)]
+            B = root[:, None] * part * root
+            B[np.diag_indices_from(B)] += 1.0
+            with factor_threads(len(B)):
+                self.each.append(cho_factor(B, lower=True, overwrite_a=True))
+            u = cho_solve(self.each[-1], root * problem.g[used, t])
+            w[used, t] = root * u
+            v[:, t] = problem.g[:, t] - S @ w[:, t]
+        return v, w
+
+    def hessian(self, S: FloatArray) -> FloatArray:
+        """Return the Hessian of the value in the weights, from ``S``, v by kernel."""
+        M = S.shape[2]
+        out = np.zeros((M, M))
+        root = self.root[self.used, None]
+        for t, (matrix, factor) in enumerate(
+            zip(self.problem.S, self.each, strict=True)
+        ):
+            Y = matrix @ S[:, t]
+            half = root * Y[self.used]
+            out += S[:, t].T @ Y - half.T @ cho_solve(factor, half)
+        return (out + out.T) / 2
 
 
 class SmoothSolver:

@@ -1,0 +1,538 @@
+"""Many rows: low-rank kernels, one pass, several workers.
+
+    python benchmarks/large.py rank      # accuracy against rank, and the exact fit
+    python benchmarks/large.py growth    # n = 10^4, 10^5, 10^6: time and peak memory
+    python benchmarks/large.py workers   # two Dask workers against one, their memory
+    python benchmarks/large.py versus    # Nystroem + LinearSVC or SGD of scikit-learn
+    python benchmarks/large.py cost      # per row, kernel and rank; what 10^9 rows need
+
+``--quick`` runs small sizes, ``--json FILE`` writes all numbers, ``--page FILE`` a
+Markdown page. The synthetic task is ``make_groups``: five groups of four columns, of
+which three matter, and ten kernels, two widths for each group. The unit of ``growth``
+is the time for a tenth of the rows, that of ``workers`` one worker, that of ``versus``
+the fit of mklearn. Times are those of ``fit``, without making the rows if they are in
+memory and with it if they come in blocks.
+
+MNIST and satimage are read if MKLEARN_DATA names a folder with their files; otherwise
+the digits of scikit-learn stand in for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import pickle
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from pages import page
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_digits
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+from mklearn import MKLClassifier, kernels
+from mklearn.blocks import GeneratorBlocks
+from mklearn.datasets import load, make_groups
+from mklearn.demo_large import GROUPS, make_kernels, make_rows
+from mklearn.distributed import DaskBlocks
+from mklearn.kernels.lowrank import FeatureMap
+from mklearn.problems.statistics import Statistics
+
+BLOCK = 20_000
+SEED = 7
+
+
+def peak_mb() -> float:
+    """Return the most memory that this process has had, in MB."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+
+
+def timed(function: Callable) -> tuple[float, object]:
+    """Return the seconds of a call, and its answer."""
+    start = time.perf_counter()
+    answer = function()
+    return time.perf_counter() - start, answer
+
+
+def alone(function: Callable, *args: object) -> dict:
+    """Return the answer of a function of this file, from a process of its own."""
+    call = f"print(json.dumps(large.{function.__name__}(*json.loads(sys.argv[1]))))"
+    code = f"import json, sys; sys.path.insert(0, sys.argv[2]); import large; {call}"
+    run = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(args), str(Path(__file__).parent)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def group_blocks(n: int, block: int = BLOCK, seed: int = SEED) -> Iterator:
+    """Yield n rows of the synthetic task in blocks."""
+    for number, start in enumerate(range(0, n, block)):
+        yield make_groups(min(block, n - start), random_state=[seed, number])
+
+
+def model(rank: int, specs: list | None = None, **options: object) -> MKLClassifier:
+    """Return a classifier on Nyström features."""
+    settings = {"norm": 1, "loss": "squared", "approximation": "nystroem"} | options
+    return MKLClassifier(make_kernels() if specs is None else specs, rank=rank,
+                         **settings)  # fmt: skip
+
+
+def warm_up() -> None:
+    """Compile everything on few rows."""
+    X, y = make_groups(500, random_state=0)
+    for loss in ("squared", "squared_hinge"):
+        model(10, loss=loss, tol=0.1).fit(X, y).predict(X)
+
+
+# --- accuracy against rank ------------------------------------------------------------
+
+
+def digit_tasks(quick: bool) -> Iterator[tuple]:
+    """Yield name, training and test samples, gammas and ranks."""
+    ranks = (20, 40) if quick else (25, 50, 100, 200, 400, 800)
+    try:
+        X, y = load("satimage", download=False, return_X_y=True)
+        name, cut = "satimage", 4435
+        mean, spread = X[:cut].mean(axis=0), X[:cut].std(axis=0)
+        X = (X - mean) / spread
+    except FileNotFoundError:
+        X, y = load_digits(return_X_y=True)
+        name, cut, X = "digits", 1200, X / 16.0
+    if quick:
+        X, y, cut = X[:600], y[:600], 400
+    yield name, X[:cut], y[:cut], X[cut:], y[cut:], ranks, True
+    if quick:
+        return
+    try:
+        X, y = load("mnist", download=False, return_X_y=True)
+    except FileNotFoundError:
+        return
+    X = np.asarray(X, dtype=np.float64) / 255.0
+    test = X[60_000:], y[60_000:]
+    yield "MNIST, 5000 rows", X[:5000], y[:5000], *test, ranks, True
+    yield "MNIST", X[:60_000], y[:60_000], *test, ranks[:-1], False
+
+
+def rank(quick: bool, figure: Path | None = None) -> list[dict]:
+    """Accuracy against rank, beside the exact fit where it is possible."""
+    warm_up()
+    rows = []
+    for name, X, y, X_test, y_test, ranks, exact in digit_tasks(quick):
+        specs = kernels.rbf_ladder(5, spread=16)
+        for r in (*ranks, *([None] if exact else [])):
+            fitted = (
+                MKLClassifier(specs, norm=1, loss="squared", C=10.0)
+                if r is None
+                else model(r, specs, C=10.0)
+            )
+            took, _ = timed(lambda m=fitted, X=X, y=y: m.fit(X, y))
+            rows.append(
+                {"data": name, "n": len(X), "M": len(specs), "rank": r or "exact",
+                 "accuracy": 100 * fitted.score(X_test, y_test), "time_s": took,
+                 "gap": float(fitted.duality_gap_)}
+            )  # fmt: skip
+            report(rows[-1])
+    n = 5000 if quick else 1_000_000
+    X_test, y_test = make_groups(50_000, random_state=[SEED + 1, 0])
+    for r in (10, 20) if quick else (25, 50, 100, 200):
+        blocks = GeneratorBlocks(partial(group_blocks, n))
+        fitted = model(r)
+        took, _ = timed(lambda m=fitted, b=blocks: m.fit(b))
+        rows.append(
+            {"data": "groups", "n": n, "M": 10, "rank": r,
+             "accuracy": 100 * fitted.score(X_test, y_test), "time_s": took,
+             "gap": float(fitted.duality_gap_)}
+        )  # fmt: skip
+        report(rows[-1])
+    for row in rows:
+        same = [r for r in rows if r["data"] == row["data"] and r["rank"] == "exact"]
+        if same:
+            row["below_exact"] = same[0]["accuracy"] - row["accuracy"]
+    if figure is not None:
+        draw_rank(rows, figure)
+    return rows
+
+
+def draw_rank(rows: list[dict], figure: Path) -> None:
+    """Plot accuracy against rank, with the exact fit as a line."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(row["data"] for row in rows))
+    fig, axes = plt.subplots(
+        1, len(names), figsize=(3.2 * len(names), 3.2), layout="constrained"
+    )
+    for ax, name in zip(np.atleast_1d(axes), names, strict=True):
+        own = [row for row in rows if row["data"] == name]
+        curve = [row for row in own if row["rank"] != "exact"]
+        ranks = [row["rank"] for row in curve]
+        ax.semilogx(ranks, [row["accuracy"] for row in curve], "o-", color="#0072B2",
+                    label="Nyström")  # fmt: skip
+        for row in own:
+            if row["rank"] == "exact":
+                ax.axhline(row["accuracy"], color="#D55E00", ls="--", label="exact")
+        ax.set_title(f"{name}, n = {own[0]['n']:,}", fontsize=9)
+        ax.set_xticks(ranks, [str(r) for r in ranks], fontsize=8)
+        ax.set_xticks([], minor=True)
+        ax.set_xlabel("rank of each kernel")
+        ax.set_ylabel("accuracy, %")
+        ax.legend(frameon=False, fontsize=8)
+        ax.grid(alpha=0.2)
+    fig.savefig(figure, dpi=120)
+    plt.close(fig)
+
+
+# --- growth ---------------------------------------------------------------------------
+
+
+def fit_blocks(n: int, r: int, loss: str) -> dict:
+    """Fit on n rows in blocks; return time, memory and accuracy of this process."""
+    warm_up()
+    base = peak_mb()
+    fitted = model(r, loss=loss)
+    blocks = GeneratorBlocks(partial(group_blocks, n))
+    took, _ = timed(lambda: fitted.fit(blocks))
+    peak = peak_mb()
+    X_test, y_test = make_groups(20_000, random_state=[SEED + 1, 0])
+    return {
+        "time_s": took,
+        "peak_mb": peak,
+        "before_mb": base,
+        "gap": float(fitted.duality_gap_),
+        "accuracy": 100 * fitted.score(X_test, y_test),
+    }
+
+
+def growth(quick: bool) -> list[dict]:
+    """Tenfold rows: how much more time and memory."""
+    sizes = (2000, 20_000) if quick else (10_000, 100_000, 1_000_000)
+    r = 10 if quick else 200
+    rows = []
+    for loss in ("squared",):
+        before = None
+        for n in sizes:
+            row = {"n": n, "M": 10, "rank": r, "loss": loss}
+            row |= alone(fit_blocks, n, r, loss)
+            if before is not None:
+                row["ratio"] = row["time_s"] / before
+            before = row["time_s"]
+            rows.append(row)
+            report(row)
+    return rows
+
+
+# --- workers --------------------------------------------------------------------------
+
+
+def on_cluster(n: int, workers: int, r: int, block: int) -> dict:
+    """Fit on a local cluster; return time, and the most memory of a worker."""
+    import logging
+
+    import dask
+    from dask.distributed import Client, LocalCluster
+
+    dask.config.set({"distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1})
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=0,
+                     dashboard_address=":0", silence_logs=logging.ERROR) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        X, y = make_rows(workers * 2 * 500, 500)
+        model(10).fit(X, y)  # every worker has compiled what it needs
+        before = client.run(received)
+        X, y = make_rows(n, block)
+        fitted = model(r)
+        took, _ = timed(lambda: fitted.fit(X, y))
+        moved = client.run(received)
+        peaks = client.run(peak_mb)
+    return {
+        "time_s": took,
+        "worker_peak_mb": max(peaks.values()),
+        "received_mb": sum(moved[w] - before[w] for w in moved) / 1e6,
+        "statistics_mb": 8e-6 * len(fitted.solution_.A) ** 2,
+        "gap": float(fitted.duality_gap_),
+    }
+
+
+def received(dask_worker: object = None) -> int:
+    """Return the bytes that a worker was sent by others."""
+    return int(dask_worker.state.transfer_incoming_bytes_total)
+
+
+def workers(quick: bool) -> list[dict]:
+    """Two workers against one; memory of a worker against n."""
+    sizes, r, block = ((4000,), 10, 1000) if quick else ((50_000, 200_000), 200, 10_000)
+    rows = []
+    for n in sizes:
+        for count in (1, 2):
+            row = {"n": n, "M": 10, "rank": r, "partitions": math.ceil(n / block)}
+            row |= {"workers": count} | alone(on_cluster, n, count, r, block)
+            if count > 1:
+                row["ratio"] = row["time_s"] / rows[-1]["time_s"]
+            rows.append(row)
+            report(row)
+    return rows
+
+
+# --- what a user would do instead -----------------------------------------------------
+
+
+def side_by_side(r: int) -> ColumnTransformer:
+    """Return the Nyström features of all kernels, by scikit-learn."""
+    return ColumnTransformer(
+        [
+            (f"{name} {gamma}", Nystroem(gamma=gamma, n_components=r, random_state=0),
+             list(range(first, first + 4)))
+            for name, first in GROUPS.items()
+            for gamma in (0.1, 0.5)
+        ]
+    )  # fmt: skip
+
+
+def versus(quick: bool) -> list[dict]:
+    """Against a linear model of scikit-learn on the same number of features."""
+    warm_up()
+    rows = []
+    X_test, y_test = make_groups(50_000, random_state=[SEED + 1, 0])
+    for n, r in [(3000, 10)] if quick else [(50_000, 100), (50_000, 200)]:
+        X, y = (np.concatenate(parts) for parts in zip(*group_blocks(n), strict=True))
+        # cost 1 / C is that of a row: the same trade-off in all of them
+        models = {
+            "mklearn, squared": model(r),
+            "mklearn, squared hinge": model(r, loss="squared_hinge"),
+            "Nystroem + LinearSVC": make_pipeline(side_by_side(r), LinearSVC()),
+            "Nystroem + SGDClassifier": make_pipeline(
+                side_by_side(r), SGDClassifier(alpha=1.0 / n, random_state=0)
+            ),
+        }
+        first = None
+        for name, estimator in models.items():
+            took, _ = timed(lambda m=estimator, X=X, y=y: m.fit(X, y))
+            first = took if first is None else first
+            asked, accuracy = timed(lambda m=estimator: m.score(X_test, y_test))
+            rows.append(
+                {"model": name, "n": n, "M": 10, "rank": r, "time_s": took,
+                 "ratio": took / first, "accuracy": 100 * accuracy,
+                 "predict_s": asked}
+            )  # fmt: skip
+            report(rows[-1])
+    return rows
+
+
+# --- what it costs, and how far that goes ---------------------------------------------
+
+
+def cost_of_rows(M: int, r: int, n: int) -> dict:
+    """Measure features and statistics of some rows, with one thread."""
+    from threadpoolctl import threadpool_limits
+
+    X, y = make_groups(n, random_state=[SEED, 0])
+    specs = make_kernels()
+    specs = [specs[m % len(specs)] for m in range(M)]
+    features = FeatureMap.fit(X[: 10 * r], specs, rank=r)
+    H = y[:, None].astype(float)
+    with threadpool_limits(1):
+        map_s = min(timed(lambda: features.transform(X))[0] for _ in range(3))
+        Z = features.transform(X)
+        sums = [timed(lambda: Statistics.of(Z, H)) for _ in range(3)]
+        statistics = sums[0][1]
+        add_s = min(timed(lambda: statistics + statistics)[0] for _ in range(3))
+    stats_s = min(took for took, _ in sums)
+    fitted = model(r, specs)
+    sums = fitted.accumulator(X)
+    sums.update(X, y)
+    solve_s, _ = timed(lambda: fitted.fit_statistics(sums))
+    D = features.n_features
+    return {
+        "M": M,
+        "rank": r,
+        "features": D,
+        "map_us_per_row": 1e6 * map_s / n,
+        "statistics_us_per_row": 1e6 * stats_s / n,
+        "gflops": 1e-9 * n * D**2 / stats_s,
+        "merge_s": add_s,
+        "solve_s": solve_s,
+        "message_mb": len(pickle.dumps(statistics)) / 1e6,
+        "peak_mb": peak_mb(),
+    }
+
+
+def small_count(block: object) -> Statistics:
+    """Return the statistics of a block itself: the least that can be added up."""
+    return Statistics.of(block.X, block.y[:, None].astype(float), block.weight)
+
+
+def simulate(partitions: int, workers: int, rows_each: int = 8) -> dict:
+    """Add up as many partitions on a cluster as many rows would need, but small."""
+    import logging
+
+    from dask.distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=0,
+                     dashboard_address=":0", silence_logs=logging.ERROR) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        n = partitions * rows_each
+        X, y = make_rows(n, rows_each)
+        blocks = DaskBlocks(X, y)
+        client.run(peak_mb)  # workers are up
+        took, found = timed(lambda: blocks.reduce(small_count))
+    parts = (make_groups(rows_each, random_state=[SEED, i]) for i in range(partitions))
+    X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    exact = Statistics.of(X, y[:, None].astype(float))
+    return {
+        "partitions": partitions,
+        "workers": workers,
+        "levels": math.ceil(math.log(partitions, 4)),
+        "time_s": took,
+        "ms_per_partition": 1e3 * took / partitions,
+        "difference": float(np.abs(found.ZZ - exact.ZZ).max() / np.abs(exact.ZZ).max()),
+        "n": found.n,
+    }
+
+
+CLUSTER = {"machines": 50, "cores": 16, "gigabit_per_s": 10.0, "rows": 100_000}
+
+
+def calculate(unit: dict, simulated: dict, n: int) -> dict:
+    """Return what n rows take on the named cluster, from what was measured.
+
+    Every core works on rows by itself. The tree of sums has as many levels as a power
+    of four needs to reach the number of partitions; at each level a core receives
+    three sums, adds them up, and the sixteen cores of a machine share its network. The
+    scheduler spends the measured time on each partition.
+    """
+    cores = CLUSTER["machines"] * CLUSTER["cores"]
+    partitions = math.ceil(n / CLUSTER["rows"])
+    per_row = 1e-6 * (unit["map_us_per_row"] + unit["statistics_us_per_row"])
+    work = n * per_row / cores
+    bandwidth = CLUSTER["gigabit_per_s"] * 1e3 / 8 / CLUSTER["cores"]  # MB/s of a core
+    levels = math.ceil(math.log(partitions, 4))
+    waves = math.ceil(partitions / cores)
+    received_mb = unit["message_mb"] * partitions
+    tree = (levels + waves) * 3 * (unit["message_mb"] / bandwidth + unit["merge_s"])
+    schedule = 1e-3 * simulated["ms_per_partition"] * partitions
+    return {
+        "rows": n,
+        "kernels": unit["M"],
+        "rank": unit["rank"],
+        "cores": cores,
+        "partitions": partitions,
+        "work_min": work / 60,
+        "tree_min": tree / 60,
+        "scheduler_min": schedule / 60,
+        "solve_min": unit["solve_s"] / 60,
+        "total_min": (max(work, schedule) + tree + unit["solve_s"]) / 60,
+        "network_gb_at_most": received_mb / 1e3,
+        "worker_mb": unit["peak_mb"] + 4 * unit["message_mb"],
+    }
+
+
+def cost(quick: bool) -> list[dict]:
+    """Costs of rows, a simulated reduction, and what follows for many rows."""
+    n = 2000 if quick else 8192
+    shapes = [(2, 10)] if quick else [
+        (5, 100), (5, 200), (10, 50), (10, 100), (10, 200), (20, 100)
+    ]  # fmt: skip
+    rows = [{"table": "cost"} | alone(cost_of_rows, M, r, n) for M, r in shapes]
+    for row in rows:
+        report(row)
+    sizes = (20,) if quick else (1000, 10_000)
+    simulated = [alone(simulate, size, 2) for size in sizes]
+    for row in simulated:
+        report(row)
+    rows += [{"table": "simulated"} | row for row in simulated]
+    for unit in [r for r in rows if r["table"] == "cost" and r["M"] in (2, 10)]:
+        for many in (10**8, 10**9):
+            found = calculate(unit, simulated[-1], many)
+            rows.append({"table": "calculated"} | found)
+            report(found)
+    return rows
+
+
+# --- pages ----------------------------------------------------------------------------
+
+
+def report(row: dict) -> None:
+    """Print one row."""
+    shown = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
+             for k, v in row.items())  # fmt: skip
+    print(", ".join(shown), flush=True)
+
+
+TITLES = {
+    "cost": "Cost of rows, on one core",
+    "simulated": "Sums of as many partitions, with small blocks, on a local cluster",
+    "calculated": "What follows for a cluster of {machines} machines with {cores} "
+    "cores each, joined by {gigabit_per_s:g} Gbit/s, and partitions of {rows:,} rows",
+}
+
+
+def write_page(part: str, rows: list[dict], path: Path) -> None:
+    """Write a page; that of ``cost`` has three tables."""
+    title, command = f"Many rows: {part}", f"large.py {part}"
+    if part != "cost":
+        text = page(title, command, rows)
+    else:
+        tables = {}
+        for row in rows:
+            kept = {k: v for k, v in row.items() if k != "table"}
+            tables.setdefault(row["table"], []).append(kept)
+        first, *others = tables
+        text = page(title, command, tables[first])
+        for name in others:
+            table = page("", "", tables[name]).split("\n| ", 1)[1]
+            text += f"\n## {TITLES[name].format(**CLUSTER)}\n\n| {table}"
+    if part == "rank" and path.with_suffix(".png").exists():
+        text += f"\n![Accuracy against rank]({path.stem}.png)\n"
+    path.write_text(text, encoding="utf-8")
+
+
+PARTS = {
+    "rank": rank,
+    "growth": growth,
+    "workers": workers,
+    "versus": versus,
+    "cost": cost,
+}
+
+
+def main() -> None:
+    """Run one part."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=list(PARTS))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path, help="write a Markdown page here")
+    args = parser.parse_args()
+    figure = None
+    if args.part == "rank" and args.page:
+        figure = args.page.with_suffix(".png")
+    rows = PARTS[args.part](args.quick, *([figure] if figure else []))
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+    if args.page:
+        write_page(args.part, rows, args.page)
+    if any(row.get("gap", 0.0) > 1e-3 for row in rows):
+        sys.exit("a certificate is missing, see above")
+
+
+if __name__ == "__main__":
+    main()

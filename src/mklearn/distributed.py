@@ -1,0 +1,336 @@
+"""Samples on a cluster: Dask arrays and data frames as blocks, and lazy predictions.
+
+Everything here is a graph of pure functions of partitions, so that any scheduler of
+Dask can run it, on threads, processes or machines, and what a lost worker held is
+computed again from its partitions. No worker needs a file, or memory, that another
+wrote: partial sums travel, samples stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import partial, wraps
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.blocks import ROWS, ArrayBlocks
+from mklearn.problems.statistics import Block
+
+T = TypeVar("T")
+
+FAN_IN = 4  # partial sums that one task adds up
+
+
+def is_dask(X: Any) -> bool:
+    """Tell whether ``X`` is a Dask collection, without importing Dask."""
+    package = type(X).__module__.split(".")[0]
+    return package in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+
+
+class DaskBlocks:
+    """The partitions of a Dask array or data frame as blocks.
+
+    Parameters
+    ----------
+    X : dask.array.Array or dask.dataframe.DataFrame
+        Samples in rows. An array may be cut into chunks along both axes.
+    y, sample_weight : dask.array.Array, dask.dataframe.Series, or array, optional
+        Cut like X, or of a size that lets them be cut so.
+    rows : int
+        Most rows that a worker turns into features at a time, however large a
+        partition is: this bounds the memory of a worker.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Names of the columns of a data frame.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from mklearn.distributed import DaskBlocks
+    >>> blocks = DaskBlocks(da.ones((10, 2), chunks=(4, 1)), da.arange(10, chunks=5))
+    >>> blocks.reduce(lambda block: float(block.y.sum()))
+    45.0
+    """
+
+    one_pass = False
+
+    def __init__(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, rows: int = ROWS
+    ) -> None:
+        if not is_dask(X) or X.ndim != 2:
+            raise ValueError(
+                "DaskBlocks needs a Dask array or data frame of shape (n_samples, "
+                f"n_columns), got {type(X).__name__}."
+            )
+        self.names: tuple[str, ...] | None = None
+        if hasattr(X, "columns"):
+            self.names = tuple(str(c) for c in X.columns)
+        elif X.numblocks[1] > 1:
+            X = X.rechunk({1: -1})
+        self.rows = rows
+        self.width = int(X.shape[1])
+        sizes = None if self.names is not None else X.chunks[0]
+        count = X.npartitions
+        columns = [
+            _aligned(part, name, count, sizes)
+            for part, name in ((y, "y"), (sample_weight, "sample_weight"))
+        ]
+        self._steps: tuple[Any, ...] = ()
+        self._graph, self._keys = _joined([X, *columns], count)
+
+    def __repr__(self) -> str:
+        return f"DaskBlocks({len(self)} partitions)"
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def map(self, function: Callable[[Block], T]) -> list[T]:
+        """Return the function's value for each block, in the order of the blocks."""
+        import dask
+        from dask.delayed import Delayed
+
+        graph, keys = self._tasks(_each, function)
+        parts = dask.compute(*(Delayed(key, graph) for key in keys))
+        return [value for part in parts for value in part]
+
+    def reduce(self, function: Callable[[Block], T]) -> T:
+        """Return the sum of the function's values over all blocks.
+
+        Workers add up the blocks of a partition, and then the sums of neighbouring
+        partitions, in a tree. Its shape depends on the number of partitions alone: the
+        answer is the same to the last digit for any number of workers.
+        """
+        total = self.sum(function).compute()
+        if total is None:
+            raise ValueError(f"{self!r} holds no samples.")
+        return total  # type: ignore[no-any-return]
+
+    def sum(self, function: Callable[[Block], T]) -> Any:
+        """Return what ``reduce`` computes as a ``dask.delayed`` value."""
+        from dask.delayed import Delayed
+
+        graph, keys = self._tasks(_total, function)
+        name, level = f"mklearn-add-{uuid4().hex}", 0
+        while len(keys) > 1:
+            above = []
+            for start in range(0, len(keys), FAN_IN):
+                key = (name, level, start // FAN_IN)
+                graph[key] = (_add, keys[start : start + FAN_IN])
+                above.append(key)
+            keys, level = above, level + 1
+        return Delayed(keys[0], graph)
+
+    def then(self, function: Callable[[Block], Block]) -> DaskBlocks:
+        """Return the blocks ``function(block)``, made anew by workers in every pass.
+
+        The function, which may be large, is sent to the cluster here and only once.
+        """
+        import dask
+
+        made = copy(self)
+        step = dask.delayed(function, pure=False, traverse=False).persist()
+        made._steps = (*self._steps, step.key)
+        made._graph = {**self._graph, **step.__dask_graph__()}
+        return made
+
+    def _tasks(
+        self, task: Callable[..., Any], function: Any
+    ) -> tuple[dict[Any, Any], list[Any]]:
+        """Return a graph that calls ``task`` on each partition, and the keys of it."""
+        token = uuid4().hex
+        last = f"mklearn-function-{token}"
+        graph = {**self._graph, last: function}
+        keys = []
+        for i, part in enumerate(self._keys):
+            keys.append((f"mklearn{task.__name__}-{token}", i))
+            where = f"Partition {i} of {self!r}"
+            chain = [*self._steps, last]
+            graph[keys[-1]] = (task, chain, part, self.width, self.rows, where)
+        return graph, keys
+
+
+def _joined(columns: list[Any], count: int) -> tuple[dict[Any, Any], list[Any]]:
+    """Return one graph of samples, targets and weights, and their keys by partition.
+
+    Arrays are optimised together, so that what they share is computed once.
+    """
+    from dask.array.optimization import optimize
+    from dask.highlevelgraph import HighLevelGraph
+
+    graph: dict[Any, Any] = {}
+    keys: list[list[Any]] = [[] for _ in range(count)]
+    arrays, wanted = [], []
+    for column in columns:
+        if hasattr(column, "chunks"):
+            found = _flat(column.__dask_keys__())
+            arrays.append(column.__dask_graph__())
+            wanted += found
+        elif is_dask(column):
+            column = column.optimize()
+            found = _flat(column.__dask_keys__())
+            graph.update(column.__dask_graph__())
+        else:
+            token = uuid4().hex
+            found = [(f"mklearn-column-{token}", j) for j in range(count)]
+            graph.update(zip(found, column, strict=True))
+        for own, key in zip(keys, found, strict=True):
+            own.append(key)
+    if arrays:
+        graph.update(optimize(HighLevelGraph.merge(*arrays), wanted))
+    return graph, keys
+
+
+def _flat(keys: Any) -> list[Any]:
+    """Return nested lists of keys as one list."""
+    if not isinstance(keys, list):
+        return [keys]
+    return [key for part in keys for key in _flat(part)]
+
+
+def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
+    """Return targets or weights cut as the samples are cut."""
+    if part is None:
+        return [None] * count
+    known = sizes is not None and not np.isnan(sizes).any()
+    if is_dask(part):
+        if known and hasattr(part, "chunks") and not np.isnan(part.shape[0]):
+            if part.shape[0] != sum(sizes):
+                raise ValueError(
+                    f"X has {sum(sizes)} samples and {name} has {part.shape[0]}; they "
+                    "must be as many."
+                )
+            part = part.rechunk({0: sizes} | ({1: -1} if part.ndim > 1 else {}))
+        if part.npartitions != count:
+            raise ValueError(
+                f"X has {count} partitions and {name} has {part.npartitions}, and "
+                "their sizes are not known; cut them alike, for instance by taking "
+                "both from the same data frame."
+            )
+        return part
+    if not known:
+        raise ValueError(
+            f"The sizes of X's partitions are not known, so that {name} in memory "
+            f"cannot be cut alike; pass {name} as a Dask collection, or call "
+            "X.compute_chunk_sizes() on the array first."
+        )
+    values = np.asarray(part)
+    if len(values) != sum(sizes):
+        raise ValueError(
+            f"X has {sum(sizes)} samples and {name} has {len(values)}; they must be as "
+            "many."
+        )
+    return np.split(values, np.cumsum(sizes)[:-1])
+
+
+# --- what workers do ------------------------------------------------------------------
+
+
+class _Partition(ArrayBlocks):
+    """A partition in blocks; errors say which partition it is."""
+
+    threads = 1  # a cluster runs as many tasks as it has cores
+
+    def __init__(self, parts: Any, width: int, rows: int, where: str) -> None:
+        X, y, weight = parts
+        self._where = where
+        super().__init__(X, y, weight, rows=rows)
+        if X.shape[1] != width:
+            raise ValueError(
+                f"{where} has {X.shape[1]} columns, but {width} were announced."
+            )
+
+    def __repr__(self) -> str:
+        return self._where
+
+
+def _each(chain: Any, parts: Any, width: int, rows: int, where: str) -> list[Any]:
+    return _Partition(parts, width, rows, where).map(partial(_through, chain))
+
+
+def _total(chain: Any, parts: Any, width: int, rows: int, where: str) -> Any:
+    """Return the sum over a partition, None if it is empty."""
+    if not parts[0].shape[0]:
+        return None
+    return _Partition(parts, width, rows, where).reduce(partial(_through, chain))
+
+
+def _through(chain: list[Callable[[Any], Any]], block: Block) -> Any:
+    value: Any = block
+    for function in chain:
+        value = function(value)
+    return value
+
+
+def _add(parts: list[Any]) -> Any:
+    present = [part for part in parts if part is not None]
+    if not present:
+        return None
+    total = present[0]
+    for part in present[1:]:
+        total = total + part
+    return total
+
+
+# --- predictions ----------------------------------------------------------------------
+
+
+def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method of a fitted model answer Dask collections, lazily.
+
+    It is called on each partition when the answer is computed. Other input goes
+    straight to the method.
+    """
+
+    @wraps(method)
+    def either(self: Any, X: Any) -> Any:
+        return _lazy(self, method.__name__, X) if is_dask(X) else method(self, X)
+
+    return either
+
+
+def _lazy(model: Any, name: str, X: Any) -> Any:
+    """Return the values of a model's method on the partitions of X as a Dask array."""
+    import dask
+
+    columns = [str(c) for c in X.columns] if hasattr(X, "columns") else None
+    # one sample tells the type of the answer, and whether X is what it should be
+    probe = getattr(model, name)(_table(np.zeros((1, X.shape[1])), columns))
+    if columns is not None:
+        X = X.to_dask_array()
+    elif X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    flat = probe.ndim == 1
+    return X.map_blocks(
+        _answer,
+        model=dask.delayed(model, pure=False, traverse=False),
+        method=name,
+        columns=columns,
+        empty=probe[:0],
+        dtype=probe.dtype,
+        drop_axis=1 if flat else None,
+        chunks=X.chunks[:1] if flat else (X.chunks[0], probe.shape[1:]),
+        meta=probe[:0],
+        token=f"mklearn-{name}",
+    )
+
+
+def _answer(
+    part: Any, model: Any, method: str, columns: list[str] | None, empty: NDArray[Any]
+) -> NDArray[Any]:
+    if part.shape[0] == 0:
+        return empty
+    return np.asarray(getattr(model, method)(_table(part, columns)))
+
+
+def _table(values: Any, columns: list[str] | None) -> Any:
+    if columns is None:
+        return values
+    import pandas as pd
+
+    return pd.DataFrame(values, columns=columns)

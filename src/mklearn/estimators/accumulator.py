@@ -1,0 +1,300 @@
+"""Samples that arrive over time: their statistics are kept, they are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from mklearn.blocks import GeneratorBlocks, as_blocks
+from mklearn.estimators._base import _check_weight as check_weights
+from mklearn.estimators._base import check_given
+from mklearn.estimators._features import (
+    Gathered,
+    RowSample,
+    block_rows,
+    gather,
+    sample_rows,
+)
+from mklearn.estimators._mkl import as_views
+from mklearn.kernels.lowrank import FeatureMap
+from mklearn.problems.statistics import Block
+
+FloatArray = NDArray[np.float64]
+
+
+class Accumulator:
+    """What the squared loss and discriminant criteria know about samples, so far.
+
+    Made by ``model.accumulator(X)``, which chooses the features on the samples X, and
+    understood by ``model.fit_statistics``. Between these, samples may come in any
+    portions and any order, here or elsewhere: sums of samples seen in two places are
+    added by ``+``, if both began as copies of one accumulator. Classes need not be
+    known before they are seen.
+
+    Models with other ``C``, ``reg`` or ``norm`` are fitted from the same sums.
+
+    Attributes
+    ----------
+    features : FeatureMap
+    n_rows : int
+        Samples so far.
+    classes : array or None
+        Labels so far, in order; None where targets are numbers.
+
+    Examples
+    --------
+    >>> from mklearn import MKLClassifier
+    >>> from mklearn.datasets import make_groups
+    >>> model = MKLClassifier(loss="squared", approximation="nystroem", rank=20)
+    >>> X, y = make_groups(400, n_noise=0, random_state=0)
+    >>> here = model.accumulator(X[:100])
+    >>> there = here.copy()
+    >>> for start in range(0, 200, 50):
+    ...     here.update(X[start : start + 50], y[start : start + 50])
+    >>> there.update(X[200:], y[200:])
+    >>> (here + there).n_rows
+    400
+    >>> bool(model.fit_statistics(here + there).score(X, y) > 0.7)
+    True
+    """
+
+    def __init__(
+        self, features: FeatureMap, width: int, names: Any = None, *, labels: bool
+    ) -> None:
+        self.features = features
+        self.width = width
+        self.names = names
+        self.labels = labels
+        self.classes: NDArray[Any] | None = None
+        self.flat = True
+        self._found: Gathered | None = None
+        self._origin = uuid4().hex  # copies know that their features are the same
+
+    @property
+    def n_rows(self) -> int:
+        """Samples so far."""
+        return 0 if self._found is None else self._found.statistics.n
+
+    def __repr__(self) -> str:
+        return (
+            f"Accumulator({self.n_rows} samples, {self.features.n_features} features)"
+        )
+
+    def copy(self) -> Accumulator:
+        """Return an accumulator with the same features and sums."""
+        other = Accumulator(self.features, self.width, self.names, labels=self.labels)
+        other.classes, other.flat, other._found = self.classes, self.flat, self._found
+        other._origin = self._origin
+        return other
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None) -> None:
+        """Add samples to the sums.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame or MultiView
+        y : array of shape (n_samples,); values may have shape (n_samples, n_outputs)
+        sample_weight : array of shape (n_samples,), optional
+        """
+        check_given(y)
+        source = GeneratorBlocks([(X, y, sample_weight)])
+        source.names = None if self.names is None else tuple(self.names)
+        for block in source:
+            self.add(block)
+
+    def add(self, block: Block) -> None:
+        """Add a block of checked samples to the sums."""
+        if block.X.shape[1] != self.width:
+            raise ValueError(
+                f"X has {block.X.shape[1]} columns, but the features were chosen on "
+                f"samples with {self.width}."
+            )
+        y = np.asarray(block.y)
+        if self.labels:
+            self._learn_classes(np.unique(y))
+            assert self.classes is not None
+            H = (y[:, None] == self.classes).astype(np.float64)
+        else:
+            flat = y.ndim == 1
+            if self._found is not None and flat != self.flat:
+                raise ValueError("y has another number of dimensions than before.")
+            self.flat = flat
+            H = y.reshape(len(y), -1).astype(np.float64)
+        size = block_rows(self.features.n_features)
+        for start in range(0, block.n_rows, size):
+            rows = slice(start, start + size)
+            Z = self.features.transform(block.X[rows])
+            part = gather(Block(Z, H[rows], block.weight[rows]))
+            self._found = part if self._found is None else self._found + part
+
+    def _learn_classes(self, labels: NDArray[Any]) -> None:
+        """Make room for classes that were not seen before."""
+        known = self.classes
+        if known is None:
+            self.classes = labels
+            return
+        classes = np.union1d(known, labels)
+        if len(classes) > len(known) and self._found is not None:
+            self._found = _spread(self._found, np.searchsorted(classes, known), classes)
+        self.classes = classes
+
+    def __add__(self, other: Accumulator) -> Accumulator:
+        """Return the sums of the samples of both."""
+        if not isinstance(other, Accumulator):
+            return NotImplemented
+        if self._origin != other._origin:
+            raise ValueError(
+                "These sums are over different features; let both begin as copies of "
+                "one accumulator: other = accumulator.copy()."
+            )
+        if self._found is None or other._found is None:
+            return (other if self._found is None else self).copy()
+        one, two = self.copy(), other.copy()
+        if self.labels:
+            one._learn_classes(two.classes)  # type: ignore[arg-type]
+            two._learn_classes(one.classes)  # type: ignore[arg-type]
+        one._found = one._found + two._found  # type: ignore[operator]
+        return one
+
+    # --- for estimators ---------------------------------------------------------------
+
+    def gathered(self) -> Gathered:
+        """Return the sums, with one target for each class, or the values."""
+        if self._found is None:
+            raise ValueError("There are no samples yet; call update(X, y) first.")
+        return self._found
+
+    def against_rest(self) -> Gathered:
+        """Return the sums with targets -1 and 1: one for two classes, or one each."""
+        found = self.gathered()
+        k = len(found.statistics.target)
+        B = 2.0 * np.eye(k)
+        if k == 2:
+            B = B[:, 1:]
+        # a shift of all targets moves their means, and no deviations
+        made = found.statistics.with_targets(B)
+        return replace(found, statistics=replace(made, target=made.target - 1.0))
+
+
+def _spread(
+    found: Gathered, places: NDArray[np.intp], classes: NDArray[Any]
+) -> Gathered:
+    """Return sums with more classes; those that are new were never seen."""
+    old, k = found.statistics, len(classes)
+    target, ZH = np.zeros(k), np.zeros((len(old.mean), k))
+    HH = np.zeros((k, k))
+    target[places], ZH[:, places] = old.target, old.ZH
+    HH[np.ix_(places, places)] = old.HH
+    return replace(found, statistics=replace(old, target=target, ZH=ZH, HH=HH))
+
+
+class StatisticsMixin:
+    """Fitting from an :class:`Accumulator`, for losses that need nothing else.
+
+    Subclasses are those of ``BaseMKL`` with an ``approximation``, and say in
+    ``_quadratic`` whether sums are enough and in ``_fit_sums`` how to fit from them.
+    """
+
+    _takes_labels = True
+
+    def accumulator(self, X: Any, sample_weight: Any = None) -> Accumulator:
+        """Choose the features on some samples, and return sums over none yet.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame or MultiView
+            Samples like those to come, at least as many as ``rank``; they are not
+            added to the sums.
+        sample_weight : array of shape (n_samples,), optional
+        """
+        self._require_sums()
+        model = clone(self)
+        model._check_parameters()
+        data, names = model._validate(X)
+        weight = check_weights(sample_weight, data.shape[0])
+        found = sample_rows(Block(data, None, weight), model._sample(), model._seed())
+        return model._empty(found, names)
+
+    def fit_statistics(self, sums: Accumulator) -> Any:
+        """Learn from sums over samples, without any of them.
+
+        Parameters
+        ----------
+        sums : Accumulator
+            From ``accumulator`` of a model with the same kernels and approximation;
+            C, reg, norm, solver and tol may differ.
+        """
+        self._check_parameters()
+        self._require_sums()
+        if not isinstance(sums, Accumulator):
+            raise ValueError(
+                f"fit_statistics takes an Accumulator, got {type(sums).__name__}; make "
+                "one by model.accumulator(X)."
+            )
+        if sums.labels != self._takes_labels:
+            kinds = ("labels", "values") if sums.labels else ("values", "labels")
+            raise ValueError(
+                f"These sums are over samples with {kinds[0]}, and "
+                f"{type(self).__name__} learns {kinds[1]}."
+            )
+        if sums.n_rows < 2:
+            raise ValueError(
+                f"Found n_samples={sums.n_rows}; learning needs at least 2 samples."
+            )
+        self.n_features_in_ = sums.width
+        self._keep_names(sums.names)
+        if sums.labels:
+            self._target(sums.classes, sums.gathered().statistics.target)
+        self._fit_sums(sums)
+        return self
+
+    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Fit in feature space: what can be read only once becomes sums at once."""
+        blocks = as_blocks(X, y, sample_weight)
+        if getattr(blocks, "one_pass", False):
+            return self.fit_statistics(self._summed(blocks))
+        return self._fit_features(self._feature_training(X, y, sample_weight))
+
+    def _summed(self, blocks: Any) -> Accumulator:
+        """Return sums over blocks; features are chosen on the first rows."""
+        self._require_sums()
+        rows = iter(blocks)
+        first, found = [], None
+        for block in rows:
+            part = sample_rows(block, self._sample(), self._seed())
+            first.append(block)
+            found = part if found is None else found + part
+            if found.n_rows >= self._sample():
+                break
+        if found is None:
+            raise ValueError(f"{blocks!r} holds no samples.")
+        sums = self._empty(found, blocks.names)
+        for block in chain(first, rows):
+            check_given(block.y)
+            sums.add(block)
+        return sums
+
+    def _empty(self, found: RowSample, names: Any) -> Accumulator:
+        data = as_views(found.X, names)
+        features = self._feature_map(data, found.weight)
+        return Accumulator(features, data.shape[1], names, labels=self._takes_labels)
+
+    def _require_sums(self) -> None:
+        if self.approximation is None:
+            raise ValueError(
+                "Sums over samples need explicit features: give "
+                "approximation='nystroem' or 'rff'."
+            )
+        reason = self._not_quadratic()
+        if reason:
+            raise ValueError(
+                f"Sums over samples are not enough for {reason}, which needs several "
+                "passes over them. Pass arrays, files, or a function that returns a "
+                "new iterator of blocks at each call, or use the squared loss."
+            )

@@ -1,0 +1,991 @@
+"""Low-rank kernels: features whose dot products are the kernel, or nearly so.
+
+A :class:`FeatureMap` turns samples into features Z, those of all kernels side by side,
+so that ``Z[:, slices[m]] @ Z[:, slices[m]].T`` stands for the Gram matrix of kernel m.
+It is fitted on a sample of the data, small enough to be sent anywhere, and applied to
+any block of rows. There are three kinds of features:
+
+- *Nyström*: ``K(x, L) K(L, L)^(-1/2)`` with landmarks L, exact for samples in the span
+  of the landmarks. All kernels on the same columns share their landmarks, and those
+  with the same base, such as the widths of a ladder, one distance matrix.
+- *Fourier*: cosines and sines of random projections, for the kernels of a difference
+  (RBF, Laplacian, Matérn). The widths of a ladder share one draw, scaled.
+- *explicit*: the features that a kernel is made of, where they are few (linear, cosine,
+  polynomial, spectrum). These are exact.
+
+:func:`feature_bank` gives features the face of a :class:`KernelBank`.
+"""
+
+# ruff: noqa: D102 - the methods of a source are documented by the protocol Source
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations_with_replacement, islice
+from numbers import Integral, Real
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from mklearn.kernels.bank import KernelBank, _groups, _Part, _unique
+from mklearn.kernels.features import FeatureSet, check_weight, feature_key
+from mklearn.kernels.functions import BASES, exponential_map, prepare
+from mklearn.kernels.multiview import MultiView
+from mklearn.kernels.normalise import (
+    CENTRED_TRACE,
+    NORMALIZATIONS,
+    _reciprocal,
+    _warn_zero,
+)
+from mklearn.kernels.sequences import spectrum_features
+from mklearn.kernels.specs import (
+    RBF,
+    ComputedKernel,
+    Cosine,
+    Kernel,
+    KernelLike,
+    Laplacian,
+    Linear,
+    Matern32,
+    Matern52,
+    Polynomial,
+    Spectrum,
+    VectorKernel,
+    expand_kernels,
+)
+from mklearn.kernels.store import Columns, Index, Source, Storage
+
+FloatArray = NDArray[np.float64]
+
+APPROXIMATIONS = ("nystroem", "rff")
+LANDMARKS = ("kmeans", "uniform", "leverage")
+
+_MOST = 2000  # features of a kernel where an accuracy is asked for
+_FEW = 500  # explicit features that are taken then
+_CUTOFF = 1e-12  # relative eigenvalues that are rounding
+_JUDGES = 1000  # samples that an error is estimated on
+_PAIRS = 300  # and samples on each side of the pairs
+
+
+@dataclass(frozen=True)
+class ApproximationError:
+    """How far the features are from their kernels, estimated on held-out samples.
+
+    Attributes
+    ----------
+    trace : array of shape (M,)
+        ``sum_i (k(x_i, x_i) - |z_i|^2) / sum_i k(x_i, x_i)``: the part of each kernel
+        that the features leave out. For Nyström features it bounds the error of the
+        whole matrix; random Fourier features have none of it, whatever their error.
+    frobenius : array of shape (M,)
+        ``|K - Z Z'| / |K|`` over random pairs of samples.
+    """
+
+    trace: FloatArray
+    frobenius: FloatArray
+
+    @property
+    def worst(self) -> float:
+        """The largest of all these numbers."""
+        return float(max(self.trace.max(), self.frobenius.max()))
+
+    def __str__(self) -> str:
+        return (
+            f"left out of the trace: at most {100 * self.trace.max():.2g} % of a "
+            f"kernel; error of its values: at most {100 * self.frobenius.max():.2g} %"
+        )
+
+
+class Piece(Protocol):
+    """Features of some kernels that see the same columns."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of features of each kernel."""
+
+    def features(self, samples: Any) -> Iterator[FloatArray]:
+        """Yield the features of each kernel, shape (n, width)."""
+
+    def select(self, which: Sequence[int]) -> Piece:
+        """Return the piece with some of the kernels."""
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """Features of several kernels, fitted on a sample.
+
+    Attributes
+    ----------
+    names : tuple of str
+    kernels : tuple of Kernel
+        With their parameters as numbers.
+    slices : tuple of slice
+        The columns of each kernel.
+    error : ApproximationError
+    """
+
+    names: tuple[str, ...]
+    kernels: tuple[Kernel, ...]
+    slices: tuple[slice, ...]
+    error: ApproximationError
+    pieces: tuple[tuple[FeatureSet, Any, tuple[int, ...]], ...] = field(repr=False)
+    spherical: bool = False
+
+    @classmethod
+    def fit(
+        cls,
+        X: Any,
+        kernels: KernelLike = "auto",
+        *,
+        approximation: str = "nystroem",
+        rank: float = 200,
+        landmarks: str = "kmeans",
+        sample_weight: ArrayLike | None = None,
+        random_state: int | None = 0,
+        spherical: bool = False,
+        psd: str = "check",
+    ) -> FeatureMap:
+        """Choose the features.
+
+        Parameters
+        ----------
+        X : array, DataFrame, sparse matrix or MultiView
+            A sample of the data: widths ("median") and standardising follow from it,
+            and landmarks are rows of it.
+        kernels : kernel, name, callable, list of these, or "auto"
+        approximation : {"nystroem", "rff"}
+            "rff" takes random Fourier features where a kernel has them. Explicit
+            features are taken in either case where they are no more than ``rank``.
+        rank : int or float
+            Features of each kernel; or, between 0 and 1, the error that no kernel may
+            exceed: each gets as few features as the estimate allows, up to 2000.
+        landmarks : {"kmeans", "uniform", "leverage"}
+            How Nyström landmarks are drawn: far from each other (k-means++ in feature
+            space), with equal probability, or by approximate ridge leverage scores.
+        sample_weight : array of shape (n,), optional
+        random_state : int or None
+        spherical : bool
+            Scale the features of each sample and kernel to length one.
+        psd : {"check", "clip", "ignore"}
+            What to do if the landmarks show that a kernel is not positive semidefinite.
+            Anything but "check" leaves its negative part out.
+        """
+        rank = check_rank(rank)
+        _check_choices(approximation, landmarks)
+        data = MultiView.wrap(X)
+        if len(data) < 1:
+            raise ValueError("Found array with 0 sample(s); features need some.")
+        weight = check_weight(sample_weight, len(data))
+        specs = expand_kernels(kernels, data)
+        names = _unique([spec.label() for spec in specs])
+        rng = np.random.default_rng(random_state)
+        found: dict[int, Kernel] = {}
+        pieces = []
+        widths = np.zeros(len(specs), dtype=int)
+        trace, frobenius = np.zeros(len(specs)), np.zeros(len(specs))
+        for members in _groups(feature_key(spec, data) for spec in specs):
+            features = FeatureSet.fit(specs[members[0]], data, weight)
+            samples = features.take(data)
+            known: dict[Any, Any] = {}
+            for m in members:
+                specs[m].check_domain(samples)
+                found[m] = specs[m].resolve(samples, weight, known)
+            choice = _Choice(samples, weight, rank, landmarks, rng, psd)
+            same = [found[m] for m in members]
+            for piece, which in choice.pieces(same, approximation):
+                own = [members[k] for k in which]
+                pieces.append((features, piece, tuple(int(m) for m in own)))
+                widths[own] = piece.widths
+                trace[own], frobenius[own] = choice.errors(
+                    piece, [same[k] for k in which]
+                )
+        ends = np.cumsum(widths)
+        return cls(
+            names,
+            tuple(found[m] for m in range(len(specs))),
+            tuple(slice(int(e - w), int(e)) for e, w in zip(ends, widths, strict=True)),
+            ApproximationError(trace, frobenius),
+            tuple(pieces),
+            spherical,
+        )
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of all kernels."""
+        return self.slices[-1].stop
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the features of some samples, shape (n, n_features).
+
+        The array takes ``8 n n_features`` bytes: give large data in blocks.
+        """
+        data = MultiView.wrap(X)
+        out = np.empty((len(data), self.n_features))
+        taken: dict[int, Any] = {}
+        for features, piece, positions in self.pieces:
+            if id(features) not in taken:
+                taken[id(features)] = features.take(data)
+            samples = taken[id(features)]
+            for m in positions:
+                self.kernels[m].check_domain(samples)
+            for m, Z in zip(positions, piece.features(samples), strict=True):
+                out[:, self.slices[m]] = Z
+        if self.spherical:
+            for part in self.slices:
+                size = np.sqrt(np.einsum("ij,ij->i", out[:, part], out[:, part]))
+                out[:, part] /= np.where(size > 0, size, np.inf)[:, None]
+        return out
+
+    def select(self, kernels: Sequence[int]) -> FeatureMap:
+        """Return the map of some kernels, in that order."""
+        chosen = [int(m) for m in kernels]
+        pieces = []
+        for features, piece, positions in self.pieces:
+            which = [k for k, m in enumerate(positions) if m in chosen]
+            if which:
+                places = tuple(chosen.index(positions[k]) for k in which)
+                pieces.append((features, piece.select(which), places))
+        widths = [self.slices[m].stop - self.slices[m].start for m in chosen]
+        ends = np.cumsum(widths).tolist()
+        return replace(
+            self,
+            names=tuple(self.names[m] for m in chosen),
+            kernels=tuple(self.kernels[m] for m in chosen),
+            slices=tuple(slice(e - w, e) for e, w in zip(ends, widths, strict=True)),
+            error=ApproximationError(
+                self.error.trace[chosen], self.error.frobenius[chosen]
+            ),
+            pieces=tuple(pieces),
+        )
+
+
+def check_rank(rank: Any) -> float:
+    """Return a number of features, or an accuracy between 0 and 1."""
+    if isinstance(rank, Real) and not isinstance(rank, bool):
+        if isinstance(rank, Integral) and int(rank) >= 1:
+            return int(rank)
+        if 0 < float(rank) < 1:
+            return float(rank)
+    raise ValueError(
+        "rank must be a whole number of features for each kernel, 1 or more, or a "
+        f"relative error between 0 and 1, got {rank!r}; try rank=200 or rank=0.01."
+    )
+
+
+def _check_choices(approximation: str, landmarks: str) -> None:
+    if approximation not in APPROXIMATIONS:
+        raise ValueError(
+            f"approximation must be one of {APPROXIMATIONS}, got {approximation!r}."
+        )
+    if landmarks not in LANDMARKS:
+        raise ValueError(f"landmarks must be one of {LANDMARKS}, got {landmarks!r}.")
+
+
+# --- the three kinds of features ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Nystroem:
+    """``K(x, L) roots[k]`` with landmarks L; a kernel may use only the first of them.
+
+    Attributes
+    ----------
+    kernels : tuple of Kernel
+    points : the landmarks, in the form of the samples
+    roots : tuple of arrays of shape (r_k, c_k)
+        ``roots @ roots.T`` inverts the kernel on the first ``r_k`` landmarks.
+    """
+
+    kernels: tuple[Kernel, ...]
+    points: Any
+    roots: tuple[FloatArray, ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of features of each kernel."""
+        return tuple(root.shape[1] for root in self.roots)
+
+    def features(self, samples: Any) -> Iterator[FloatArray]:
+        """Yield the features of each kernel."""
+        for K, root in zip(
+            compare(self.kernels, samples, self.points), self.roots, strict=True
+        ):
+            yield K[:, : len(root)] @ root
+
+    def select(self, which: Sequence[int]) -> Nystroem:
+        """Return the piece with some of the kernels."""
+        return replace(
+            self,
+            kernels=tuple(self.kernels[k] for k in which),
+            roots=tuple(self.roots[k] for k in which),
+        )
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """``cos(s_k x'omega), sin(s_k x'omega)``, divided by the root of their number.
+
+    Attributes
+    ----------
+    omega : array of shape (d, r)
+        Frequencies for unit width.
+    scales : tuple of float
+        What they are multiplied by for each kernel.
+    counts : tuple of int
+        How many of them each kernel uses.
+    """
+
+    omega: FloatArray
+    scales: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of features of each kernel."""
+        return tuple(2 * count for count in self.counts)
+
+    def features(self, samples: Any) -> Iterator[FloatArray]:
+        """Yield the features of each kernel."""
+        angle = np.asarray(samples @ self.omega)
+        for scale, count in zip(self.scales, self.counts, strict=True):
+            scaled = scale * angle[:, :count]
+            yield np.hstack([np.cos(scaled), np.sin(scaled)]) * count**-0.5
+
+    def select(self, which: Sequence[int]) -> Fourier:
+        """Return the piece with some of the kernels."""
+        return replace(
+            self,
+            scales=tuple(self.scales[k] for k in which),
+            counts=tuple(self.counts[k] for k in which),
+        )
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """The features that one kernel is made of.
+
+    Attributes
+    ----------
+    kernel : Linear, Cosine, Polynomial or Spectrum
+    count : int
+    codes : array, optional
+        Numbers of the substrings that are counted.
+    """
+
+    kernel: Kernel
+    count: int
+    codes: NDArray[np.int64] | None = None
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of features of the kernel."""
+        return (self.count,)
+
+    def features(self, samples: Any) -> Iterator[FloatArray]:
+        """Yield the features."""
+        kernel = self.kernel
+        if isinstance(kernel, Spectrum):
+            yield spectrum_features(
+                samples, kernel.k, kernel.alphabet, kernel.min_k, self.codes
+            ).toarray()
+            return
+        X = samples.toarray() if sparse.issparse(samples) else samples
+        X = np.asarray(X, dtype=np.float64)
+        if isinstance(kernel, Polynomial):
+            yield _monomials(X, kernel)
+        elif isinstance(kernel, Cosine):
+            size = np.sqrt(np.einsum("ij,ij->i", X, X))
+            yield X / np.where(size > 0, size, np.inf)[:, None]
+        else:
+            yield X
+
+    def select(self, which: Sequence[int]) -> Explicit:
+        """Return the piece itself: it has one kernel."""
+        return self
+
+
+def _explicit(kernel: Kernel, samples: Any, most: int) -> Explicit | None:
+    """Return the features of a kernel where there are no more than ``most``."""
+    if isinstance(kernel, Spectrum):
+        assert kernel.alphabet is not None
+        letters = len(kernel.alphabet)
+        lengths = range(
+            kernel.k if kernel.min_k is None else kernel.min_k, kernel.k + 1
+        )
+        if sum(letters**length for length in lengths) > most:
+            return None
+        # all of them, not those of the training samples: the kernel is exact anywhere
+        count = sum(letters**length for length in lengths)
+        return Explicit(kernel, count, np.arange(count, dtype=np.int64))
+    if isinstance(kernel, (Linear, Cosine)):
+        count = int(samples.shape[1])
+    elif isinstance(kernel, Polynomial):
+        d = int(samples.shape[1]) + (kernel.coef0 > 0)
+        count = math.comb(d + kernel.degree - 1, kernel.degree)
+    else:
+        return None
+    return Explicit(kernel, count) if count <= most else None
+
+
+def _monomials(X: FloatArray, kernel: Polynomial) -> FloatArray:
+    """Return all products of ``degree`` columns, with the roots of their numbers."""
+    X = math.sqrt(kernel.gamma) * X
+    if kernel.coef0 > 0:
+        X = np.column_stack([X, np.full(len(X), math.sqrt(kernel.coef0))])
+    chosen = list(combinations_with_replacement(range(X.shape[1]), kernel.degree))
+    out = np.empty((len(X), len(chosen)))
+    ways = math.factorial(kernel.degree)
+    for j, columns in enumerate(chosen):
+        repeats = math.prod(math.factorial(columns.count(c)) for c in set(columns))
+        out[:, j] = math.sqrt(ways / repeats) * X[:, columns].prod(axis=1)
+    return out
+
+
+def _spectral(kernel: Kernel) -> tuple[str, float] | None:
+    """Return the kind of frequencies and their scale, None if there are none."""
+    if not isinstance(kernel, (RBF, Laplacian, Matern32, Matern52)):
+        return None
+    numbers = kernel.exponential()
+    assert numbers is not None
+    gamma = numbers[0]
+    if isinstance(kernel, RBF):
+        return "rbf", math.sqrt(2.0 * gamma)
+    if isinstance(kernel, Laplacian):
+        return "laplacian", gamma
+    # gamma is sqrt(2 nu) / length
+    nu = 1.5 if isinstance(kernel, Matern32) else 2.5
+    return f"matern{nu}", gamma / math.sqrt(2.0 * nu)
+
+
+def _frequencies(kind: str, d: int, count: int, rng: np.random.Generator) -> FloatArray:
+    """Return frequencies (d, count) of the spectral density at unit scale."""
+    if kind == "laplacian":
+        return rng.standard_cauchy((d, count))
+    normal = rng.standard_normal((d, count))
+    if kind == "rbf":
+        return normal
+    # the density of a Matérn kernel is Student's with 2 nu degrees of freedom
+    freedom = 2.0 * float(kind.removeprefix("matern"))
+    return np.asarray(normal * np.sqrt(freedom / rng.chisquare(freedom, count)))
+
+
+def compare(kernels: Sequence[Kernel], a: Any, b: Any) -> Iterator[FloatArray]:
+    """Yield the values of each kernel, shape (len(a), len(b)), from shared bases."""
+    bases: dict[str | None, Any] = {}
+    for kernel in kernels:
+        if isinstance(kernel, ComputedKernel):
+            yield kernel.compute(a, b)
+            continue
+        assert isinstance(kernel, VectorKernel)
+        base = kernel.base
+        if base not in bases:
+            left, right = _near_zero(a, b) if base == "sqdist" else (a, b)
+            rows, cols = prepare(left), prepare(right)
+            B = np.ascontiguousarray(BASES[str(base)](rows, cols))
+            bases[base] = B, rows.sqnorms, cols.sqnorms
+        B, row_sq, col_sq = bases[base]
+        numbers = kernel.exponential()
+        if numbers is None:
+            yield np.asarray(kernel.from_base(B, row_sq, col_sq), dtype=np.float64)
+        else:
+            out = np.empty_like(B)
+            exponential_map(B, np.array(numbers), out)
+            yield out
+
+
+def _near_zero(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return both less the mean of ``b``: their distances lose fewer digits."""
+    if sparse.issparse(b):
+        return a, b
+    mean = b.mean(axis=0)
+    return a - mean, b - mean
+
+
+def diagonal(kernel: Kernel, samples: Any) -> FloatArray:
+    """Return ``k(x, x)`` of each sample."""
+    if isinstance(kernel, ComputedKernel):
+        return kernel.diag(samples)
+    assert isinstance(kernel, VectorKernel)
+    return kernel.diag(prepare(samples))
+
+
+# --- how many, and which --------------------------------------------------------------
+
+
+class _Choice:
+    """Chooses features on one set of columns, and tells their error."""
+
+    def __init__(
+        self, samples: Any, weight: FloatArray | None, rank: float, landmarks: str,
+        rng: np.random.Generator, psd: str,
+    ) -> None:  # fmt: skip
+        self.rank, self.landmarks, self.rng, self.psd = rank, landmarks, rng, psd
+        self.n = int(samples.shape[0])
+        self.most = int(rank) if rank >= 1 else min(_MOST, self.n)
+        self.samples = samples
+        self.weight = np.ones(self.n) if weight is None else weight
+        self.judges = self._draw(_JUDGES)
+        self.chosen = np.zeros(0, dtype=np.intp)
+
+    def pieces(
+        self, kernels: list[Kernel], approximation: str
+    ) -> Iterator[tuple[Piece, list[int]]]:
+        """Yield features and the numbers of their kernels."""
+        left: list[int] = []
+        waves: dict[str, list[tuple[int, float]]] = {}
+        few = self.most if self.rank >= 1 else _FEW
+        for k, kernel in enumerate(kernels):
+            explicit = _explicit(kernel, self.samples, few)
+            wave = _spectral(kernel) if approximation == "rff" else None
+            if explicit is not None:
+                yield explicit, [k]
+            elif wave is not None:
+                waves.setdefault(wave[0], []).append((k, wave[1]))
+            else:
+                left.append(k)
+        for kind, members in waves.items():
+            which = [k for k, _ in members]
+            scales = tuple(scale for _, scale in members)
+            yield self._fourier(kind, scales, [kernels[k] for k in which]), which
+        if left:
+            yield self._nystroem([kernels[k] for k in left]), left
+
+    def errors(
+        self, piece: Piece, kernels: Sequence[Kernel]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the errors of trace and values for each kernel."""
+        if isinstance(piece, Explicit):
+            return np.zeros(1), np.zeros(1)
+        samples = self._held_out()
+        half = max(1, min(_PAIRS, samples.shape[0] // 2))
+        a, b = slice(0, half), slice(samples.shape[0] - half, None)
+        trace, frobenius = [], []
+        values = compare(kernels, samples[a], samples[b])
+        for kernel, Z, K in zip(kernels, piece.features(samples), values, strict=True):
+            size = diagonal(kernel, samples).sum()
+            lost = size - np.einsum("ij,ij->", Z, Z)
+            trace.append(abs(lost) / max(size, 1e-300))
+            error = np.linalg.norm(K - Z[a] @ Z[b].T)
+            frobenius.append(error / max(float(np.linalg.norm(K)), 1e-300))
+        return np.array(trace), np.array(frobenius)
+
+    def _held_out(self) -> Any:
+        """Return samples to estimate errors on, landmarks only if there are no others.
+
+        Where all samples are landmarks the error on them is that of the problem.
+        """
+        others = np.setdiff1d(self.judges, self.chosen)
+        return self.samples[others if len(others) >= 10 else self.judges]
+
+    def _draw(self, count: int) -> Index:
+        """Return different samples, by their weights."""
+        present = np.flatnonzero(self.weight > 0)
+        if len(present) <= count:
+            return present
+        # the first of exponential waiting times: drawing without replacement
+        wait = self.rng.exponential(size=len(present)) / self.weight[present]
+        return np.sort(present[np.argpartition(wait, count)[:count]])
+
+    def _fourier(
+        self, kind: str, scales: tuple[float, ...], kernels: list[Kernel]
+    ) -> Fourier:
+        d = int(self.samples.shape[1])
+        if self.rank >= 1:
+            count = -(-int(self.rank) // 2)
+            omega = _frequencies(kind, d, count, self.rng)
+            return Fourier(omega, scales, (count,) * len(scales))
+        omega = _frequencies(kind, d, 16, self.rng)
+        counts = [0] * len(scales)
+        while True:
+            r = omega.shape[1]
+            left = [k for k, count in enumerate(counts) if count == 0]
+            piece = Fourier(omega, tuple(scales[k] for k in left), (r,) * len(left))
+            errors = self.errors(piece, [kernels[k] for k in left])[1]
+            full = 2 * r >= _MOST
+            for k, error in zip(left, errors, strict=True):
+                if error <= self.rank or full:
+                    counts[k] = r
+            if full and errors.max() > self.rank:
+                _warn_rank(2 * r, float(errors.max()), self.rank, "Fourier")
+            if all(counts):
+                return Fourier(omega, scales, tuple(counts))
+            more = min(-(-5 * r // 4), _MOST // 2) - r
+            omega = np.hstack([omega, _frequencies(kind, d, more, self.rng)])
+
+    def _nystroem(self, kernels: list[Kernel]) -> Nystroem:
+        if self.most >= np.count_nonzero(self.weight > 0) and self.rank >= 1:
+            self.chosen = np.flatnonzero(self.weight > 0)
+            points = self.samples[self.chosen]
+            return self._rooted(kernels, points, [len(self.chosen)] * len(kernels))
+        order = self._order(kernels)
+        if self.rank >= 1:
+            self.chosen = np.array(list(islice(order, self.most)), dtype=np.intp)
+            points = self.samples[self.chosen]
+            return self._rooted(kernels, points, [len(self.chosen)] * len(kernels))
+        ranks, count = [0] * len(kernels), 32
+        while not all(ranks):
+            new = list(islice(order, count - len(self.chosen)))
+            self.chosen = np.append(self.chosen, np.array(new, dtype=np.intp))
+            points, worst = self.samples[self.chosen], 0.0
+            last = len(self.chosen) < count or count >= self.most
+            for k in [k for k, r in enumerate(ranks) if r == 0]:
+                curve = self._curve(kernels[k], points)
+                enough = np.flatnonzero(curve <= self.rank)
+                if len(enough):
+                    ranks[k] = int(enough[0]) + 1
+                elif last:
+                    ranks[k], worst = len(curve), max(worst, float(curve[-1]))
+            if worst and len(self.chosen) < np.count_nonzero(self.weight > 0):
+                _warn_rank(len(self.chosen), worst, self.rank, "Nyström")
+            count = min(2 * count, self.most)
+        return self._rooted(kernels, points[: max(ranks)], ranks)
+
+    def _curve(self, kernel: Kernel, points: Any) -> FloatArray:
+        """Return the part of the trace that the first r landmarks leave out, by r."""
+        judges = self._held_out()
+        (K,) = compare([kernel], points, points)
+        (cross,) = compare([kernel], points, judges)
+        size = float(np.trace(K)) / len(K)
+        K[np.diag_indices_from(K)] += 1e-10 * size
+        try:
+            L = cholesky(K, lower=True, check_finite=False)
+        except LinAlgError as error:
+            raise _indefinite(kernel) from error
+        caught = solve_triangular(L, cross, lower=True, check_finite=False) ** 2
+        total = max(float(diagonal(kernel, judges).sum()), 1e-300)
+        return np.maximum(0.0, 1.0 - np.cumsum(caught.sum(axis=1)) / total)
+
+    def _rooted(
+        self, kernels: list[Kernel], points: Any, ranks: Sequence[int]
+    ) -> Nystroem:
+        roots = []
+        for kernel, r, K in zip(
+            kernels, ranks, compare(kernels, points, points), strict=True
+        ):
+            K = K[:r, :r]
+            values, vectors = np.linalg.eigh((K + K.T) / 2)
+            top = max(float(values[-1]), 0.0)
+            if values[0] < -1e-6 * max(top, 1e-300) and self.psd == "check":
+                raise _indefinite(kernel)
+            kept = values > _CUTOFF * top
+            if not kept.any():  # a kernel that vanishes: one feature that is zero
+                roots.append(np.zeros((r, 1)))
+                continue
+            roots.append(vectors[:, kept] / np.sqrt(values[kept]))
+        return Nystroem(tuple(kernels), points, tuple(roots))
+
+    # --- landmarks --------------------------------------------------------------------
+
+    def _order(self, kernels: list[Kernel]) -> Iterator[int]:
+        """Yield samples in the order in which they become landmarks."""
+        if self.landmarks == "uniform":
+            index = self._draw(self.most)
+            yield from self.rng.permutation(index).tolist()
+            return
+        pool = self._draw(max(10 * self.most if self.rank >= 1 else 0, 5 * _JUDGES))
+        samples, weight = self.samples[pool], self.weight[pool]
+        # one measure for all kernels: their sum, each with a mean diagonal of one
+        diag = [diagonal(kernel, samples) for kernel in kernels]
+        share = np.array([1.0 / max(float(d.mean()), 1e-300) for d in diag])
+        total = share @ np.array(diag)
+        if self.landmarks == "leverage":
+            found = self._leverage(kernels, share, samples, weight, total)
+        else:
+            found = self._spread(kernels, share, samples, weight, total)
+        for i in found:
+            yield int(pool[i])
+
+    def _spread(
+        self, kernels: list[Kernel], share: FloatArray, samples: Any,
+        weight: FloatArray, total: FloatArray,
+    ) -> Iterator[int]:  # fmt: skip
+        """Yield samples, each with the squared distance to those before as odds."""
+        nearest = np.full(len(weight), np.inf)
+        odds = weight.copy()
+        floor = 1e-12 * float(total.mean())
+        while odds.any():
+            i = int(self.rng.choice(len(odds), p=odds / odds.sum()))
+            yield i
+            column = _summed(kernels, share, samples, samples[[i]])[:, 0]
+            nearest = np.minimum(nearest, total + total[i] - 2.0 * column)
+            nearest[i] = 0.0
+            odds = weight * np.where(nearest > floor, nearest, 0.0)
+
+    def _leverage(
+        self, kernels: list[Kernel], share: FloatArray, samples: Any,
+        weight: FloatArray, total: FloatArray,
+    ) -> Iterator[int]:  # fmt: skip
+        """Yield samples by their ridge leverage scores, from a uniform pilot."""
+        n = len(weight)
+        pilot = self.rng.choice(n, min(n, max(2 * self.most, 64), _MOST), replace=False)
+        K = _summed(kernels, share, samples[pilot], samples[pilot])
+        values, vectors = np.linalg.eigh(K)
+        kept = values > _CUTOFF * values[-1]
+        root = vectors[:, kept] / np.sqrt(values[kept])
+        B = _summed(kernels, share, samples, samples[pilot]) @ root
+        scatter = B.T @ (weight[:, None] * B)
+        spectrum, turn = np.linalg.eigh(scatter)
+        # the ridge is what the best features of that number would leave out
+        tail = float(spectrum[: -self.most].sum()) if self.most < len(spectrum) else 0.0
+        ridge = max(tail / self.most, 1e-6 * float(spectrum[-1]))
+        scores = (B @ turn) ** 2 @ (1.0 / (spectrum + ridge))
+        scores += np.maximum(total - np.einsum("ij,ij->i", B, B), 0.0) / ridge
+        odds = weight * np.maximum(scores, 1e-300)
+        yield from np.argsort(self.rng.exponential(size=n) / odds).tolist()
+
+
+def _summed(kernels: Sequence[Kernel], share: FloatArray, a: Any, b: Any) -> FloatArray:
+    total = np.zeros((a.shape[0], b.shape[0]))
+    for factor, K in zip(share, compare(kernels, a, b), strict=True):
+        total += factor * K
+    return total
+
+
+def _indefinite(kernel: Kernel) -> ValueError:
+    return ValueError(
+        f"Kernel {kernel.label()!r} is not positive semidefinite on the landmarks. Try "
+        "psd='clip' to leave the negative part out."
+    )
+
+
+def _warn_rank(count: int, error: float, wanted: float, kind: str) -> None:
+    warnings.warn(
+        f"{count} {kind} features leave a relative error of {error:.2g}, above rank="
+        f"{wanted:.2g}; accept it, or use wider kernels.",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+# --- features as a bank ---------------------------------------------------------------
+
+
+def feature_bank(
+    Z: FloatArray, slices: Sequence[slice], names: Sequence[str] | None = None
+) -> KernelBank:
+    """Return the bank of the kernels ``Z[:, s] @ Z[:, s].T`` for s in ``slices``.
+
+    It keeps the features, not the Grams: n times their number, whatever the number of
+    kernels.
+
+    Parameters
+    ----------
+    Z : array of shape (n, D)
+    slices : sequence of slice
+        The columns of each kernel.
+    names : sequence of str, optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn.kernels.lowrank import feature_bank
+    >>> bank = feature_bank(np.eye(3), [slice(0, 1), slice(1, 3)])
+    >>> bank.combine([1.0, 2.0]).diagonal().tolist()
+    [1.0, 2.0, 2.0]
+    """
+    M = len(slices)
+    bank = object.__new__(KernelBank)
+    bank.names = _unique([f"K{m}" for m in range(M)] if names is None else list(names))
+    bank.kernels = (None,) * M
+    every = np.arange(M)
+    source = FeatureSource(np.ascontiguousarray(Z), Z, tuple(slices))
+    bank._parts = [_Part(source, every, every, None)]
+    bank._size = (len(Z), len(Z))
+    return bank
+
+
+@dataclass
+class FeatureSource:
+    """Kernels given by features of rows and columns."""
+
+    rows: FloatArray
+    cols: FloatArray
+    slices: tuple[slice, ...]
+
+    @property
+    def storage(self) -> str:
+        return "given"
+
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(np.float64).eps)
+
+    @property
+    def square(self) -> bool:
+        return self.rows.shape == self.cols.shape
+
+    def combine(
+        self,
+        which: Index,
+        weights: FloatArray,
+        rows: Index,
+        cols: Columns,
+        u: FloatArray | None,
+        v: FloatArray | None,
+        out: FloatArray,
+        tabulate: bool,
+    ) -> None:
+        left, right = self.rows[rows], self.cols[cols]
+        if u is None or v is None:
+            scale = np.zeros(self.rows.shape[1])
+            for weight, k in zip(weights, which, strict=True):
+                scale[self.slices[k]] += weight
+            used = np.flatnonzero(scale)
+            if len(used) < len(scale):
+                left, right, scale = left[:, used], right[:, used], scale[used]
+            out += (left * scale) @ right.T
+            return
+        for position, k in enumerate(which):
+            s = self.slices[k]
+            K = (left[:, s] * (weights[position] * u[position])[:, None]) @ right[
+                :, s
+            ].T
+            out += K * v[position]
+
+    def multiply(
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        At: FloatArray,
+        v: FloatArray | None,
+    ) -> FloatArray:
+        left, right = self.rows[rows], self.cols[cols]
+        out = np.empty((len(which), len(rows), len(At)))
+        for position, k in enumerate(which):
+            s = self.slices[k]
+            a = At if v is None else At * v[position]
+            out[position] = left[:, s] @ (a @ right[:, s]).T
+        return out
+
+    def quad(
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        left: FloatArray,
+        At: FloatArray,
+        each: bool,
+        count: int,
+    ) -> FloatArray | None:
+        a, b = left.T @ self.rows[rows], At @ self.cols[cols]
+        products = np.stack(
+            [np.sum(a[:, self.slices[k]] * b[:, self.slices[k]], axis=1) for k in which]
+        ).T
+        return products if each else products.sum(axis=0, keepdims=True)
+
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        part = self.rows[rows][:, self.slices[k]]
+        return np.asarray(np.einsum("ij,ij->i", part, part))
+
+    def rough(self) -> Source:
+        return self
+
+    def raw(self) -> Source:
+        raise ValueError(
+            "This bank was made from features and keeps no samples; apply the feature "
+            "map to the new samples instead."
+        )
+
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
+        r = self.rows if rows is None else self.rows[rows]
+        c = self.cols if cols is None else self.cols[cols]
+        return FeatureSource(r, c, tuple(self.slices[k] for k in which))
+
+    def cross(self, X: Any) -> Source:
+        return self.raw()
+
+    def stored_bytes(
+        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
+    ) -> int:
+        return 0
+
+    def held_bytes(self) -> int:
+        return 0
+
+    def slow(self) -> bool:
+        return False
+
+    def store(self, storage: Storage, limit: int | None) -> Source:
+        return self
+
+
+# --- normalised features --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Normalised features: ``root * (z - shift)``, column by column.
+
+    Centring a kernel subtracts the mean feature and scaling it multiplies the features
+    by a root, so that both follow from statistics of the raw features: nobody needs to
+    see the samples again. Spherical normalisation is up to the map, sample by sample.
+
+    Attributes
+    ----------
+    root : array of shape (D,)
+    shift : array of shape (D,)
+    """
+
+    root: FloatArray
+    shift: FloatArray
+
+    @classmethod
+    def fit(
+        cls,
+        kind: str | None,
+        features: FeatureMap,
+        total: float,
+        mean: FloatArray,
+        scatter: FloatArray,
+    ) -> Scaling:
+        """Fit a normalisation as :func:`~mklearn.kernels.normalise.fit_normaliser`.
+
+        Parameters
+        ----------
+        kind : {None, "center", "trace", "multiplicative", "spherical"}, CENTRED_TRACE
+        features : FeatureMap
+        total : float
+            Sum of the sample weights.
+        mean : array of shape (D,)
+            Weighted mean of the features.
+        scatter : array of shape (D,)
+            Weighted sums of the squared deviations from it.
+        """
+        if kind not in (*NORMALIZATIONS, CENTRED_TRACE):
+            raise ValueError(
+                f"normalize must be one of {NORMALIZATIONS}, got {kind!r}."
+            )
+        starts = np.array([s.start for s in features.slices])
+        spread = np.add.reduceat(scatter, starts) / total
+        diag = spread + np.add.reduceat(mean**2, starts)
+        if kind in (None, "spherical"):
+            scale = np.ones(len(starts))
+            _warn_zero(features, diag <= 0)
+        elif kind == "trace":
+            scale = _reciprocal(features, total * diag, 0.0 * diag)
+        else:
+            scale = _reciprocal(features, spread, 1e-12 * diag)
+            if kind == CENTRED_TRACE:
+                scale = scale / total
+            elif kind == "center":
+                scale = np.where(scale > 0, 1.0, 0.0)
+        centred = kind in ("center", CENTRED_TRACE)
+        widths = [s.stop - s.start for s in features.slices]
+        return cls(
+            np.repeat(np.sqrt(scale), widths),
+            mean if centred else np.zeros_like(mean),
+        )
+
+    def raw(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return weights (D, T) and bias (T,) that do the same to raw features."""
+        raw = self.root[:, None] * w
+        return raw, bias - self.shift @ raw

@@ -1,0 +1,451 @@
+"""Losses in feature space, over passes: what the rows of a block add to a problem.
+
+The problem is that of :mod:`mklearn.problems.mkl` with kernels ``Z_m Z_m'``,
+
+    min over w, b, theta   sum_i c_i V(z_i'w + b, y_i) + ½ sum_m |w_m|^2 / theta_m,
+
+seen through functions of a block that return sums. One pass at a point (w, b) tells the
+value, the gradient, the curvature, and the lower bound that the dual point
+``a_i = -c_i V'(f_i)`` proves: its quadratic forms are ``|Z_m'a|^2``, and what it takes
+to make the columns of a sum to zero follows from sums over its two signs.
+
+The hinge and the epsilon-insensitive loss have kinks. They are rounded off, sample by
+sample, around a dual variable ``a0`` that an earlier point implied (a multiplier):
+
+    V_mu(f) = max over a of (dual term of a and f) - ½ mu (a - a0)^2.
+
+The dual points of V_mu are feasible for V, so that every bound here is one of the
+problem with its kinks, and where the multipliers are right there is no error at all,
+whatever mu. Nothing is stored for the samples: the multipliers of a block follow from
+the earlier points, the *anchors*, by the scores there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, xlogy
+
+from mklearn.kernels.lowrank import Scaling
+from mklearn.problems.reduction import squares
+from mklearn.problems.statistics import Block, Blocks, Statistics
+from mklearn.problems.weights import WeightSet
+
+FloatArray = NDArray[np.float64]
+
+
+# --- losses, sample by sample ---------------------------------------------------------
+
+
+class PointLoss(Protocol):
+    """A loss at unit cost, for scores and targets of any shape."""
+
+    @property
+    def kinks(self) -> bool:
+        """Whether the loss must be rounded off."""
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``V(f, y)``."""
+
+    def slope(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return ``-V_mu'(f, y)``, the dual variable that a score implies."""
+
+    def bend(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return ``V_mu''(f, y)``."""
+
+    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``-V*(-a)``, concave in a and zero at zero."""
+
+
+@dataclass(frozen=True)
+class HingePoints:
+    """``max(0, 1 - y f)``."""
+
+    kinks = True
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return np.maximum(0.0, 1.0 - y * f)
+
+    def slope(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return y times a number between 0 and 1."""
+        return y * np.clip(y * a0 + (1.0 - y * f) / mu, 0.0, 1.0)
+
+    def bend(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return ``1 / mu`` in the band."""
+        s = y * a0 + (1.0 - y * f) / mu
+        return np.where((s > 0.0) & (s < 1.0), 1.0 / mu, 0.0)
+
+    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``y a``."""
+        return y * a
+
+
+@dataclass(frozen=True)
+class EpsilonPoints:
+    """``max(0, |y - f| - epsilon)``."""
+
+    epsilon: float
+
+    kinks = True
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return np.maximum(0.0, np.abs(y - f) - self.epsilon)
+
+    def slope(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return a number between -1 and 1."""
+        s = a0 + (y - f) / mu
+        return np.sign(s) * np.clip(np.abs(s) - self.epsilon / mu, 0.0, 1.0)
+
+    def bend(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return ``1 / mu`` in the bands."""
+        s = np.abs(a0 + (y - f) / mu) - self.epsilon / mu
+        return np.where((s > 0.0) & (s < 1.0), 1.0 / mu, 0.0)
+
+    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``y a - epsilon |a|``."""
+        return y * a - self.epsilon * np.abs(a)
+
+
+@dataclass(frozen=True)
+class SquaredHingePoints:
+    """``½ max(0, 1 - y f)^2``."""
+
+    kinks = False
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return 0.5 * np.maximum(0.0, 1.0 - y * f) ** 2
+
+    def slope(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return ``y max(0, 1 - y f)``."""
+        return y * np.maximum(0.0, 1.0 - y * f)
+
+    def bend(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return one inside the margin."""
+        return np.asarray(y * f < 1.0, dtype=np.float64)
+
+    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``y a - ½ a^2``."""
+        return y * a - 0.5 * a**2
+
+
+@dataclass(frozen=True)
+class LogisticPoints:
+    """``log(1 + exp(-y f))``."""
+
+    kinks = False
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return np.logaddexp(0.0, -y * f)
+
+    def slope(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return ``y / (1 + exp(y f))``."""
+        return y * expit(-y * f)
+
+    def bend(
+        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
+    ) -> FloatArray:
+        """Return ``s (1 - s)``."""
+        s = expit(-y * f)
+        return s * (1.0 - s)
+
+    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the entropy of ``y a``."""
+        s = np.clip(y * a, 0.0, 1.0)
+        return -(xlogy(s, s) + xlogy(1.0 - s, 1.0 - s))
+
+
+# --- one pass -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Point:
+    """Weights (D, T) of raw features, and biases (T,)."""
+
+    w: FloatArray
+    bias: FloatArray
+
+    def towards(self, other: Point, step: float) -> Point:
+        """Return the point at ``step`` on the way from here to the other."""
+        return Point(
+            self.w + step * (other.w - self.w),
+            self.bias + step * (other.bias - self.bias),
+        )
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a pass adds up.
+
+    Attributes
+    ----------
+    value, smooth : arrays of shape (n_steps,)
+        Losses at points on a line, as they are and rounded off.
+    count : array of shape (2, T)
+        Sums of the dual variables that are positive, and of the others.
+    dual : array of shape (2, T)
+        Sums of the dual terms of each sign.
+    apart : float
+        Sum of ``½ mu (a - a0)^2``: what multipliers that are not yet right cost.
+    slope : array of shape (2, D, T)
+        ``Z'a`` of each sign.
+    curvature : tuple of Statistics
+        Of the raw features, with ``c V''`` as weights, for each task; empty if they
+        were not asked for.
+    """
+
+    value: FloatArray
+    smooth: FloatArray
+    count: FloatArray
+    dual: FloatArray
+    apart: float
+    slope: FloatArray = field(repr=False)
+    curvature: tuple[Statistics, ...] = field(repr=False)
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            self.value + other.value,
+            self.smooth + other.smooth,
+            self.count + other.count,
+            self.dual + other.dual,
+            self.apart + other.apart,
+            self.slope + other.slope,
+            tuple(a + b for a, b in zip(self.curvature, other.curvature, strict=True)),
+        )
+
+
+class Anchor(NamedTuple):
+    """A point whose dual variables are multipliers, and the mu it was found with."""
+
+    point: Point
+    mu: float
+
+
+def sums(
+    block: Block,
+    loss: PointLoss,
+    C: float,
+    start: Point,
+    end: Point,
+    steps: Sequence[float],
+    mu: float,
+    anchors: Sequence[Anchor],
+    curved: bool,
+    tasks: slice = slice(None),
+) -> Sums:
+    """Return what the rows of a block add, on the line between two points.
+
+    Losses are taken at all ``steps`` from ``start`` to ``end``, slopes and curvatures
+    at ``end``.
+
+    Parameters
+    ----------
+    block : Block
+        Raw features (n, D), targets (n, T), and weights.
+    loss : PointLoss
+    C : float
+        Cost of a sample of weight one.
+    start, end : Point
+    steps : sequence of float
+    mu : float
+        How far kinks are rounded off.
+    anchors : sequence of Anchor
+        The points behind the multipliers, in their order; none for zeros.
+    curved : bool
+        Whether the curvature is asked for.
+    tasks : slice
+        The targets that are meant.
+    """
+    Z, Y, cost = block.X, block.y[:, tasks], C * block.weight[:, None]
+    points = [start, end, *(anchor.point for anchor in anchors)]
+    scores = Z @ np.hstack([point.w for point in points])
+    before, after, *earlier = (
+        f + point.bias
+        for f, point in zip(np.split(scores, len(points), axis=1), points, strict=True)
+    )
+    a0 = np.zeros_like(after)
+    for f, anchor in zip(earlier, anchors, strict=True):
+        a0 = loss.slope(f, Y, anchor.mu, a0)
+    value, smooth = np.zeros(len(steps)), np.zeros(len(steps))
+    for k, step in enumerate(steps):
+        f = before + step * (after - before)
+        value[k] = np.sum(cost * loss.value(f, Y))
+        smooth[k] = value[k]
+        if loss.kinks:
+            a = loss.slope(f, Y, mu, a0)
+            best = loss.dual(a, Y) - a * f - 0.5 * mu * (a - a0) ** 2
+            smooth[k] = np.sum(cost * best)
+    a = loss.slope(after, Y, mu, a0)
+    apart = 0.5 * mu * np.sum(cost * (a - a0) ** 2) if loss.kinks else 0.0
+    dual = cost * loss.dual(a, Y)
+    positive = a > 0
+    signs = (np.where(positive, cost * a, 0.0), np.where(positive, 0.0, cost * a))
+    curvature: list[Statistics] = []
+    if curved:
+        for h in (cost * loss.bend(after, Y, mu, a0)).T:
+            curvature.append(Statistics.of(Z, None, h))
+    return Sums(
+        value,
+        smooth,
+        np.stack([sign.sum(axis=0) for sign in signs]),
+        np.stack(
+            [np.where(side, dual, 0.0).sum(axis=0) for side in (positive, ~positive)]
+        ),
+        float(apart),
+        np.stack([Z.T @ sign for sign in signs]),
+        tuple(curvature),
+    )
+
+
+@dataclass(frozen=True)
+class FeatureProblem:
+    """A kernel-learning problem whose samples are seen in passes only.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        Raw features (n, D), targets (n, T), and weights.
+    loss : PointLoss
+    C : float
+        Cost of a sample of weight one.
+    weights : WeightSet
+    slices : tuple of slice
+        The columns of each kernel.
+    scaling : Scaling
+        Normalisation of the features; the problem is about normalised ones.
+    statistics : Statistics
+        Of all rows, with their weights and these targets: the curvature of a loss that
+        bends equally everywhere.
+    tasks : slice
+        The targets that are meant.
+    """
+
+    blocks: Blocks
+    loss: PointLoss
+    C: float
+    weights: WeightSet
+    slices: tuple[slice, ...]
+    scaling: Scaling
+    statistics: Statistics
+    tasks: slice = field(default_factory=lambda: slice(None))
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of targets that share the kernel weights."""
+        return len(self.statistics.target)
+
+    def center(self) -> FloatArray:
+        """Return weights that treat all kernels alike."""
+        return self.weights.center(len(self.slices))
+
+    def best_weights(self, w: FloatArray) -> FloatArray:
+        """Return the kernel weights that suit normalised weights ``w`` (D, T) best."""
+        norms2 = squares(w, self.slices)
+        return self.weights.step(np.ones(len(norms2)), norms2)
+
+    def regulariser(self, w: FloatArray, theta: FloatArray) -> float:
+        """Return ``½ sum_m |w_m|^2 / theta_m``, infinite where theta is zero only."""
+        norms2 = squares(w, self.slices)
+        used = theta > 0
+        if norms2[~used].any():
+            return np.inf
+        q = np.zeros_like(norms2)
+        q[used] = norms2[used] / theta[used] ** 2
+        return self.weights.regulariser(theta, q)
+
+    def raw(self, w: FloatArray, bias: FloatArray) -> Point:
+        """Return the point of normalised weights and bias."""
+        return Point(*self.scaling.raw(w, bias))
+
+    def look(
+        self,
+        start: Point,
+        end: Point,
+        steps: Sequence[float],
+        mu: float,
+        anchors: Sequence[Anchor] = (),
+        curved: bool = True,
+    ) -> Sums:
+        """Make one pass over the rows."""
+        return self.blocks.reduce(
+            partial(
+                sums,
+                loss=self.loss,
+                C=self.C,
+                start=start,
+                end=end,
+                steps=tuple(steps),
+                mu=mu,
+                anchors=tuple(anchors),
+                curved=curved,
+                tasks=self.tasks,
+            )
+        )
+
+    def dual(self, found: Sums) -> tuple[float, FloatArray]:
+        """Return the lower bound of a pass, and ``Z'a`` of its feasible dual point.
+
+        A free bias wants the dual variables to sum to zero: the heavier sign shrinks. A
+        concave term that is zero at zero shrinks by no more than its argument.
+        """
+        up, down = found.count[0], -found.count[1]
+        least = np.minimum(up, down)
+        share = np.stack(
+            [
+                np.divide(least, side, out=np.zeros_like(least), where=side > 0)
+                for side in (up, down)
+            ]
+        )
+        A = np.einsum("st,sdt->dt", share, found.slope)
+        # the sums are zero, so that a shift of the features makes no difference
+        A = self.scaling.root[:, None] * A
+        q = squares(A, self.slices)
+        bound = float(np.sum(share * found.dual)) - 0.5 * self.weights.support(q)
+        return bound, A
+
+    def gradient(self, found: Sums) -> tuple[FloatArray, FloatArray]:
+        """Return ``Z'a`` of normalised features and ``1'a``, as they are."""
+        count = found.count.sum(axis=0)
+        slope = found.slope.sum(axis=0)
+        centred = slope - np.multiply.outer(self.scaling.shift, count)
+        return self.scaling.root[:, None] * centred, count
+
+    def curvature(self, of: Statistics) -> tuple[FloatArray, FloatArray, float]:
+        """Return scatter, mean and total of normalised features, from raw ones."""
+        root = self.scaling.root
+        scatter = root[:, None] * of.ZZ * root
+        return scatter, root * (of.mean - self.scaling.shift), of.total
+
+
+POINTS: dict[str, Any] = {
+    "hinge": HingePoints,
+    "squared_hinge": SquaredHingePoints,
+    "logistic": LogisticPoints,
+    "epsilon_insensitive": EpsilonPoints,
+}

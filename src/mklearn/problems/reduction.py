@@ -1,0 +1,249 @@
+"""The problem of all samples as a problem of as many as there are features.
+
+For quadratic losses the scatter of features and targets says everything. With the
+centred ``Z'Z = R'R``, R of shape (r, D), and ``T`` such that ``R'T = Z'H``,
+
+    |H - Zw|^2 = |T - Rw|^2 + |H|^2 - |T|^2    for all w,
+
+so the rows of R are *pseudo-samples*: kernels on them are ``R_m R_m'``, targets are T,
+and what T lacks in length is given to as many more pseudo-samples as there are targets,
+with features zero. The problem on them has the same objective for every w, hence the
+same solution, the same bounds and the same path in the regularisation, whatever the
+number of samples was. A free bias is the centring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.lowrank import Scaling, feature_bank
+from mklearn.problems.losses import Squared
+from mklearn.problems.mkl import Judgement, MKLProblem
+from mklearn.problems.statistics import Statistics
+from mklearn.problems.weights import WeightSet
+
+FloatArray = NDArray[np.float64]
+
+
+def factorised(S: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Return R of shape (r, D) with ``R'R = S`` up to rounding, and its pivots.
+
+    A Cholesky factor with pivots stops where what is left of the diagonal is rounding,
+    so that r is the numerical rank. The first r pivots are columns of R that form a
+    triangle.
+    """
+    D = len(S)
+    top = float(np.max(np.diagonal(S), initial=0.0))
+    if top <= 0:
+        return np.zeros((0, D)), np.zeros(0, dtype=np.intp)
+    # scaled to a unit diagonal: kernels of small scale are not rounding
+    scale = np.sqrt(np.maximum(np.diagonal(S), 0.0))
+    safe = np.where(scale > 0, scale, 1.0)
+    C, pivots, rank, info = dpstrf(S / np.outer(safe, safe), tol=1e-14 * D, lower=0)
+    if info < 0:
+        raise ValueError(
+            "The scatter of the features holds values that are no numbers."
+        )
+    order = pivots.astype(np.intp) - 1
+    R = np.zeros((rank, D))
+    R[:, order] = np.triu(C[:rank]) * scale[order]
+    return R, order[:rank]
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """Pseudo-samples that stand for all samples.
+
+    Attributes
+    ----------
+    bank : KernelBank
+        Low-rank kernels of the r + T pseudo-samples.
+    targets : array of shape (r + T, T)
+    R : array of shape (r + T, D)
+        Their normalised features.
+    slices : the columns of each kernel
+    total : float
+        Sum of the sample weights.
+    """
+
+    bank: KernelBank
+    targets: FloatArray
+    R: FloatArray
+    slices: tuple[slice, ...]
+    total: float
+
+    @classmethod
+    def of(
+        cls,
+        statistics: Statistics,
+        scaling: Scaling,
+        slices: Sequence[slice],
+        names: Sequence[str] | None = None,
+    ) -> Reduced:
+        """Return the pseudo-samples of statistics of raw features."""
+        root = scaling.root
+        R, pivots = factorised(root[:, None] * statistics.ZZ * root)
+        ZH = root[:, None] * statistics.ZH
+        r, T = len(R), ZH.shape[1]
+        known = np.zeros((0, T))
+        if r:
+            known = solve_triangular(R[:, pivots], ZH[pivots], trans=1)
+        values, vectors = np.linalg.eigh(statistics.HH - known.T @ known)
+        rest = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        rows = np.vstack([R, np.zeros((T, R.shape[1]))])
+        return cls(
+            feature_bank(rows, slices, names),
+            np.vstack([known, rest]),
+            rows,
+            tuple(slices),
+            statistics.total,
+        )
+
+    def squared(
+        self, C: float, weights: WeightSet, tasks: slice = slice(None)
+    ) -> MKLProblem:
+        """Return the problem with the squared loss and costs ``C`` times the weights.
+
+        Its value is that of all samples with a free bias.
+        """
+        Y = self.targets[:, tasks]
+        return MKLProblem(self.bank, Squared(Y, np.full(Y.shape, C), False), weights)
+
+    def dual(self, A: FloatArray) -> FloatArray:
+        """Return ``Z'A`` of all samples, shape (D, T), from A of the pseudo-samples."""
+        return np.asarray(self.R.T @ A)
+
+    def bias(
+        self, statistics: Statistics, scaling: Scaling, w: FloatArray
+    ) -> FloatArray:
+        """Return the free bias that goes with weights (D, T) of normalised features."""
+        mean = scaling.root * (statistics.mean - scaling.shift)
+        return np.asarray(statistics.target - mean @ w)
+
+
+def by_kernel(theta: FloatArray, slices: Sequence[slice]) -> FloatArray:
+    """Return the weight of the kernel of each feature, shape (D,) or (T, D)."""
+    widths = [s.stop - s.start for s in slices]
+    return np.repeat(theta, widths, axis=-1)
+
+
+def squares(w: FloatArray, slices: Sequence[slice]) -> FloatArray:
+    """Return ``|w_m|^2`` of all tasks together for each kernel, shape (M,)."""
+    starts = [s.start for s in slices]
+    return np.asarray(np.add.reduceat(np.sum(w * w, axis=1), starts))
+
+
+# --- second-order expansions ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """``min sum_t ½ w_t'S_t w_t - g_t'w_t + ½ sum_m |w_m|^2 / theta_m`` over w, theta.
+
+    The second-order expansion of any loss in feature space; tasks t share the kernel
+    weights. For given ones the solution is ``w_t = (S_t + diag(1/theta))^-1 g_t``. What
+    solvers know as A are the vectors ``v_t = g_t - S_t w_t`` in the coordinates of the
+    features. Kernels are projections there, ``q_m = |v_m|^2``, and at the solution
+    ``w_m = theta_m v_m``. The dual value of v is ``-½ sum_t w_t'S_t w_t - ½ support``.
+
+    Parameters
+    ----------
+    S : tuple of arrays of shape (D, D)
+        Positive semidefinite, one for each task.
+    g : array of shape (D, T)
+    slices : tuple of slice
+        The features of each kernel.
+    weights : WeightSet
+    """
+
+    S: tuple[FloatArray, ...]
+    g: FloatArray
+    slices: tuple[slice, ...]
+    weights: WeightSet
+
+    @property
+    def bank(self) -> Any:
+        """Projections on the features of each kernel."""
+        return _Projections(self.slices)
+
+    @property
+    def loss(self) -> Any:
+        """A loss without constraints on A."""
+        return _Free((self.g.shape[0], self.g.shape[1]))
+
+    def center(self) -> FloatArray:
+        """Return weights that treat all kernels alike."""
+        return self.weights.center(len(self.slices))
+
+    def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
+        """Return the best weights for the ``w`` that ``theta`` and A give."""
+        return self.weights.step(theta, quads)
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``|v_m|^2`` for every kernel, shape (M,)."""
+        return squares(A, self.slices)
+
+    def bend(self, w: FloatArray) -> float:
+        """Return ``½ sum_t w_t'S_t w_t``."""
+        return 0.5 * sum(float(w[:, t] @ (S @ w[:, t])) for t, S in enumerate(self.S))
+
+    def judge(
+        self,
+        theta: FloatArray,
+        A: FloatArray,
+        scores: FloatArray | None = None,
+        quads: FloatArray | None = None,
+    ) -> Judgement:
+        """Return the bounds that ``(theta, v)`` proves; ``scores`` are its w."""
+        if scores is None:
+            raise ValueError("An expansion is judged by the w behind v.")
+        q = self.quads(A) if quads is None else quads
+        bend = self.bend(scores)
+        upper = bend - float(np.sum(self.g * scores))
+        return Judgement(
+            upper + self.weights.regulariser(theta, q),
+            -bend - 0.5 * self.weights.support(q),
+            np.zeros(self.g.shape[1]),
+        )
+
+
+@dataclass(frozen=True)
+class _Projections:
+    """Kernels that are projections on their features."""
+
+    slices: tuple[slice, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        D = self.slices[-1].stop
+        return D, D, len(self.slices)
+
+    def multiply(self, A: FloatArray) -> FloatArray:
+        out = np.zeros((*A.shape, len(self.slices)))
+        for m, part in enumerate(self.slices):
+            out[part, :, m] = A[part]
+        return out
+
+    def quad(self, A: FloatArray) -> FloatArray:
+        return squares(A, self.slices)
+
+
+@dataclass(frozen=True)
+class _Free:
+    """A loss of which only the shape of its dual variables is known."""
+
+    shape: tuple[int, int]
+
+    hyperplane = True
+    concavity = 0.0
+
+    def repair(self, A: FloatArray) -> FloatArray:
+        return A

@@ -1,0 +1,420 @@
+"""Dask: the same answers from a cluster, whatever becomes of its workers."""
+
+import os
+import signal
+from pathlib import Path
+
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from dask.distributed import Client, LocalCluster
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from mklearn import (
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLDiscriminant,
+    MKLRegressor,
+    demo_large,
+)
+from mklearn.blocks import ArrayBlocks, as_blocks
+from mklearn.datasets import make_groups
+from mklearn.distributed import DaskBlocks, by_blocks, is_dask
+from mklearn.kernels import RBF, Linear
+from mklearn.reproduction import Settings, Table, run
+from mklearn.reproduction.cells import Protocol
+
+N = 600
+
+
+@pytest.fixture(scope="module")
+def client():
+    environ = {"distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1}
+    with (
+        dask.config.set(environ),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            memory_limit=0,
+            silence_logs="CRITICAL",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def samples():
+    return make_groups(N, n_noise=0, random_state=0)
+
+
+def scatter(block):
+    return (block.X * block.weight[:, None]).T @ block.X
+
+
+def double(block):
+    return block._replace(X=2 * block.X)
+
+
+def count(block):
+    return block.n_rows
+
+
+def labels(block):
+    return block.y
+
+
+# --- blocks ---------------------------------------------------------------------------
+
+
+def test_what_is_of_dask(samples):
+    X, y = samples
+    assert is_dask(da.from_array(X))
+    assert is_dask(dd.from_pandas(pd.DataFrame(X), npartitions=2))
+    assert not any(is_dask(thing) for thing in (X, pd.DataFrame(X), None, "dask", dask))
+    assert as_blocks(X, y) is None
+    assert isinstance(as_blocks(da.from_array(X), y), DaskBlocks)
+
+
+@pytest.mark.parametrize("chunks", [(100, 12), (37, 5), (N, 1)])
+def test_arrays_are_summed_as_in_memory(samples, chunks):
+    X, y = samples
+    weight = np.arange(N) % 3.0
+    expected = ArrayBlocks(X, y, weight).reduce(scatter)
+    with dask.config.set(scheduler="synchronous"):
+        for targets in (y, da.from_array(y, chunks=50), da.from_array(y, chunks=N)):
+            blocks = DaskBlocks(da.from_array(X, chunks=chunks), targets, weight)
+            assert np.allclose(blocks.reduce(scatter), expected, rtol=1e-12)
+            assert np.array_equal(np.concatenate(blocks.map(labels)), y)
+            assert sum(blocks.map(count)) == N
+            assert np.allclose(blocks.then(double).reduce(scatter), 4 * expected)
+
+
+def test_frames_are_summed_as_in_memory(samples):
+    X, y = samples
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(12)]).assign(label=y)
+    table = dd.from_pandas(frame, npartitions=5)
+    chosen = table[table.c0 > 0.5]  # sizes are unknown now
+    kept = X[:, 0] > 0.5
+    columns = [f"c{i}" for i in range(12)]
+    with dask.config.set(scheduler="synchronous"):
+        blocks = DaskBlocks(chosen[columns], chosen["label"])
+        assert blocks.names == tuple(columns)
+        expected = X[kept].T @ X[kept]
+        assert np.allclose(blocks.reduce(scatter), expected, rtol=1e-12)
+        assert np.array_equal(np.concatenate(blocks.map(labels)), y[kept])
+        none = table[table.c0 > 100.0]
+        assert DaskBlocks(none[columns], none["label"]).map(count) == []
+        with pytest.raises(ValueError, match="holds no samples"):
+            DaskBlocks(none[columns], none["label"]).reduce(count)
+
+
+def test_what_samples_and_targets_share_is_computed_once():
+    made = []
+
+    def make(number):
+        made.append(number)
+        return make_groups(20, n_noise=0, random_state=[0, number])
+
+    pairs = [dask.delayed(make, nout=2)(number) for number in range(3)]
+    X = da.concatenate([da.from_delayed(X, (20, 12), float) for X, _ in pairs])
+    y = da.concatenate([da.from_delayed(y, (20,), int) for _, y in pairs])
+    with dask.config.set(scheduler="synchronous"):
+        assert DaskBlocks(X, y).reduce(count) == 60
+    assert sorted(made) == [0, 1, 2]
+
+
+def test_large_partitions_are_worked_on_in_blocks(samples):
+    X, y = samples
+    with dask.config.set(scheduler="synchronous"):
+        blocks = DaskBlocks(da.from_array(X, chunks=(N // 2, 12)), y, rows=70)
+        assert blocks.map(count) == 2 * [70, 70, 70, 70, 20]
+
+
+def test_bad_partitions_are_told(samples):
+    X, y = samples
+    array = da.from_array(X, chunks=(100, 12))
+    frame = dd.from_pandas(pd.DataFrame(X), npartitions=3)
+    for bad, message in (
+        (lambda: DaskBlocks(X), "needs a Dask array"),
+        (lambda: DaskBlocks(array[0]), "needs a Dask array"),
+        (lambda: DaskBlocks(array, y[:-1]), "600 samples and y has 599"),
+        (lambda: DaskBlocks(array, da.ones(599)), "600 samples and y has 599"),
+        (lambda: DaskBlocks(frame, y), "sizes of X's partitions are not known"),
+        (lambda: DaskBlocks(frame, da.ones(N, chunks=N)), "3 partitions and y has 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bad()
+    holes = array.map_blocks(torn, dtype=float)
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(ValueError, match=r"Partition 2 of .* NaN or infinity"):
+            DaskBlocks(holes, y).reduce(count)
+        short = frame.to_dask_array()
+        with pytest.raises(ValueError, match="X has 200 samples and y has 300"):
+            DaskBlocks(short, da.ones(900, chunks=300)).reduce(count)
+
+
+def torn(part, block_id=None):
+    return np.full_like(part, np.nan) if block_id[0] == 2 else part
+
+
+# --- workers --------------------------------------------------------------------------
+
+
+def die_once(part, marker, block_id=None):
+    """Return the part; the first worker that is asked for partition 4 dies of it."""
+    if block_id[0] == 4 and not Path(marker).exists():
+        Path(marker).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+def test_sums_are_the_same_to_the_last_digit(client, samples):
+    X, y = samples
+    blocks = DaskBlocks(da.from_array(X, chunks=(50, 12)), y)
+    with dask.config.set(scheduler="synchronous"):
+        alone = blocks.reduce(scatter)
+    assert np.array_equal(blocks.reduce(scatter), alone)
+    assert np.array_equal(blocks.then(double).reduce(scatter), 4 * alone)
+
+
+def test_a_killed_worker_does_not_change_a_sum(client, samples, tmp_path):
+    X, y = samples
+    array = da.from_array(X, chunks=(50, 12))
+    expected = DaskBlocks(array, y).reduce(scatter)
+    dying = array.map_blocks(die_once, marker=str(tmp_path / "died"), dtype=float)
+    blocks = DaskBlocks(dying, y).then(double)
+    assert np.array_equal(blocks.reduce(scatter), 4 * expected)
+    assert (tmp_path / "died").exists()
+
+
+# --- predictions ----------------------------------------------------------------------
+
+
+class Half:
+    """A model whose answers are known."""
+
+    classes = np.array(["no", "yes"])
+    calls = 0
+
+    @by_blocks
+    def predict(self, X):
+        """Return a word for each sample."""
+        type(self).calls += 1
+        return self.classes[(np.asarray(X)[:, 0] > 0).astype(int)]
+
+    @by_blocks
+    def transform(self, X):
+        """Return half of some columns."""
+        return 0.5 * np.asarray(X)[:, :3]
+
+
+def test_predictions_are_lazy(samples):
+    X, _ = samples
+    model = Half()
+    expected = model.predict(X)
+    Half.calls = 0
+    answer = model.predict(da.from_array(X, chunks=(100, 5)))
+    assert Half.calls == 1  # one made-up sample, for the type
+    assert is_dask(answer)
+    assert answer.shape == (N,)
+    assert answer.dtype == expected.dtype
+    assert answer.chunks == ((100,) * 6,)
+    with dask.config.set(scheduler="synchronous"):
+        assert np.array_equal(answer.compute(), expected)
+        half = model.transform(da.from_array(X, chunks=(100, 12)))
+        assert half.chunks == ((100,) * 6, (3,))
+        assert np.array_equal(half.compute(), model.transform(X))
+    assert Half.calls == 7
+
+
+def test_predictions_on_frames(samples):
+    X, _ = samples
+    model = Half()
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(12)])
+    table = dd.from_pandas(frame, npartitions=4)
+    table = table[table.c1 > 1.0]  # one partition may be empty
+    with dask.config.set(scheduler="synchronous"):
+        expected = model.predict(frame[frame.c1 > 1.0])
+        assert np.array_equal(model.predict(table).compute(), expected)
+        none = table[table.c1 > 100.0]
+        assert model.transform(none).compute().shape == (0, 3)
+
+
+# --- models ---------------------------------------------------------------------------
+
+SPECS = [
+    RBF(0.1, columns=range(4)),
+    RBF(0.5, columns=range(4, 8)),
+    Linear(columns=range(8, 12)),
+]
+LOW = {"approximation": "nystroem", "rank": 20}
+
+
+def die_at(part, folder, time, block_id=None):
+    """Return the part; a worker dies when partition 2 is made for the nth time."""
+    if block_id[0] == 2:
+        before = len(list(Path(folder).iterdir()))
+        (Path(folder) / str(before)).touch()
+        if before + 1 == time:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+@pytest.mark.parametrize("chunks", [(90, 12), (250, 7)])
+def test_models_are_those_in_memory(samples, chunks, scheduler):
+    X, y = samples
+    model = MKLClassifier(SPECS, loss="squared", **LOW)
+    expected = clone(model).fit(X, y)
+    rows, labels = da.from_array(X, chunks=chunks), da.from_array(y, chunks=200)
+    with dask.config.set(scheduler=scheduler):
+        model.fit(rows, labels)
+        scores = model.decision_function(rows).compute()
+        classes = model.predict(rows).compute()
+    np.testing.assert_allclose(
+        model.kernel_weights_, expected.kernel_weights_, atol=1e-8
+    )
+    np.testing.assert_allclose(scores, expected.decision_function(X), atol=1e-8)
+    assert np.array_equal(classes, expected.predict(X))
+
+
+def test_models_on_frames(samples):
+    X, y = samples
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(12)])
+    words = np.array(["no", "yes"])[y]
+    table = dd.from_pandas(frame.assign(label=words), npartitions=4)
+    rows = table[list(frame.columns)]
+    model = MKLClassifier(SPECS, loss="logistic", **LOW)
+    expected = clone(model).fit(frame, words)
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(rows, table["label"])
+        assert model.feature_names_in_.tolist() == list(frame.columns)
+        probabilities = model.predict_proba(rows)
+        assert is_dask(probabilities)
+        found = probabilities.compute()
+        assert (
+            model.predict(rows).compute().tolist() == expected.predict(frame).tolist()
+        )
+    np.testing.assert_allclose(found, expected.predict_proba(frame), atol=1e-3)
+
+
+def test_discriminants_transform_lazily(samples):
+    X, y = samples
+    model = MKLDiscriminant(SPECS, **LOW)
+    expected = clone(model).fit(X, y)
+    rows = da.from_array(X, chunks=(150, 12))
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(rows, da.from_array(y, chunks=150))
+        turned = model.transform(rows)
+        assert is_dask(turned) and turned.chunks == ((150,) * 4, (1,))
+        sign = np.sign(turned[0].compute() @ expected.transform(X[:1])[0])
+        np.testing.assert_allclose(
+            sign * turned.compute(), expected.transform(X), atol=1e-6
+        )
+        assert np.array_equal(model.predict(rows).compute(), expected.predict(X))
+
+
+def test_regression_on_weighted_rows(samples):
+    X, _ = samples
+    y, weight = X[:, 0] ** 2 + X[:, 9], np.arange(N) % 3.0
+    model = MKLRegressor(SPECS, tol=1e-8, **LOW)
+    expected = clone(model).fit(X, y, sample_weight=weight).predict(X)
+    rows = da.from_array(X, chunks=(100, 12))
+    with dask.config.set(scheduler="synchronous"):
+        model.fit(rows, da.from_array(y, chunks=100), sample_weight=weight)
+        np.testing.assert_allclose(model.predict(rows).compute(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "time"), [("squared", 3), ("squared_hinge", 6)])
+def test_a_killed_worker_does_not_change_a_model(client, samples, tmp_path, loss, time):
+    X, y = samples
+    model = MKLClassifier(SPECS, loss=loss, **LOW)
+    rows = da.from_array(X, chunks=(100, 12))
+    expected = clone(model).fit(rows, y)
+    dying = rows.map_blocks(die_at, folder=str(tmp_path), time=time, dtype=float)
+    model.fit(dying, y)
+    assert len(list(tmp_path.iterdir())) > time  # it died, and the part was made again
+    assert np.array_equal(model.kernel_weights_, expected.kernel_weights_)
+    assert np.array_equal(model.decision_function(X), expected.decision_function(X))
+
+
+def test_dask_needs_an_approximation(samples):
+    X, y = samples
+    with pytest.raises(ValueError, match="approximation='nystroem'"):
+        MKLClassifier(SPECS).fit(da.from_array(X), y)
+
+
+def test_the_large_demonstration(client, capsys):
+    found = demo_large.learn(client.cluster, 3000, rank=20, block=500, n_test=1000)
+    assert found["accuracy"] > 0.75
+    assert found["gap"] <= 1e-3
+    weights = found["weights"]
+    noise = sum(w for name, w in weights.items() if name.startswith("noise"))
+    assert len(weights) == 10 and noise < 0.2
+    assert "of 18 partitions" in capsys.readouterr().err  # three passes over six
+
+
+# --- many fits at a time --------------------------------------------------------------
+
+
+def fit_cell(cell, seed):
+    """Return what a cell would, and where it was worked on."""
+    X, y = make_groups(60, n_noise=0, random_state=[seed, cell.repetition])
+    model = MKLClassifier(Linear(), C=1.0).fit(X, y)
+    return {"accuracy": 100 * model.score(X, y), "process": os.getpid()}
+
+
+PLAN = Protocol(
+    name="plan",
+    title="A plan",
+    tables=(Table("1", "one", ("wine",), ("linear",), 6),),
+    work=fit_cell,
+    choices={},
+    files={"wine": "wine"},
+    printed=lambda folder: {},
+    quick=(),
+    bands=(),
+)
+
+
+def test_reproduction_runs_on_a_cluster(client, tmp_path):
+    with joblib.parallel_config(backend="dask"):
+        found = run(PLAN, tmp_path / "cluster", Settings())
+    alone = run(PLAN, tmp_path / "alone", Settings())
+    assert len(found.cells) == 6
+    for cell, values in found.cells.items():
+        assert values["accuracy"] == alone.cells[cell]["accuracy"]
+        assert values["process"] != os.getpid()
+
+
+def judged(model, X, y):
+    return {"accuracy": model.score(X, y), "process": os.getpid()}
+
+
+def test_model_selection_runs_on_a_cluster(client, samples):
+    X, y = samples[0][:90], samples[1][:90]
+    search = GridSearchCV(
+        MKLClassifier([Linear(), RBF(0.1)]),
+        {"C": [0.1, 10.0]},
+        cv=3,
+        scoring=judged,
+        refit="accuracy",
+    )
+    alone = search.fit(X, y).cv_results_
+    with joblib.parallel_config(backend="dask"):
+        found = search.fit(X, y).cv_results_
+    for split in range(3):
+        name = f"split{split}_test_accuracy"
+        assert np.array_equal(found[name], alone[name])
+        assert (found[f"split{split}_test_process"] != os.getpid()).all()
+    own = MKLClassifierCV([Linear(), RBF(0.1)], Cs=[0.1, 10.0], cv=3)
+    alone = own.fit(X, y).mean_scores_
+    with joblib.parallel_config(backend="dask"):
+        assert np.array_equal(own.fit(X, y).mean_scores_, alone)
