@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mklearn.blocks import comes_in_blocks
+from mklearn.estimators._features import FeatureModel
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.normalise import Clip, Normaliser, check_definite, fit_normaliser
@@ -263,48 +264,76 @@ def check_state(model: BaseKernelMachine) -> None:
     For models from files: a sum over arrays of other shapes, or with NaN, would be an
     answer as well, but not the model's.
     """
+    names = model.kernel_names_
+    M = len(names)
+    _require(M > 0 and len(model.kernels_) == M, "kernels and their names")
+    _require(np.shape(model.kernel_weights_)[-1:] == (M,), "kernel weights")
+    if model._on_features:
+        n_targets = _check_features(model._model, M)
+    else:
+        n_targets = _check_samples(model, M)
+    for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_", "intercept_",
+                 "coef_", "means_", "temperature_", "_theta", "_A"):  # fmt: skip
+        _check_finite(name, getattr(model, name, 0.0))
+    scores = np.shape(getattr(model, "intercept_", np.zeros(1)))
+    _require(len(scores) == 1, "intercepts")
+    coef = getattr(model, "coef_", None)
+    if coef is not None:
+        _require(np.shape(coef) == (*scores, n_targets), "coefficients")
+    classes = getattr(model, "classes_", None)
+    if classes is not None:
+        _require(np.ndim(classes) == 1 and len(classes) > 0, "classes")
+        _require(scores[0] in (1, len(classes)), "a score for each class")
 
-    def require(sound: bool, why: str) -> None:
-        if not sound:
-            raise ValueError(f"the fitted values do not fit together: {why}")
 
-    names, normaliser = model.kernel_names_, model._normaliser
-    M, n_cols, used = len(names), len(model._cols), _as_places(model._used)
-    require(M > 0 and len(model.kernels_) == M, "kernels and their names")
-    require(np.shape(model.kernel_weights_)[-1:] == (M,), "kernel weights")
-    require(used.size > 0 and used.max() < M, "a kernel that there is not")
-    require(model._theta.ndim == 2 and model._theta.shape[1] == len(used), "weights")
-    require(model._A.ndim == 2 and len(model._A) == n_cols > 0, "coefficients")
-    tasks = len(model._theta)
-    require(tasks in (1, model._A.shape[1]), "weights for each class")
-    require(isinstance(normaliser, Normaliser), "no normalisation")
+def _check_samples(model: BaseKernelMachine, n_kernels: int) -> int:
+    """Check what a model on kernels keeps; return its number of targets."""
+    normaliser, n_cols = model._normaliser, len(model._cols)
+    used = _as_places(model._used)
+    _require(used.size > 0 and used.max() < n_kernels, "a kernel that there is not")
+    _require(model._theta.ndim == 2 and model._theta.shape[1] == len(used), "weights")
+    _require(model._A.ndim == 2 and len(model._A) == n_cols > 0, "coefficients")
+    n_targets = int(model._A.shape[1])
+    _require(len(model._theta) in (1, n_targets), "weights for each class")
+    _require(isinstance(normaliser, Normaliser), "no normalisation")
     normaliser.check(len(used))
     n = len(normaliser.weight)
-    require(bool((_as_places(model._cols) < n).all()), "a sample that there is not")
+    _require(bool((_as_places(model._cols) < n).all()), "a sample that there is not")
     if model._clip is not None:
-        require(isinstance(model._clip, Clip), "clipping")
+        _require(isinstance(model._clip, Clip), "clipping")
         model._clip.check(len(used), n)
     if model._reference is None:
         places = _as_places(model._columns)
-        require(len(places) == n_cols, "samples")
-        require(bool((places < model.n_features_in_).all()), "samples")
+        _require(len(places) == n_cols, "samples")
+        _require(bool((places < model.n_features_in_).all()), "samples")
     else:
-        require(isinstance(model._reference, KernelBank), "samples")
-        require(model._reference.shape == (0, n_cols, len(used)), "samples")
-    for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_", "intercept_",
-                 "coef_", "means_", "temperature_", "_theta", "_A"):  # fmt: skip
-        values = np.asarray(getattr(model, name, 0.0))
-        numbers = values.dtype.kind in "biuf"
-        require(numbers and bool(np.isfinite(values).all()), f"{name} is not finite")
-    scores = np.shape(getattr(model, "intercept_", np.zeros(1)))
-    require(len(scores) == 1, "intercepts")
-    coef = getattr(model, "coef_", None)
-    if coef is not None:
-        require(np.shape(coef) == (*scores, model._A.shape[1]), "coefficients")
-    classes = getattr(model, "classes_", None)
-    if classes is not None:
-        require(np.ndim(classes) == 1 and len(classes) > 0, "classes")
-        require(scores[0] in (1, len(classes)), "a score for each class")
+        _require(isinstance(model._reference, KernelBank), "samples")
+        _require(model._reference.shape == (0, n_cols, len(used)), "samples")
+    return n_targets
+
+
+def _check_features(model: Any, n_kernels: int) -> int:
+    """Check what a model on features keeps; return its number of targets."""
+    _require(isinstance(model, FeatureModel), "no model on features")
+    used = _as_places(model.used)
+    _require(used.size > 0 and used.max() < n_kernels, "a kernel that there is not")
+    D = model.features.n_features
+    _require(model.coef.ndim == 2 and len(model.coef) == D, "coefficients")
+    _require(model.shift.shape == (D,), "means of features")
+    _check_finite("coef", model.coef)
+    _check_finite("shift", model.shift)
+    return int(model.coef.shape[1])
+
+
+def _require(sound: bool, why: str) -> None:
+    if not sound:
+        raise ValueError(f"the fitted values do not fit together: {why}")
+
+
+def _check_finite(name: str, values: Any) -> None:
+    values = np.asarray(values)
+    numbers = values.dtype.kind in "biuf"
+    _require(numbers and bool(np.isfinite(values).all()), f"{name} is not finite")
 
 
 def _as_places(values: Any) -> NDArray[np.intp]:

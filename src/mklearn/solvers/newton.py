@@ -166,7 +166,7 @@ def trusted_steps(
         quads = quads_of(A)
         judgement = yield Iterate(theta, A, scores, quads)
         assert judgement is not None
-        value, own = judgement.upper, judgement.upper - judgement.lower
+        value, own = judgement.upper, max(judgement.upper - judgement.lower, 0.0)
         exact, lower = allowed, max(lower, judgement.lower)
         left = max(min(value, best) - lower, 0.0)
         least, idle = (left, 0) if left < 0.9 * least else (least, idle + 1)
