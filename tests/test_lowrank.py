@@ -383,6 +383,14 @@ def test_what_cannot_be_done_is_said():
         MKLClassifier(approximation="rff").fit(X * np.nan, y)
 
 
+def test_too_many_features_are_told(monkeypatch):
+    free = "mklearn.estimators._features.available_memory"
+    monkeypatch.setattr(free, lambda: 10_000)
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="lower rank or fewer kernels"):
+        MKLClassifier(approximation="nystroem", rank=20).fit(X, y)
+
+
 def test_two_samples_are_enough():
     X, y = np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 1])
     for loss in ("squared", "logistic", "squared_hinge"):

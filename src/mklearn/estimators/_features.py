@@ -234,6 +234,17 @@ def check_approximation(approximation: Any, rank: Any, landmarks: Any) -> None:
         raise ValueError(f"landmarks must be one of {LANDMARKS}, got {landmarks!r}.")
 
 
+def check_size(features: FeatureMap) -> None:
+    """Raise ValueError if the scatter of the features does not fit into memory."""
+    D, free = features.n_features, available_memory()
+    if 4 * 8 * D**2 > free:  # of two blocks, their sum, and a factor
+        raise ValueError(
+            f"{len(features.names)} kernels have {D} features in all, whose scatter "
+            f"takes {8e-9 * D**2:.3g} gigabytes, four times over, and {1e-9 * free:.3g}"
+            " are free; take a lower rank or fewer kernels."
+        )
+
+
 @dataclass(frozen=True)
 class FeatureModel:
     """A fitted model on features: scores are ``(z - shift)' coef + intercept``.

@@ -25,6 +25,7 @@ from mklearn.estimators._features import (
     Gathered,
     block_rows,
     check_approximation,
+    check_size,
     contributions,
     room,
     sample_rows,
@@ -183,7 +184,7 @@ class BaseMKL(BaseKernelMachine):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _feature_map(self, data: Any, weight: Any) -> FeatureMap:
-        return FeatureMap.fit(
+        features = FeatureMap.fit(
             data,
             self.kernels,
             approximation=self.approximation,
@@ -194,6 +195,8 @@ class BaseMKL(BaseKernelMachine):
             spherical=self.normalize == "spherical",
             psd=self.psd,
         )
+        check_size(features)
+        return features
 
     def _learn_features(
         self,
