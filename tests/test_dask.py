@@ -33,7 +33,7 @@ N = 600
 
 
 @pytest.fixture(scope="module")
-def client():
+def cluster():
     environ = {"distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1}
     with (
         dask.config.set(environ),
@@ -47,6 +47,13 @@ def client():
         Client(cluster) as client,
     ):
         yield client
+
+
+@pytest.fixture
+def client(cluster):
+    # a test before may have killed a worker, whose successor takes a while
+    cluster.wait_for_workers(2, timeout=60)
+    return cluster
 
 
 @pytest.fixture(scope="module")
