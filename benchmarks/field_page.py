@@ -57,6 +57,9 @@ class Field:
         }
         return {data: reps for data, reps in complete.items() if reps}
 
+    def n_splits(self, data: str) -> int:
+        return len(self.repetitions.get(data, ()))
+
     @property
     def methods(self) -> tuple[str, ...]:
         return self.table.methods
@@ -222,9 +225,15 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
     command += f" --seed {settings.seed}"
     return [
         f"Made by `{command}` at commit {', '.join(commits) or '?'}: "
-        f"{len(found.cells)} cells, {spent / 60:.0f} minutes on one core with other "
-        f"work beside it; {complete} of {asked} splits of data sets are complete and "
-        "count.",
+        f"{len(found.cells)} cells, {spent / 60:.0f} minutes on a machine with other "
+        f"work beside it. {complete} of {asked} splits of data sets are finished for "
+        "all methods and count"
+        + (
+            "; **the run was stopped before the others were**, and the same command "
+            "goes on with them."
+            if complete < asked
+            else "."
+        ),
         f"Python {platform.python_version()}, {', '.join(map(_version, packages))}; "
         f"{platform.machine()}.",
         "",
@@ -377,7 +386,7 @@ def doubts(field: Field) -> Iterator[str]:
     if edges:
         yield (
             "- **Grids.** The cost chosen is the smallest or largest of the grid in "
-            f"these shares of the cells: {', '.join(edges)}."
+            f"these shares of the cells: {', '.join(edges)}. Ties go to the smallest."
         )
     gaps = [
         v["gap"] for d in field.data for m in field.methods for v in field.cells(d, m)
@@ -524,11 +533,11 @@ def failures(fields: dict[str, Field], missing: dict[str, str]) -> list[str]:
             if method not in field.methods:
                 why = "was not asked for" if how.installed else "is not installed"
                 lines.append(f"- {method} ({field.table.title}): {why}.")
-        for data in field.table.data:
-            if data not in field.repetitions:
-                lines.append(f"- {data}: no split is complete.")
-            elif (n := len(field.repetitions[data])) < field.table.repetitions:
-                lines.append(f"- {data}: only the first {n} splits are complete.")
+        for n in range(field.table.repetitions):
+            sets = [d for d in field.table.data if field.n_splits(d) == n]
+            if sets:
+                count = f"{n or 'none'} of {field.table.repetitions} splits"
+                lines.append(f"- {count} were finished for all methods: {_list(sets)}.")
         for data in field.data:
             for method in field.methods:
                 cells = field.cells(data, method)

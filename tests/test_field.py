@@ -263,7 +263,8 @@ def test_the_page_has_every_cell(tmp_path):
     assert f"| {sonar} | 70 | 6 | 2 | **90.1** ± 0.1 | 80.2 ± 0.2" in text
     assert "| failed |" in text
     assert f"- boosting on {sonar}, 2 of 2 splits: not done after 60 s." in text
-    assert f"- {second}: only the first 1 splits are complete." in text
+    assert f"- 1 of 2 splits were finished for all methods: {second}." in text
+    assert "11 of 12 splits of data sets are finished for all methods" in text
     assert "- far: not at hand." in text
     assert "boosting has the worst (4.00)" in text
     assert "unweighted sum 100%" in text  # the cost is the largest of the grid
