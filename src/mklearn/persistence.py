@@ -53,7 +53,7 @@ from mklearn.solvers.subspace import JointHistory
 from mklearn.table import Column, TableModel
 
 FORMAT = "mklearn model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _CONTENT, _DIGEST = "model.json", "sha256"
 
@@ -170,10 +170,11 @@ def load(path: str | os.PathLike[str]) -> Any:
         _check_sound(model)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise ModelFileError(
-            f"{path} is not a valid model file: {error or type(error).__name__}."
-        ) from error
+    except (
+        LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError
+    ) as error:  # fmt: skip
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ModelFileError(f"{path} is not a valid model file: {why}.") from error
     except RecursionError as error:
         raise ModelFileError(f"{path} is not a valid model file: too deep.") from error
     if type(model).__name__ != content.get("class"):
