@@ -85,6 +85,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "image_srcset": ["2x"],
     "show_memory": False,
+    "min_reported_time": 3600,  # times say more about the machine
     "show_signature": False,
     "write_computation_times": False,
     "remove_config_comments": True,

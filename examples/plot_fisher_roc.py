@@ -32,25 +32,27 @@ X_train, X_test, y_train, y_test = train_test_split(
 kernels = rbf_ladder(8, standardize=True)
 truth = y_test == np.unique(y)[1]
 
-fig, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+fig, ax = plt.subplots(figsize=(5, 4.6), layout="constrained")
 for j, kernel in enumerate(kernels):
     single = MKLDiscriminant(kernel, criterion="kfda", reg=1e-6).fit(X_train, y_train)
     scores = single.decision_function(X_test)
     label = "each kernel alone" if j == 0 else None
-    left.plot(*roc_curve(truth, scores)[:2], color="0.8", lw=1, label=label)
+    ax.plot(*roc_curve(truth, scores)[:2], color="0.8", lw=1, label=label)
 
 for norm, name, color in [(np.inf, "plain sum", 0), (1, "learned weights", 5)]:
     model = MKLDiscriminant(kernels, criterion="kfda", reg=1e-6, norm=norm)
     scores = model.fit(X_train, y_train).decision_function(X_test)
     area = roc_auc_score(truth, scores)
     label = f"{name}, area {area:.3f}"
-    left.plot(*roc_curve(truth, scores)[:2], color=OKABE_ITO[color], lw=2, label=label)
-left.plot([0, 1], [0, 1], color="0.6", lw=0.8, ls="--")
-left.set_xlabel("false alarms")
-left.set_ylabel("found")
-left.set_title("ROC curve on new samples")
-left.legend(frameon=False, loc="lower right")
-left.set_aspect("equal")
+    ax.plot(*roc_curve(truth, scores)[:2], color=OKABE_ITO[color], lw=2, label=label)
+ax.plot([0, 1], [0, 1], color="0.6", lw=0.8, ls="--")
+ax.set_xlabel("false alarms")
+ax.set_ylabel("found")
+ax.set_title("ROC curve on new samples")
+ax.legend(frameon=False, loc="lower right")
+ax.set_aspect("equal")
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()
 
 # %%
 # How much regularisation does the direction need? ``reg`` is on the scale of kernels of
@@ -59,10 +61,10 @@ left.set_aspect("equal")
 regs = np.logspace(-8, 0, 9)
 models = model.reg_path(X_train, y_train, regs)
 areas = [roc_auc_score(truth, one.decision_function(X_test)) for one in models]
-right.semilogx(regs, areas, "o-", color=OKABE_ITO[5])
-right.set_xlabel("reg")
-right.set_ylabel("area under the curve, new samples")
-right.set_title("learned weights, along reg")
-for ax in (left, right):
-    ax.spines[["top", "right"]].set_visible(False)
+fig, ax = plt.subplots(figsize=(5.5, 3.6), layout="constrained")
+ax.semilogx(regs, areas, "o-", color=OKABE_ITO[5])
+ax.set_xlabel("reg")
+ax.set_ylabel("area under the curve, new samples")
+ax.set_title("learned weights, along reg")
+ax.spines[["top", "right"]].set_visible(False)
 plt.show()
