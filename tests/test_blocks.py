@@ -390,6 +390,26 @@ def test_models_on_all_files(tmp_path, frame, samples):
         )
 
 
+def test_predictions_on_blocks(tmp_path, frame, samples):
+    X, y, _ = samples
+    model = MKLClassifier(RBF(0.5)).fit(X, y)  # any model can read new rows so
+    expected = model.decision_function(X)
+    named = clone(model).fit(frame[["a", "b", "c"]], y)
+    for source in sources(tmp_path, frame, 10):
+        chosen = model
+        if isinstance(source, CSVBlocks | ParquetBlocks) or hasattr(
+            getattr(source, "X", None), "columns"
+        ):
+            chosen = named
+        np.testing.assert_allclose(
+            chosen.decision_function(source), expected, atol=1e-12, err_msg=repr(source)
+        )
+        assert np.array_equal(chosen.predict(source), model.predict(X))
+    assert len(model.predict(iter([X[:5], X[5:9]]))) == 9
+    with pytest.raises(ValueError, match="holds no samples"):
+        model.predict(iter([]))
+
+
 def test_blocks_need_an_approximation(groups):
     X, y = groups
     for source in (ArrayBlocks(X, y), iter([(X, y)]), lambda: iter([(X, y)])):

@@ -1,6 +1,8 @@
 """Statistics that can be merged, and the problems that they stand for."""
 
+import pickle
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,6 +10,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn import (
+    BlockNorm,
+    ElasticNet,
+    Ellipsoid,
     EpsilonInsensitive,
     Hinge,
     KernelBank,
@@ -21,7 +26,7 @@ from mklearn import (
 )
 from mklearn.kernels.lowrank import FeatureMap, Scaling
 from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
-from mklearn.problems.passes import POINTS, FeatureProblem
+from mklearn.problems.passes import POINTS, FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised
 from mklearn.problems.statistics import Block, MemoryBlocks, Statistics, merged
 from mklearn.solvers.pass_newton import PassNewton, minimised, solve_passes
@@ -313,6 +318,21 @@ def test_weights_and_scores_are_those_of_the_exact_method(name, p):
     assert np.allclose(Z @ point.w + point.bias, scores, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    "weights",
+    [Ellipsoid(np.eye(4) + 0.3), ElasticNet(0.5), BlockNorm(4.0), LpBall(np.inf)],
+    ids=lambda weights: type(weights).__name__,
+)
+def test_any_weight_set_will_do(weights):
+    problem, exact, _ = in_passes("squared_hinge", 2)
+    problem, exact = replace(problem, weights=weights), replace(exact, weights=weights)
+    ours, known = solve_passes(problem, tol=1e-5), solve(exact, tol=1e-6)
+    assert weights.contains(ours.theta)
+    assert ours.lower <= known.upper * (1 + 1e-9)
+    assert known.lower <= ours.upper * (1 + 1e-9)
+    assert np.isclose(ours.upper, known.upper, rtol=2e-5)
+
+
 def test_the_bounds_are_those_of_the_bank():
     # the certificate computed by KernelBank from the dual point of a pass
     problem, exact, Z = in_passes("hinge", 2)
@@ -366,10 +386,6 @@ def test_a_limit_leaves_honest_bounds():
 
 
 def test_functions_of_blocks_can_be_sent():
-    import pickle
-
-    from mklearn.problems.passes import Point, sums
-
     Z, H, w = rows(T=1)
     block = Block(Z, np.sign(H), w)
     at = Point(np.ones((5, 1)), np.zeros(1))

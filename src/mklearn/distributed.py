@@ -8,7 +8,7 @@ wrote: partial sums travel, samples stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial, wraps
 from typing import Any, TypeVar
@@ -17,7 +17,13 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.blocks import ROWS, ArrayBlocks
+from mklearn.blocks import (
+    ROWS,
+    ArrayBlocks,
+    BlockSource,
+    as_blocks,
+    comes_in_blocks,
+)
 from mklearn.problems.statistics import Block
 
 T = TypeVar("T")
@@ -281,17 +287,37 @@ def _add(parts: list[Any]) -> Any:
 
 
 def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method of a fitted model answer Dask collections, lazily.
+    """Let a method of a fitted model answer samples that come in blocks.
 
-    It is called on each partition when the answer is computed. Other input goes
-    straight to the method.
+    On a Dask collection the answer is lazy: the method is called on each partition when
+    the answer is computed. Other blocks are read one by one, and the answer is an array
+    as always. Other input goes straight to the method.
     """
 
     @wraps(method)
     def either(self: Any, X: Any) -> Any:
-        return _lazy(self, method.__name__, X) if is_dask(X) else method(self, X)
+        if not comes_in_blocks(X):
+            return method(self, X)
+        if is_dask(X):
+            return _lazy(self, method.__name__, X)
+        return _in_turn(self, method.__name__, as_blocks(X))
 
     return either
+
+
+def _in_turn(model: Any, name: str, blocks: Any) -> NDArray[Any]:
+    """Return the values of a model's method on the rows of all blocks."""
+
+    def call(block: Block) -> NDArray[Any]:
+        names = getattr(blocks, "names", None)
+        return np.asarray(getattr(model, name)(_table(block.X, names)))
+
+    # one after the other: a model may have threads of its own
+    one = isinstance(blocks, BlockSource)
+    parts = [call(block) for block in blocks] if one else blocks.map(call)
+    if not parts:
+        raise ValueError(f"{blocks!r} holds no samples.")
+    return np.concatenate(parts)
 
 
 def _lazy(model: Any, name: str, X: Any) -> Any:
@@ -328,7 +354,7 @@ def _answer(
     return np.asarray(getattr(model, method)(_table(part, columns)))
 
 
-def _table(values: Any, columns: list[str] | None) -> Any:
+def _table(values: Any, columns: Sequence[str] | None) -> Any:
     if columns is None:
         return values
     import pandas as pd
