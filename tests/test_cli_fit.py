@@ -174,7 +174,8 @@ def test_inspect_shows_kernels_certificate_versions(fitted):
         ("--method", "bilinear", "--norm", "auto"),
     ],
 )
-def test_every_method_fits_and_loads(options, table, tmp_path):
+def test_every_method_fits_and_loads(options, table, tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "NORMS", (1.0, 2.0))  # what --norm auto tries
     result = run(
         "fit", table, "--target", "state", "--kernels", "rbf,linear", "--cv", 2,
         "--out", tmp_path, "--json", *options,
@@ -184,7 +185,7 @@ def test_every_method_fits_and_loads(options, table, tmp_path):
     assert content["methods"][0]["score"] > 0.6
     assert content["methods"][0]["n_kernels"] == 2
     if "auto" in options:
-        assert content["model"]["chosen"]["norm"] in (1, 4 / 3, 2, 4, "inf")
+        assert content["model"]["chosen"]["norm"] in (1, 2)
     assert run("inspect", tmp_path / "model.mkl").exit_code == 0
     assert run("predict", tmp_path / "model.mkl", table).exit_code == 0
 
