@@ -28,7 +28,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -229,22 +229,18 @@ def fit_blocks(n: int, r: int, loss: str) -> dict:
     }
 
 
-def growth(quick: bool) -> list[dict]:
+def growth(quick: bool, sizes: Sequence[int] = (10**4, 10**5, 10**6)) -> list[dict]:
     """Tenfold rows: how much more time and memory."""
-    sizes = (2000, 20_000) if quick else (10_000, 100_000, 1_000_000)
     r = 10 if quick else 200
-    rows = []
-    for loss in ("squared",):
-        before = None
-        for n in sizes:
-            row = {"n": n, "M": 10, "rank": r, "loss": loss}
-            row |= alone(fit_blocks, n, r, loss)
-            if before is not None:
-                row["ratio"] = row["time_s"] / before["time_s"]
-                row["cpu_ratio"] = row["cpu_s"] / before["cpu_s"]
-            before = row
-            rows.append(row)
-            report(row)
+    rows: list[dict] = []
+    for n in (2000, 20_000) if quick else sizes:
+        row = {"n": n, "M": 10, "rank": r, "loss": "squared"}
+        row |= alone(fit_blocks, n, r, "squared")
+        if rows:
+            row["ratio"] = row["time_s"] / rows[-1]["time_s"]
+            row["cpu_ratio"] = row["cpu_s"] / rows[-1]["cpu_s"]
+        rows.append(row)
+        report(row)
     return rows
 
 
@@ -533,13 +529,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--sizes", type=int, nargs="+", help="n (growth, workers)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     args = parser.parse_args()
-    figure = None
+    more: list = []
     if args.part == "rank" and args.page:
-        figure = args.page.with_suffix(".png")
-    rows = PARTS[args.part](args.quick, *([figure] if figure else []))
+        more = [args.page.with_suffix(".png")]
+    elif args.part in ("growth", "workers") and args.sizes:
+        more = [args.sizes]
+    rows = PARTS[args.part](args.quick, *more)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:
