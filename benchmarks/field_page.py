@@ -220,6 +220,8 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
     packages = ["numpy", "scipy", "scikit-learn", "numba", "MKLpy", "himalaya"]
     complete = sum(len(r) for f in fields.values() for r in f.repetitions.values())
     asked = sum(len(f.table.data) * f.table.repetitions for f in fields.values())
+    counts = [len(r) for f in fields.values() for r in f.repetitions.values()]
+    splits = float(np.median(counts)) if counts else 0.0
     command = "python benchmarks/field.py"
     command += f" --repeats {settings.repetitions} --limit {settings.budget:g}"
     command += f" --seed {settings.seed}"
@@ -233,13 +235,22 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
             "goes on with them."
             if complete < asked
             else "."
+        )
+        + (
+            " **Most data sets have one split only: differences of a point or two are "
+            "within the noise of a test part, and no standard error can be given.**"
+            if splits < 2
+            else ""
         ),
         f"Python {platform.python_version()}, {', '.join(map(_version, packages))}; "
         f"{platform.machine()}.",
         "",
-        "Every data set at hand and every method that could be had are in the tables, "
-        "with the kernels and grids stated below, which no data set was consulted "
-        "about. All methods have the same splits and choose on the same inner folds. "
+        "Every method that could be had is in the tables, with every data set at hand "
+        "that has a finished split; what has none is named below. Kernels and grids "
+        "are the same for all data sets and were stated before the run; the numbers of "
+        "samples, the limit and that boosting has no search were set for time, after "
+        "trials on five of the sets. All methods have the same splits and choose on "
+        "the same inner folds. "
         f"Training parts are small, about {TRAINING} samples at most; what holds for "
         "larger ones is not shown.",
     ]
