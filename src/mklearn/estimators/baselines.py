@@ -105,6 +105,15 @@ class AlignmentMKLClassifier(MKLClassifier):
         Of length one.
     solution_ : Solution
         Of the classifier, for these weights.
+    classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
+        As in :class:`MKLClassifier`.
+    dual_coef_, intercept_, duality_gap_, n_iter_
+        As in :class:`MKLClassifier`.
+
+    References
+    ----------
+    Cortes, C., Mohri, M. and Rostamizadeh, A. (2012). Algorithms for learning kernels
+    based on centered alignment. *Journal of Machine Learning Research* 13, 795-828.
 
     Examples
     --------

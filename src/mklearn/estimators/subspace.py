@@ -180,6 +180,7 @@ class SubspaceKernel(
     normalize = CENTRED_TRACE
     _target = LabelsMixin._target
     _costs = LabelsMixin._costs
+    _factors = LabelsMixin._factors
 
     def __init__(
         self,
