@@ -59,16 +59,16 @@ numpydoc_validation_checks = {
 _FUNCTIONAL = (
     "Kernel|KernelBank|MultiView|MKLProblem|BilinearProblem|Hinge|SquaredHinge|Squared"
     "|EpsilonInsensitive|Logistic|OneClass|CrammerSinger|LpBall|Ellipsoid|ElasticNet"
-    "|BlockNorm|TableModel"
+    "|BlockNorm|TableModel|FeatureMap|Blocks|FeatureProblem|Statistics"
 )
 _RESULTS = (
-    "Comparison|DecisionParts|History|Iterate|JointSolution|Judgement|KernelImportance"
-    "|Path|Solution|Status|WeightStability"
+    "ApproximationError|Blocks|Comparison|DecisionParts|FeatureMap|History|Iterate|JointSolution|Judgement|KernelImportance"
+    "|Path|Solution|Statistics|Status|WeightStability"
 )
 numpydoc_validation_exclude = {
     r"\.(get_metadata_routing|set_\w+_request)$",  # scikit-learn's own
     rf"\.({_FUNCTIONAL})\.\w+$",  # one line that names the arguments is enough
-    r"\.(check|iterates|suits)$",  # of solvers, as the protocol has them
+    r"\.(check|iterates|passes|suits)$",  # of solvers, as the protocol has them
     rf"\.({_RESULTS})$",  # what is returned has attributes, not parameters
     r"^mklearn\.(report|reproduction|table)\.",
 }
