@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.kernels.bank import Affine, KernelBank, Mask, Terms, _Part, _unique
-from mklearn.kernels.store import Columns, Index, Source, Storage
+from mklearn.kernels.store import Columns, GivenSource, Index, Source
 
 FloatArray = NDArray[np.float64]
 
@@ -81,18 +81,10 @@ def add_diagonal(
 
 
 @dataclass
-class DiagonalSource:
+class DiagonalSource(GivenSource):
     """One kernel: a diagonal matrix on the training samples."""
 
     values: FloatArray
-
-    @property
-    def storage(self) -> str:
-        return "given"
-
-    @property
-    def eps(self) -> float:
-        return float(np.finfo(np.float64).eps)
 
     @property
     def square(self) -> bool:
@@ -129,23 +121,8 @@ class DiagonalSource:
             np.add.at(out[k], i, a[:, None] * At.T[j])
         return out
 
-    def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
-    ) -> FloatArray | None:
-        return None
-
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         return self.values[rows]
-
-    def rough(self) -> Source:
-        return self
 
     def raw(self) -> Source:
         raise ValueError(
@@ -153,27 +130,8 @@ class DiagonalSource:
             "bank before cross kernels are asked for: it is zero there."
         )
 
-    def restrict(
-        self, which: Index, rows: Index | None, cols: Index | None
-    ) -> Source | None:
-        return None
-
     def cross(self, X: Any) -> Source:
         return self.raw()
-
-    def stored_bytes(
-        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
-    ) -> int:
-        return 0
-
-    def held_bytes(self) -> int:
-        return 0
-
-    def slow(self) -> bool:
-        return False
-
-    def store(self, storage: Storage, limit: int | None) -> Source:
-        return self
 
 
 def _meetings(rows: Index, cols: Columns) -> tuple[Index, Index]:

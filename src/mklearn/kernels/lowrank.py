@@ -59,7 +59,7 @@ from mklearn.kernels.specs import (
     VectorKernel,
     expand_kernels,
 )
-from mklearn.kernels.store import Columns, Index, Source, Storage
+from mklearn.kernels.store import Columns, GivenSource, Index, Source
 
 FloatArray = NDArray[np.float64]
 
@@ -801,20 +801,12 @@ def feature_bank(
 
 
 @dataclass
-class FeatureSource:
+class FeatureSource(GivenSource):
     """Kernels given by features of rows and columns."""
 
     rows: FloatArray
     cols: FloatArray
     slices: tuple[slice, ...]
-
-    @property
-    def storage(self) -> str:
-        return "given"
-
-    @property
-    def eps(self) -> float:
-        return float(np.finfo(np.float64).eps)
 
     @property
     def square(self) -> bool:
@@ -884,9 +876,6 @@ class FeatureSource:
         part = self.rows[rows][:, self.slices[k]]
         return np.asarray(np.einsum("ij,ij->i", part, part))
 
-    def rough(self) -> Source:
-        return self
-
     def raw(self) -> Source:
         raise ValueError(
             "This bank was made from features and keeps no samples; apply the feature "
@@ -902,20 +891,6 @@ class FeatureSource:
 
     def cross(self, X: Any) -> Source:
         return self.raw()
-
-    def stored_bytes(
-        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
-    ) -> int:
-        return 0
-
-    def held_bytes(self) -> int:
-        return 0
-
-    def slow(self) -> bool:
-        return False
-
-    def store(self, storage: Storage, limit: int | None) -> Source:
-        return self
 
 
 # --- normalised features --------------------------------------------------------------

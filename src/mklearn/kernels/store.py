@@ -136,7 +136,59 @@ class Source(Protocol):
 # --- Grams that exist as arrays -------------------------------------------------------
 
 
-class GramSource:
+class GivenSource:
+    """What most sources have in common: nothing to store, no short cut."""
+
+    @property
+    def storage(self) -> str:
+        return "given"
+
+    @property
+    def eps(self) -> float:
+        return float(np.finfo(np.float64).eps)
+
+    def quad(
+        self,
+        which: Index,
+        rows: Index,
+        cols: Columns,
+        left: FloatArray,
+        At: FloatArray,
+        each: bool,
+        count: int,
+    ) -> FloatArray | None:
+        return None
+
+    def rough(self) -> Any:
+        return self
+
+    def raw(self) -> Source:
+        raise NotImplementedError
+
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
+        return None
+
+    def cross(self, X: Any) -> Source:
+        return self.raw().cross(X)
+
+    def stored_bytes(
+        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
+    ) -> int:
+        return 0
+
+    def held_bytes(self) -> int:
+        return 0  # they are the user's
+
+    def slow(self) -> bool:
+        return False
+
+    def store(self, storage: Storage, limit: int | None) -> Any:
+        return self
+
+
+class GramSource(GivenSource):
     """Grams given or stored: one array for each kernel, or one with kernels last.
 
     Parameters
@@ -161,10 +213,6 @@ class GramSource:
         self._given = grams
         self.row_diag, self.origin, self.square = row_diag, origin, square
         self._find_layout()
-
-    @property
-    def storage(self) -> str:
-        return "given"
 
     @property
     def eps(self) -> float:
@@ -262,18 +310,6 @@ class GramSource:
                 _multiply_gram(K, rows, start, index, a, out[position])
         return out
 
-    def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
-    ) -> FloatArray | None:
-        return None
-
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         if self.row_diag is not None:
             return self.row_diag[rows, k]
@@ -285,9 +321,6 @@ class GramSource:
             )
         return np.diagonal(self.grams[k])[rows].astype(np.float64)
 
-    def rough(self) -> Source:
-        return self
-
     def raw(self) -> Source:
         if self.origin is None:
             raise ValueError(
@@ -296,28 +329,6 @@ class GramSource:
                 "Grams instead."
             )
         return self.origin
-
-    def restrict(
-        self, which: Index, rows: Index | None, cols: Index | None
-    ) -> Source | None:
-        return None
-
-    def cross(self, X: Any) -> Source:
-        return self.raw().cross(X)
-
-    def stored_bytes(
-        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
-    ) -> int:
-        return 0
-
-    def held_bytes(self) -> int:
-        return 0  # they are the user's
-
-    def slow(self) -> bool:
-        return False
-
-    def store(self, storage: Storage, limit: int | None) -> Source:
-        return self
 
 
 def _split(cols: Columns) -> tuple[int, Index]:
@@ -684,7 +695,7 @@ def _pick(kernels: tuple[Any, ...], which: Index) -> tuple[Any, ...]:
 
 
 @dataclass
-class ComputedSource:
+class ComputedSource(GivenSource):
     """Kernels evaluated by a function of the samples: sequences, callables."""
 
     kernels: tuple[ComputedKernel, ...]
@@ -694,10 +705,6 @@ class ComputedSource:
     @property
     def storage(self) -> str:
         return "recompute"
-
-    @property
-    def eps(self) -> float:
-        return float(np.finfo(np.float64).eps)
 
     @property
     def square(self) -> bool:
@@ -736,23 +743,8 @@ class ComputedSource:
             out[position] = _scale(K, None, None if v is None else v[position]) @ At.T
         return out
 
-    def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
-    ) -> FloatArray | None:
-        return None
-
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         return self.kernels[k].diag(self.rows[rows])
-
-    def rough(self) -> Source:
-        return self
 
     def raw(self) -> Source:
         return self
@@ -773,9 +765,6 @@ class ComputedSource:
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
     ) -> int:
         return n_kernels * n_rows * n_cols * itemsize
-
-    def held_bytes(self) -> int:
-        return 0
 
     def slow(self) -> bool:
         return True
