@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -136,7 +137,7 @@ class Source(Protocol):
 # --- Grams that exist as arrays -------------------------------------------------------
 
 
-class GivenSource:
+class GivenSource(ABC):
     """What most sources have in common: nothing to store, no short cut."""
 
     @property
@@ -162,8 +163,9 @@ class GivenSource:
     def rough(self) -> Any:
         return self
 
+    @abstractmethod
     def raw(self) -> Source:
-        raise NotImplementedError
+        """Return the source that can compute new values, or raise ValueError."""
 
     def restrict(
         self, which: Index, rows: Index | None, cols: Index | None
