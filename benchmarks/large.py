@@ -284,7 +284,9 @@ def sent(dask_worker: object = None) -> int:
 
 def workers(quick: bool) -> list[dict]:
     """Two workers against one; memory of a worker against n."""
-    sizes, r, block = ((4000,), 10, 1000) if quick else ((50_000, 200_000), 200, 10_000)
+    sizes, r, block = (
+        ((4000,), 10, 1000) if quick else ((50_000, 200_000, 800_000), 200, 10_000)
+    )
     rows = []
     for n in sizes:
         for count in (1, 2):
