@@ -82,6 +82,7 @@ from mklearn.reproduction.cells import (
     Settings,
     Table,
     Values,
+    cells_folder,
     results,
     rng,
     run,
@@ -602,17 +603,19 @@ def make_protocol(
     tables: tuple[Table, ...], limit: float, folder: Path, quick: bool = False
 ) -> Protocol:
     """Return the cells of a run and how they are worked on."""
-    return Protocol(
+    protocol = Protocol(
         name="field",
         title="Does learning kernels pay?",
         tables=tables,
-        work=partial(work, limit=limit, folder=folder / "cells" / "field"),
+        work=partial(work, limit=limit),
         choices=CHOICES,
         files={},
         printed=lambda folder: {},
         quick=tables,
         bands=BANDS if quick else (),
     )
+    cells = cells_folder(protocol, folder)
+    return replace(protocol, work=partial(work, limit=limit, folder=cells))
 
 
 def make_tables(args: argparse.Namespace) -> tuple[Table, ...]:

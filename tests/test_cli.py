@@ -40,6 +40,12 @@ def python(code, *args, **kwargs):
     return subprocess.run(command, capture_output=True, text=True, **kwargs)
 
 
+def test_the_package_is_a_program():
+    command = [sys.executable, "-m", "mklearn", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0 and __version__ in result.stdout, result.stderr
+
+
 # --- demo -----------------------------------------------------------------------------
 
 

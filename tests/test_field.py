@@ -200,6 +200,24 @@ def test_the_limit_is_in_cpu_seconds(small, tmp_path, monkeypatch):
     assert small.slow_before(first, tmp_path, 1.0) == ""
 
 
+def test_the_other_splits_know_of_the_first(small, tmp_path, monkeypatch):
+    from mklearn.reproduction import Settings, Table
+    from mklearn.reproduction.cells import run
+
+    started = []
+
+    def limited(job, seconds):
+        started.append(job)
+        return {"stopped": f"not done after {seconds:g} s"}
+
+    monkeypatch.setattr(small, "limited", limited)
+    table = Table("accuracy", "", ("wine",), ("SVC + grid",), 3, ("accuracy",))
+    protocol = small.make_protocol((table,), 1.0, tmp_path)
+    found = run(protocol, tmp_path, Settings(repetitions=3, budget=1.0))
+    assert [v["stopped"] for v in found.cells.values()] == 3 * ["not done after 1 s"]
+    assert len(started) == 1
+
+
 def test_a_process_that_dies_is_a_result(small):
     found = small.limited(lambda: os._exit(3), 5.0)
     assert found == {"stopped": "ended by itself with exit code 3"}

@@ -1,0 +1,5 @@
+"""The command line as ``python -m mklearn``."""
+
+from mklearn.cli import main
+
+main()
