@@ -111,7 +111,7 @@ def warm_up() -> None:
 
 def digit_tasks(quick: bool) -> Iterator[tuple]:
     """Yield name, training and test samples, gammas and ranks."""
-    ranks = (20, 40) if quick else (25, 50, 100, 200, 400, 800)
+    ranks = (20, 40) if quick else (25, 50, 100, 200, 400, 800, 1600)
     try:
         X, y = load("satimage", download=False, return_X_y=True)
         name, cut = "satimage", 4435

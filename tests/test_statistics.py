@@ -24,7 +24,7 @@ from mklearn import (
     kernels,
     solve,
 )
-from mklearn.kernels.lowrank import FeatureMap, Scaling
+from mklearn.kernels.lowrank import FeatureMap, FeatureSource, Scaling
 from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
 from mklearn.problems.passes import POINTS, FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised
@@ -167,9 +167,10 @@ def problem_data(n=50, kind="multiplicative", seed=0):
     return features, features.transform(X), y, w, bank
 
 
+@pytest.mark.parametrize("memory", [0, 10**9], ids=["features", "Grams"])
 @pytest.mark.parametrize("kind", NORMALIZATIONS)
 @pytest.mark.parametrize("p", [1, 4 / 3, 2])
-def test_pseudo_samples_have_the_problem_of_all_samples(kind, p):
+def test_pseudo_samples_have_the_problem_of_all_samples(kind, p, memory):
     features, Z, y, w, bank = problem_data(kind=kind)
     Y = np.column_stack([y, y**2])
     costs = 3.0 * np.repeat(w[:, None], 2, axis=1)
@@ -178,7 +179,8 @@ def test_pseudo_samples_have_the_problem_of_all_samples(kind, p):
     scaling = Scaling.fit(
         kind, features, found.total, found.mean, np.diagonal(found.ZZ)
     )
-    reduced = Reduced.of(found, scaling, features.slices, features.names)
+    reduced = Reduced.of(found, scaling, features.slices, features.names, memory)
+    assert isinstance(reduced.bank._parts[0].source, FeatureSource) == (not memory)
     ours = solve(reduced.squared(3.0, LpBall(p)), "newton", tol=1e-10)
     assert np.isclose(ours.upper, exact.upper, rtol=1e-8)
     assert np.isclose(ours.lower, exact.lower, rtol=1e-8)

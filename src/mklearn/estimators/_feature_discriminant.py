@@ -71,10 +71,17 @@ class FeatureSpace:
     rows : Blocks or None
         Features with indicators, to leave rows out; without them nothing is known of
         left-out rows, and ``out`` is empty.
+    memory : int
+        Bytes that the Grams of pseudo-samples may take.
     """
 
     def __init__(
-        self, features: FeatureMap, statistics: Statistics, exclusive: bool, rows: Any
+        self,
+        features: FeatureMap,
+        statistics: Statistics,
+        exclusive: bool,
+        rows: Any,
+        memory: int,
     ) -> None:
         self.features, self.statistics, self.rows = features, statistics, rows
         self.total = statistics.total
@@ -96,6 +103,7 @@ class FeatureSpace:
             self.scaling,
             features.slices,
             features.names,
+            memory,
         )
         root = self.scaling.root
         self.scatter = root[:, None] * statistics.ZZ * root

@@ -253,7 +253,10 @@ class BaseMKL(BaseKernelMachine):
         scaling: Scaling, loss: Any, C: float, tasks: Sequence[slice],
     ) -> list[Solution]:  # fmt: skip
         """Solve for the squared loss from statistics alone."""
-        reduced = Reduced.of(statistics, scaling, features.slices, features.names)
+        memory = room(self.memory_limit)
+        reduced = Reduced.of(
+            statistics, scaling, features.slices, features.names, memory
+        )
         out = []
         for which in tasks:
             problem = reduced.squared(C, self._weights(), which)

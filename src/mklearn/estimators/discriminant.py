@@ -18,7 +18,12 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from mklearn.distributed import by_blocks
 from mklearn.estimators._base import Training, check_given
 from mklearn.estimators._feature_discriminant import FeatureFit, FeatureSpace
-from mklearn.estimators._features import FeatureTraining, contributions, indicators
+from mklearn.estimators._features import (
+    FeatureTraining,
+    contributions,
+    indicators,
+    room,
+)
 from mklearn.estimators._labels import LabelsMixin
 from mklearn.estimators._mkl import BaseMKL, check_positive
 from mklearn.estimators.accumulator import StatisticsMixin
@@ -448,14 +453,16 @@ class MKLDiscriminant(
     def _space(self, training: FeatureTraining) -> FeatureSpace:
         rows = training.encoded(partial(indicators, n_classes=len(self.classes_)))
         statistics = rows.reduce(Statistics.of_block)
-        return FeatureSpace(training.features, statistics, not self._multilabel, rows)
+        exclusive, memory = not self._multilabel, room(self.memory_limit)
+        return FeatureSpace(training.features, statistics, exclusive, rows, memory)
 
     def _fit_features(self, training: FeatureTraining) -> MKLDiscriminant:
         return self._fit_space(self._space(training))
 
     def _fit_sums(self, sums: Any) -> None:
         statistics = sums.gathered().statistics
-        self._fit_space(FeatureSpace(sums.features, statistics, True, None))
+        memory = room(self.memory_limit)
+        self._fit_space(FeatureSpace(sums.features, statistics, True, None, memory))
 
     def _not_quadratic(self) -> str:
         return "reg='loo'" if self.reg == "loo" else ""
