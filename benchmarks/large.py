@@ -363,6 +363,7 @@ def cost_of_rows(M: int, r: int, n: int) -> dict:
         statistics = sums[0][1]
         add_s = min(worked(lambda: statistics + statistics)[0] for _ in range(3))
         stats_s = min(took for took, _ in sums)
+        peak = peak_mb()  # of a worker: it does not solve
         fitted = model(r, specs)
         sums = fitted.accumulator(X)
         sums.update(X, y)
@@ -378,7 +379,7 @@ def cost_of_rows(M: int, r: int, n: int) -> dict:
         "merge_s": add_s,
         "solve_s": solve_s,
         "message_mb": len(pickle.dumps(statistics)) / 1e6,
-        "peak_mb": peak_mb(),
+        "peak_mb": peak,
     }
 
 
@@ -429,7 +430,8 @@ def calculate(unit: dict, simulated: dict, n: int) -> dict:
     Every core works on rows by itself. The tree of sums has as many levels as a power
     of four needs to reach the number of partitions; at each level a core receives
     three sums, adds them up, and the sixteen cores of a machine share its network. The
-    scheduler spends the measured time on each partition.
+    scheduler spends the measured time on each partition. A worker alone would hold at
+    most three sums of each level that wait for the fourth.
     """
     cores = CLUSTER["machines"] * CLUSTER["cores"]
     partitions = math.ceil(n / CLUSTER["rows"])
@@ -453,7 +455,7 @@ def calculate(unit: dict, simulated: dict, n: int) -> dict:
         "solve_min": unit["solve_s"] / 60,
         "total_min": (max(work, schedule) + tree + unit["solve_s"]) / 60,
         "network_gb_at_most": received_mb / 1e3,
-        "worker_mb": unit["peak_mb"] + 4 * unit["message_mb"],
+        "worker_mb": unit["peak_mb"] + 3 * levels * unit["message_mb"],
     }
 
 
