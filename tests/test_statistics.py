@@ -303,21 +303,23 @@ def test_passes_find_the_optimum_of_all_samples(name, p):
     assert np.isclose(ours.upper, known.upper, rtol=2e-6)
 
 
-@pytest.mark.parametrize("name", ["squared_hinge", "logistic"])
+@pytest.mark.parametrize("name", list(POINTS))
 @pytest.mark.parametrize("p", [1, 4 / 3, 2])
 def test_weights_and_scores_are_those_of_the_exact_method(name, p):
+    smooth = name in ("squared_hinge", "logistic")
     problem, exact, Z = in_passes(name, p)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        ours = solve_passes(problem, tol=1e-12)
-        known = solve(exact, "newton", tol=1e-13, max_iter=50)
-    assert ours.gap < 1e-11
+        # kinks end where rounding begins, at a gap of 1e-8 to 1e-7
+        ours = solve_passes(problem, tol=1e-12 if smooth else 1e-8, max_iter=300)
+        known = solve(exact, "newton" if smooth else "auto", tol=1e-13, max_iter=300)
+    assert ours.gap < (1e-11 if smooth else 2e-7)
     coef = by_kernel(ours.theta, problem.slices)[:, None] * ours.A
     point = problem.raw(coef, ours.bias)
     scores = exact.bank.apply(known.theta, known.A) + known.bias
-    assert np.isclose(ours.upper, known.upper, rtol=1e-9)
+    assert np.isclose(ours.upper, known.upper, rtol=1e-9 if smooth else 2e-7)
     assert np.allclose(ours.theta, known.theta, atol=1e-6)
-    assert np.allclose(Z @ point.w + point.bias, scores, atol=2e-6)
+    assert np.allclose(Z @ point.w + point.bias, scores, atol=1e-6)
 
 
 @pytest.mark.parametrize(
