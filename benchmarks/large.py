@@ -412,7 +412,7 @@ def simulate(partitions: int, workers: int, rows_each: int = 8) -> dict:
     return {
         "partitions": partitions,
         "workers": workers,
-        "levels": math.ceil(math.log(partitions, 4)),
+        "levels": levels_of(partitions, workers),
         "time_s": took,
         "scheduler_s": cpu,
         "scheduler_ms_per_partition": 1e3 * cpu / partitions,
@@ -424,24 +424,31 @@ def simulate(partitions: int, workers: int, rows_each: int = 8) -> dict:
 CLUSTER = {"machines": 50, "cores": 16, "gigabit_per_s": 10.0, "rows": 100_000}
 
 
+def levels_of(partitions: int, cores: int) -> int:
+    """Return the height of the tree of sums."""
+    ends = max(16, 4 ** math.ceil(math.log(4 * cores, 4)))
+    return math.ceil(math.log(min(partitions, ends), 4))
+
+
 def calculate(unit: dict, simulated: dict, n: int) -> dict:
     """Return what n rows take on the named cluster, from what was measured.
 
-    Every core works on rows by itself. The tree of sums has as many levels as a power
-    of four needs to reach the number of partitions; at each level a core receives
-    three sums, adds them up, and the sixteen cores of a machine share its network. The
-    scheduler spends the measured time on each partition. A worker alone would hold at
-    most three sums of each level that wait for the fourth.
+    Every core works on rows by itself, and adds the sums of one partition after the
+    other. The tree of these has as many levels as a power of four needs to reach their
+    number, four for each core at least; at each level a core receives three sums, adds
+    them up, and the sixteen cores of a machine share its network. The scheduler spends
+    the measured time on each partition. A worker alone would hold at most three sums of
+    each level that wait for the fourth.
     """
     cores = CLUSTER["machines"] * CLUSTER["cores"]
     partitions = math.ceil(n / CLUSTER["rows"])
     per_row = 1e-6 * (unit["map_us_per_row"] + unit["statistics_us_per_row"])
-    work = n * per_row / cores
-    bandwidth = CLUSTER["gigabit_per_s"] * 1e3 / 8 / CLUSTER["cores"]  # MB/s of a core
-    levels = math.ceil(math.log(partitions, 4))
     waves = math.ceil(partitions / cores)
+    work = n * per_row / cores + waves * unit["merge_s"]
+    bandwidth = CLUSTER["gigabit_per_s"] * 1e3 / 8 / CLUSTER["cores"]  # MB/s of a core
+    levels = levels_of(partitions, cores)
     received_mb = unit["message_mb"] * partitions
-    tree = (levels + waves) * 3 * (unit["message_mb"] / bandwidth + unit["merge_s"])
+    tree = levels * 3 * (unit["message_mb"] / bandwidth + unit["merge_s"])
     schedule = 1e-3 * simulated["scheduler_ms_per_partition"] * partitions
     return {
         "rows": n,

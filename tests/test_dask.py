@@ -144,6 +144,51 @@ def test_large_partitions_are_worked_on_in_blocks(samples):
         assert blocks.map(count) == 2 * [70, 70, 70, 70, 20]
 
 
+class Tally:
+    """A sum that knows how many of its kind are alive."""
+
+    alive: set = set()
+    most = 0
+
+    def __init__(self, value):
+        self.value = value
+        Tally.alive.add(id(self))
+        Tally.most = max(Tally.most, len(Tally.alive))
+
+    def __del__(self):
+        Tally.alive.discard(id(self))
+
+    def __add__(self, other):
+        return Tally(self.value + other.value)
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 16, 50, 800])
+def test_few_sums_are_held_however_many_partitions(partitions, monkeypatch):
+    monkeypatch.setattr("mklearn.distributed._leaves", lambda: 16)
+    Tally.alive, Tally.most = set(), 0
+    X = da.ones((2 * partitions, 3), chunks=(2, 3))
+    with dask.config.set(scheduler="synchronous"):
+        total = DaskBlocks(X).reduce(lambda block: Tally(float(block.X.sum())))
+    assert total.value == 6 * partitions
+    # three on each of two levels, one that grows, what is added to it, and their sum
+    assert Tally.most <= 10
+
+
+def test_large_clusters_have_more_sums_at_a_time(monkeypatch):
+    from mklearn import distributed
+
+    class Cluster:
+        def __init__(self, cores):
+            self.cores = cores
+
+        def nthreads(self):
+            return {"a": self.cores - 1, "b": 1}
+
+    for cores, leaves in ((1, 16), (4, 16), (5, 64), (16, 64), (800, 4096)):
+        monkeypatch.setattr("distributed.get_client", lambda n=cores: Cluster(n))
+        assert distributed._leaves() == leaves
+
+
 def test_bad_partitions_are_told(samples):
     X, y = samples
     array = da.from_array(X, chunks=(100, 12))

@@ -8,6 +8,8 @@ wrote: partial sums travel, samples stay where they are.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial, wraps
@@ -29,6 +31,7 @@ from mklearn.problems.statistics import Block
 T = TypeVar("T")
 
 FAN_IN = 4  # partial sums that one task adds up
+LEAVES = 4  # partial sums at the foot of the tree for each core, about
 
 
 def is_dask(X: Any) -> bool:
@@ -108,9 +111,12 @@ class DaskBlocks:
     def reduce(self, function: Callable[[Block], T]) -> T:
         """Return the sum of the function's values over all blocks.
 
-        Workers add up the blocks of a partition, and then the sums of neighbouring
-        partitions, in a tree. Its shape depends on the number of partitions alone: the
-        answer is the same to the last digit for any number of workers.
+        Workers add up the blocks of a partition, go on with the next ones, and add the
+        sums of these rows of partitions in a tree. There are only as many rows as the
+        cores of the cluster need, so that a worker holds a few sums however many
+        partitions there are. The number is a power of four: up to 4 cores, 16, 64 and
+        so on the answer is the same to the last digit for any number of workers, and
+        beyond up to rounding.
         """
         total = self.sum(function).compute()
         if total is None:
@@ -122,6 +128,10 @@ class DaskBlocks:
         from dask.delayed import Delayed
 
         graph, keys = self._tasks(_total, function)
+        ends = np.linspace(0, len(keys), min(_leaves(), len(keys)) + 1).astype(int)
+        for i in set(range(len(keys))).difference(ends):
+            graph[keys[i]] += (keys[i - 1],)  # goes on where its neighbour ended
+        keys = [keys[i - 1] for i in ends[1:]]
         name, level = f"mklearn-add-{uuid4().hex}", 0
         while len(keys) > 1:
             above = []
@@ -159,6 +169,18 @@ class DaskBlocks:
             chain = [*self._steps, last]
             graph[keys[-1]] = (task, chain, part, self.width, self.rows, where)
         return graph, keys
+
+
+def _leaves() -> int:
+    """Return how many sums may grow at a time: a power of four, enough for cores."""
+    cores = os.cpu_count() or 1
+    try:
+        from distributed import get_client
+
+        cores = sum(get_client().nthreads().values())
+    except (ImportError, ValueError):
+        pass  # no cluster: the threads of this machine
+    return max(16, int(FAN_IN ** math.ceil(math.log(max(1, LEAVES * cores), FAN_IN))))
 
 
 def _joined(columns: list[Any], count: int) -> tuple[dict[Any, Any], list[Any]]:
@@ -259,11 +281,14 @@ def _each(chain: Any, parts: Any, width: int, rows: int, where: str) -> list[Any
     return _Partition(parts, width, rows, where).map(partial(_through, chain))
 
 
-def _total(chain: Any, parts: Any, width: int, rows: int, where: str) -> Any:
-    """Return the sum over a partition, None if it is empty."""
+def _total(
+    chain: Any, parts: Any, width: int, rows: int, where: str, before: Any = None
+) -> Any:
+    """Return the sum over a partition and what is before it, None if all is empty."""
     if not parts[0].shape[0]:
-        return None
-    return _Partition(parts, width, rows, where).reduce(partial(_through, chain))
+        return before
+    partition = _Partition(parts, width, rows, where)
+    return _add([before, partition.reduce(partial(_through, chain))])
 
 
 def _through(chain: list[Callable[[Any], Any]], block: Block) -> Any:
