@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from typing import ClassVar
 
 import dask
 import dask.array as da
@@ -147,7 +148,7 @@ def test_large_partitions_are_worked_on_in_blocks(samples):
 class Tally:
     """A sum that knows how many of its kind are alive."""
 
-    alive: set = set()
+    alive: ClassVar[set] = set()
     most = 0
 
     def __init__(self, value):
