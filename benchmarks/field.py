@@ -259,8 +259,9 @@ def features(X: Any, train: Any, test: Any) -> tuple[np.ndarray, np.ndarray]:
     if _is_text(X):
         (view,) = X.names
         counts = CountVectorizer(analyzer="char", ngram_range=(1, 2), lowercase=False)
-        made = counts.fit_transform(X[view][train]), counts.transform(X[view][test])
-        return tuple(c.toarray() / c.sum(axis=1) for c in made)  # type: ignore
+        sparse = counts.fit_transform(X[view][train]), counts.transform(X[view][test])
+        tables = (np.asarray(c.toarray(), dtype=np.float64) for c in sparse)
+        return tuple(t / t.sum(axis=1, keepdims=True) for t in tables)  # type: ignore
     views = [X[view] for view in X.names] if isinstance(X, MultiView) else [X]
     return tuple(
         np.hstack([np.asarray(view[part], dtype=np.float64) for view in views])

@@ -231,6 +231,8 @@ def test_strings_become_features(small):
     assert train.shape[1] == test.shape[1] == 6  # A, AA, AB, B, BA, BB
     assert np.allclose(train.sum(axis=1), 1)
     assert np.allclose(test.sum(axis=1), 1)
+    # a matrix is no array: scikit-learn refuses it
+    assert type(train) is type(test) is np.ndarray
 
 
 # --- the page -------------------------------------------------------------------------
