@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,7 +36,7 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 ROWS = 4096
 
 
-class BlockSource:
+class BlockSource(ABC):
     """What all sources share: passes that are checked, and sums in a fixed order.
 
     Subclasses yield blocks in ``_read`` and may say in ``_stamp`` what tells that the
@@ -145,9 +146,9 @@ class BlockSource:
 
     # --- for subclasses ---------------------------------------------------------------
 
+    @abstractmethod
     def _read(self) -> Iterable[Any]:
         """Yield ``X``, ``(X, y)`` or ``(X, y, weight)`` for each block."""
-        raise NotImplementedError
 
     def _stamp(self) -> Any:
         """Return what is different if the samples were changed."""
@@ -228,6 +229,9 @@ class _Derived(BlockSource):
     def __iter__(self) -> Iterator[Block]:
         for make in self._makers():
             yield make()
+
+    def _read(self) -> Iterator[Block]:
+        return iter(self)  # checked where they come from
 
     def _makers(self) -> Iterator[Callable[[], Block]]:
         if self._count == len(self._kept):  # nothing to read
@@ -352,6 +356,13 @@ class NpyBlocks(BlockSource):
         return _stamps(p for p in self.paths if p is not None)
 
 
+def _listed(paths: Paths) -> list[Path]:
+    """Return one path or several as a list."""
+    if isinstance(paths, (str, os.PathLike)):
+        return [Path(paths)]
+    return [Path(path) for path in paths]
+
+
 class _TableBlocks(BlockSource):
     """Tables in files: features, a target and perhaps weights, each in its column."""
 
@@ -364,8 +375,7 @@ class _TableBlocks(BlockSource):
         sample_weight: Any = None,
         rows: int = ROWS,
     ) -> None:
-        single = isinstance(paths, (str, os.PathLike))
-        self.paths = [Path(p) for p in ([paths] if single else paths)]  # type: ignore[list-item, union-attr]
+        self.paths = _listed(paths)
         if not self.paths:
             raise ValueError(f"{type(self).__name__} needs at least one file.")
         self.target = target
@@ -386,8 +396,9 @@ class _TableBlocks(BlockSource):
             with _readable(path):
                 yield from self._tables(path)
 
+    @abstractmethod
     def _tables(self, path: Path) -> Iterator[Any]:
-        raise NotImplementedError
+        """Yield the tables of a file, some rows at a time."""
 
     def _split(self, frame: Any, path: Path) -> tuple[Any, Any, Any]:
         """Return features, target and weights of some rows of a table."""
@@ -490,8 +501,7 @@ class ParquetBlocks(_TableBlocks):
         sample_weight: Any = None,
         rows: int = ROWS,
     ) -> None:
-        single = isinstance(paths, (str, os.PathLike))
-        listed = [Path(paths)] if single else [Path(p) for p in paths]  # type: ignore[arg-type, union-attr]
+        listed = _listed(paths)
         files = [
             file
             for path in listed
