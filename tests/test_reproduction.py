@@ -197,6 +197,10 @@ def test_stopped_cells_are_tried_again_with_more_time_only(tmp_path):
     assert all(v["stopped"] for v in found.cells.values()) and len(found.cells) == 2
     assert len(results(plan, tmp_path, settings).cells) == 2
     assert results(plan, tmp_path, replace(settings, budget=5.0)).cells == {}
+    assert (
+        len(results(plan, tmp_path, replace(settings, budget=5.0, cap=0.1)).cells) == 2
+    )
+    assert results(plan, tmp_path, replace(settings, cap=0.2)).cells == {}
     text = write(found, tmp_path, 1.0).read_text(encoding="utf-8")
     assert "a on wine: 0 of 1 repetitions (not done after 0.1 s)" in text
 
@@ -304,11 +308,11 @@ def test_figures_are_grids_and_what_cannot_be_run_says_why(tmp_path, monkeypatch
 
 def test_page_says_how_it_was_made(tmp_path, no_published):
     run(FAKE, tmp_path, Settings(seed=3, repetitions=2))
-    again = results(FAKE, tmp_path, Settings(seed=3, repetitions=3))
+    again = results(FAKE, tmp_path, Settings(seed=3, repetitions=3, cap=500.0))
     page = write(again, tmp_path, 61.0)
     assert page == tmp_path / "fake" / "README.md"
     text = page.read_text(encoding="utf-8")
-    command = "mklearn reproduce fake --seed 3 --budget 300 --repetitions 3"
+    command = "mklearn reproduce fake --seed 3 --budget 300 --cap 500 --repetitions 3"
     assert f"Made by `{command}`. Seed 3; 4 cells" in text
     assert "the last run took 61 seconds" in text
     assert f"mklearn {mklearn.__version__} (commit {cells_module.commit()}" in text

@@ -346,13 +346,17 @@ def reproduce(
         float,
         typer.Option(min=1, help="Seconds for each slow method on each data set."),
     ] = 300.0,
+    cap: Annotated[
+        float | None,
+        typer.Option(min=1, help="Seconds for one conic program; --budget by default."),
+    ] = None,
 ) -> None:
     """Run the tables of a paper and compare with the printed numbers."""
     from mklearn.reproduction import Settings, protocol, run
     from mklearn.reproduction.page import outside, write
 
     began = time.perf_counter()
-    settings = Settings(seed, quick, repetitions, budget, table)
+    settings = Settings(seed, quick, repetitions, budget, table, cap)
     try:
         plan = protocol(paper)
         plan.select(table, quick)

@@ -161,7 +161,7 @@ class Protocol:
         that are not named here are generated, or taken to be at hand.
     slow : set of str
         Methods with a time cap for each cell, which get as many repetitions as fit
-        into the budget.
+        into the budget, one at least.
     long : set of str
         Methods that get as many repetitions as fit into the budget, three at least,
         without a cap.
@@ -213,13 +213,33 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run was asked for."""
+    """What a run was asked for.
+
+    Parameters
+    ----------
+    seed : int
+    quick : bool
+    repetitions : int, optional
+        At most so many.
+    budget : float
+        Seconds for the repetitions of a slow or long method on one data set.
+    table : str, optional
+        The only one.
+    cap : float, optional
+        Seconds after which a cell of a slow method is ended; the budget by default.
+    """
 
     seed: int = 0
     quick: bool = False
     repetitions: int | None = None
     budget: float = 300.0
     table: str | None = None
+    cap: float | None = None
+
+    @property
+    def most(self) -> float:
+        """Seconds that a cell of a slow method may take."""
+        return self.budget if self.cap is None else self.cap
 
 
 @dataclass(frozen=True)
@@ -343,7 +363,7 @@ def finished(
             continue
         values = content["values"]
         # with more time than it had a cell may be finished yet
-        if not (values.get("stopped") and values["budget"] < settings.budget):
+        if not (values.get("stopped") and values["cap"] < settings.most):
             found[cell] = values
     return found
 
@@ -391,8 +411,8 @@ def _finish(protocol: Protocol, folder: Path, settings: Settings, cell: Cell) ->
         # the gap is a part of the result and says more than a warning
         warnings.simplefilter("ignore")
         if cell.method in protocol.slow:
-            values = capped(protocol.work, cell, settings.seed, settings.budget)
-            values["budget"] = settings.budget
+            values = capped(protocol.work, cell, settings.seed, settings.most)
+            values["cap"] = settings.most
         else:
             values = protocol.work(cell, settings.seed)
     values["spent"] = time.perf_counter() - began

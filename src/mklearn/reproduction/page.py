@@ -197,6 +197,7 @@ def _head(results: Results, seconds: float) -> list[str]:
     commits = sorted({v["commit"] for v in results.cells.values()}) or [commit()]
     command = f"mklearn reproduce {results.protocol.name} --seed {settings.seed}"
     command += f" --budget {settings.budget:g}"
+    command += f" --cap {settings.cap:g}" if settings.cap else ""
     command += f" --table {settings.table}" if settings.table else ""
     command += " --quick" * settings.quick
     if settings.repetitions:

@@ -133,7 +133,7 @@ class Conic:
             penalty, more = _support(cp, weights, q)
         program = cp.Maximize(value - 0.5 * penalty)
         model = cp.Problem(program, [*quads, *limits, *more])
-        run(cp, model, self.backend, accuracy)
+        run(cp, model, self.backend, accuracy, factors="qdldl")
         if A.value is None:
             return None
         point = loss.repair(np.asarray(A.value, dtype=float))
@@ -170,7 +170,7 @@ class Conic:
             every += [penalty <= 1.0, *more]
         every += quads
         model = cp.Problem(cp.Maximize(value), every)
-        run(cp, model, self.backend, accuracy)
+        run(cp, model, self.backend, accuracy, factors="qdldl")
         if A.value is None:
             return None
         point = problem.loss.repair(np.asarray(A.value, dtype=float))
@@ -195,11 +195,28 @@ def packages(backend: str) -> Any:
     return cvxpy
 
 
-def run(cp: Any, model: Any, backend: str, accuracy: float) -> None:
-    """Solve a model as well as the backend can; variables without value tell if not."""
+def run(
+    cp: Any, model: Any, backend: str, accuracy: float, *, factors: str | None = None
+) -> None:
+    """Solve a model as well as the backend can; variables without value tell if not.
+
+    Parameters
+    ----------
+    cp : module
+        cvxpy.
+    model : cvxpy.Problem
+    backend : {"clarabel", "scs"}
+    accuracy : float
+    factors : str, optional
+        How Clarabel factors its matrices. Left alone it takes a method for dense
+        blocks, which makes semidefinite cones eight times faster; with second-order
+        cones "qdldl" takes a quarter of the time.
+    """
     if backend == "clarabel":
         names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
         settings: dict[str, Any] = dict.fromkeys(names, accuracy)
+        if factors is not None:
+            settings["direct_solve_method"] = factors
     else:
         # a first-order method would go on for ever
         settings = dict.fromkeys(("eps_abs", "eps_rel"), max(accuracy, 1e-9))
