@@ -483,10 +483,10 @@ SCORES = {"accuracy": accuracy_score, "R2": r2_score}
 def work(cell: Cell, seed: int, limit: float, folder: Path) -> Values:
     """Return score and time of a method on a split, or why there are none."""
     if reason := slow_before(cell, folder, limit):
-        return {"stopped": reason, "budget": limit}
+        return {"stopped": reason, "cap": limit}
     s = split(cell.data, cell.repetition, seed)
     values = limited(partial(measure, s, cell), limit)
-    return values | {"budget": limit} if "stopped" in values else values
+    return values | {"cap": limit} if "stopped" in values else values
 
 
 def limited(job: Callable[[], Values], seconds: float) -> Values:
@@ -553,7 +553,7 @@ def slow_before(cell: Cell, folder: Path, limit: float) -> str:
     except OSError:
         return ""
     first = json.loads(text)["values"]
-    done = first.get("budget", 0.0) >= limit
+    done = first.get("cap", 0.0) >= limit
     return first["stopped"] if done and "not done" in first.get("stopped", "") else ""
 
 

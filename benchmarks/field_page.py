@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from field import METHODS, SHARE, TESTING, TRAINING
+from field import COSTS, METHODS, SHARE, TESTING, TRAINING
 from numpy.typing import NDArray
 from ranks import Friedman, cliques, critical_difference, draw, friedman, ranks
 from scipy import stats
@@ -381,9 +381,9 @@ def cost(field: Field) -> Iterator[str]:
     )
 
 
-def doubts(field: Field) -> Iterator[str]:
-    """Say what should make a reader careful."""
-    edges = []
+def ends(field: Field) -> str:
+    """Say how often a cost at the end of its grid was chosen, if any was chosen."""
+    shares = []
     for method in field.methods:
         chosen = [
             float(v["chosen"]["C"])
@@ -392,13 +392,21 @@ def doubts(field: Field) -> Iterator[str]:
             if "C" in v.get("chosen", {}) and method != "subspace"
         ]
         if chosen:
-            share = np.mean([c <= 0.01 or c >= 100 for c in chosen])
-            edges.append(f"{method} {share:.0%}")
+            share = np.mean([c <= min(COSTS) or c >= max(COSTS) for c in chosen])
+            shares.append(f"{method} {share:.0%}")
+    if not shares:
+        return ""
+    return (
+        "The cost chosen is the smallest or largest of the grid in these shares of the "
+        f"cells: {', '.join(shares)}. Ties go to the smallest."
+    )
+
+
+def doubts(field: Field) -> Iterator[str]:
+    """Say what should make a reader careful."""
+    edges = ends(field)
     if edges:
-        yield (
-            "- **Grids.** The cost chosen is the smallest or largest of the grid in "
-            f"these shares of the cells: {', '.join(edges)}. Ties go to the smallest."
-        )
+        yield f"- **Grids.** {edges}"
     gaps = [
         v["gap"] for d in field.data for m in field.methods for v in field.cells(d, m)
         if "gap" in v
@@ -533,7 +541,8 @@ def regression_verdict(field: Field) -> list[str]:
                     f" {CHAMPION} against {other}: {v.better} better, {v.worse} worse, "
                     f"mean difference {v.mean:+.3f}."
                 )
-    return lines
+    edges = ends(field)
+    return [*lines, "", edges] if edges else lines
 
 
 def failures(fields: dict[str, Field], missing: dict[str, str]) -> list[str]:

@@ -178,7 +178,7 @@ def test_a_failure_is_a_result(small, tmp_path, monkeypatch):
     method = small.Method(broken, "learned")
     monkeypatch.setitem(small.CLASSIFIERS, "broken", method)
     found = small.work(cell("broken"), 0, 60.0, tmp_path)
-    assert found == {"stopped": "RuntimeError: no answer", "budget": 60.0}
+    assert found == {"stopped": "RuntimeError: no answer", "cap": 60.0}
 
 
 def test_the_limit_is_in_cpu_seconds(small, tmp_path, monkeypatch):
@@ -190,7 +190,7 @@ def test_the_limit_is_in_cpu_seconds(small, tmp_path, monkeypatch):
 
     monkeypatch.setitem(small.CLASSIFIERS, "endless", small.Method(endless, "features"))
     found = small.work(cell("endless"), 0, 1.0, tmp_path)
-    assert found == {"stopped": "not done after 1 s", "budget": 1.0}
+    assert found == {"stopped": "not done after 1 s", "cap": 1.0}
     # the other splits are not tried with the same limit, but with a larger one
     first = cell("endless")
     write_json(tmp_path / first.file, {"values": found})
@@ -262,7 +262,7 @@ def fake_results(n_sets=6):
             "spent": 1.0,
             "commit": "0123456789",
         }
-    stopped = {"stopped": "not done after 60 s", "budget": 60.0}
+    stopped = {"stopped": "not done after 60 s", "cap": 60.0}
     for r in range(2):
         at = cell("boosting", data[0], repetition=r)
         cells[at] = stopped | {"spent": 60.0, "commit": "0123456789"}
