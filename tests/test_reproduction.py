@@ -700,3 +700,112 @@ def test_command_writes_the_page_and_fails_outside_the_bands(tmp_path, monkeypat
     assert "1/2 wine, a, repetition 1" in result.stderr
     result = command("dkl", "--quick", "--seed", 50, "--out", tmp_path)
     assert result.exit_code == 1 and "left its band" in result.stderr
+
+
+# --- claims ---------------------------------------------------------------------------
+
+
+def _results_of(name, rows):
+    """Return results of a paper with the given values, one list for each row."""
+    cells = {
+        Cell(name, table, data, method, repetition): values
+        for (table, data, method), many in rows.items()
+        for repetition, values in enumerate(many)
+    }
+    return Results(protocol(name), protocol(name).tables, Settings(), cells)
+
+
+def test_claims_say_on_how_many_they_hold():
+    from mklearn.reproduction.claims import Claim, listed
+
+    cases = {"yes": [True, True], "no": [False], "1 of 2": [True, False]}
+    for verdict, holds in cases.items():
+        assert Claim("a", "b", holds).verdict == verdict
+    about = [Claim("Better.", "It is.", [True]), Claim("Left out.", "", [])]
+    text = listed(about, title="Claims", rule="A rule.")
+    assert text[-1] == "| Better. | It is. | yes |" and "## Claims" in text
+    assert not any("Left out" in line for line in text)
+    assert listed([], title="Claims", rule="A rule.") == []
+
+
+def test_means_leave_out_figures_and_what_was_stopped():
+    from mklearn.reproduction.claims import Means, with_error
+
+    rows = {
+        ("9", "wine(3)", "a"): [{"accuracy": 1.0}, {"accuracy": 3.0}],
+        ("9", "wine(3)", "b"): [{"stopped": "late"}, {"accuracy": 1.0}],
+        ("figure4", "wine(3)", "a"): [{"accuracy": 50.0}],
+    }
+    means = Means(_results_of("dkl", rows))
+    assert means.mean("wine(3)", "a", "accuracy") == 2.0
+    assert np.isnan(means.mean("wine(3)", "c", "accuracy"))
+    assert means.has("wine(3)", "a", "b") and not means.has("wine(3)", "a", "c")
+    assert means.paired("wine(3)", "a", "b", "accuracy").tolist() == [2.0]
+    assert with_error(np.array([2.0])) == "+2.00"
+    assert with_error(np.array([-1.0, -3.0])) == "-2.00 ± 1.00"
+
+
+def test_claims_of_dkl():
+    from mklearn.reproduction import dkl_claims
+
+    early, late = np.eye(10)[4] + np.eye(10)[5], np.eye(10)[8]
+    alone = {f"accuracy {m + 1}": 90.0 if m in (5, 6) else 80.0 for m in range(10)}
+
+    def learned(weights, seconds):
+        return {"weights": list(weights), "seconds": seconds, "accuracy": 90.0}
+
+    rows = {
+        ("2", "sonar", "SILP_theta"): [learned(early, 1.0)] * 3,
+        ("2", "sonar", "SILP_theta_lambda"): [learned(late, 1.0)] * 3,
+        ("2", "sonar", "RKDA_K_lambda"): [
+            {"chosen": 5, "seconds": 2.0, "accuracy": 85.0, **alone}
+        ]
+        * 3,
+        ("2", "sonar", "SVM_K_C"): [{"chosen": 6, "seconds": 0.5, "accuracy": 90.0}]
+        * 3,
+        ("2", "sonar", "SM2_C"): [learned(early, 1.0) | {"reg": None}],
+    }
+    text = "\n".join(dkl_claims.claims(_results_of("dkl", rows)))
+    assert "| By SILP at most 0.00 points apart. | yes |" in text
+    assert "sonar 5.00 points, of those with three repetitions. | no |" in text
+    assert "(RKDA_K_lambda, 5.1). | The best are 6 and 7, from 90.0 up. | yes |" in text
+    assert (
+        "SILP_theta 5 and 6, SILP_theta_lambda 1 and 9, SM2_C 5 and 6. | 2 of 3 |"
+        in text
+    )
+    assert "faster cross-validation: sonar 2.00. | no |" in text
+    assert "Median of SM2_C: sonar inf; more than 1000 counts. | yes |" in text
+    assert "heart" not in text  # nothing of it was run
+
+
+def test_claims_of_the_subspace_tables():
+    from mklearn.reproduction import subspace_claims
+
+    def cells(error, seconds):
+        return [
+            {"error": error + r, "one against rest": 5.0, "seconds": seconds}
+            for r in range(2)
+        ]
+
+    rows = {
+        ("2", "wine", "SVM_org"): cells(5.0, 1.0),
+        ("2", "wine", "SKFE"): cells(4.0, 3.0),
+        ("2", "wine", "HSIC"): cells(6.0, 1.0),
+        ("2", "wine", "uHSIC"): cells(3.0, 1.5),
+        ("2", "wine", "SVM_joint"): cells(3.5, 4.0),
+        ("2", "wine", "uSVM_joint"): cells(2.0, 5.0),
+    }
+    for part, error in zip(
+        ("ker1", "ker2", "ker3", "ker4", "mkl"), range(5), strict=True
+    ):
+        rows["3", "USPS", f"uHSIC {part}"] = cells(error, 1.0)
+    text = "\n".join(subspace_claims.claims(_results_of("subspace", rows)))
+    says = "errs less often than SVM_org (error, 6.1.1)."
+    assert f"| HSIC {says} | wine +1.00 ± 0.00 points. | no |" in text
+    assert f"| uHSIC {says} | wine -2.00 ± 0.00 points. | yes |" in text
+    assert "segment (error, 6.1.1). | wine uSVM_joint. | yes |" in text
+    assert (
+        "(error, 6.1.2). | Against the best of them USPS +4.00 points. | no |" in text
+    )
+    assert "Time of uHSIC in that of HSIC: wine 1.50. | yes |" in text
+    assert "Time of the faster one in that of SKFE: wine 1.33. | yes |" in text

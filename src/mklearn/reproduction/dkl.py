@@ -13,7 +13,7 @@ from mklearn.estimators import MKLClassifier, MKLDiscriminant
 from mklearn.kernels import RBF
 from mklearn.plotting import OKABE_ITO
 from mklearn.report import whole_file
-from mklearn.reproduction import dkl_figures
+from mklearn.reproduction import dkl_claims, dkl_figures
 from mklearn.reproduction.cells import (
     Band,
     Cell,
@@ -305,7 +305,7 @@ def remarks(results: Results) -> list[str]:
                 else:
                     continue
                 text.append(f"| {data} | {method} | {show} | {reg} |")
-    return text + dkl_figures.claims(results)
+    return text + dkl_claims.claims(results) + dkl_figures.claims(results)
 
 
 def figures(results: Results, out: Path) -> list[str]:

@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 from mklearn.estimators import SubspaceClassifier, SubspaceKernel
 from mklearn.estimators.subspace_cv import paper_kernels
 from mklearn.problems.subspace import Criterion, label_factor
-from mklearn.reproduction import subspace_figures
+from mklearn.reproduction import subspace_claims, subspace_figures
 from mklearn.reproduction.cells import (
     Band,
     Cell,
@@ -300,7 +300,11 @@ def printed(folder: Path) -> Printed:
 
 def remarks(results: Results) -> list[str]:
     """Show how far both errors are from the printed ones, and the paper's claims."""
-    return [*which_error(results), *subspace_figures.claims(results)]
+    return [
+        *which_error(results),
+        *subspace_claims.claims(results),
+        *subspace_figures.claims(results),
+    ]
 
 
 def which_error(results: Results) -> list[str]:

@@ -1,0 +1,342 @@
+"""What Ye, Ji and Chen (2008) say about their tables, sections 5.1, 5.2 and 5.4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.reproduction.cells import Results
+from mklearn.reproduction.claims import Claim, Means, by_data, joined, listed, numbered
+
+KERNELS = 10
+TWO = ("sonar", "heart", "ionosphere", "cancer")
+MORE = (
+    "USPS(3)", "USPS(6)", "USPS(8)", "wine(3)", "satimage(3)", "satimage(5)",
+    "satimage(6)", "segment(3)", "segment(4)", "waveform(3)",
+)  # fmt: skip
+PROPOSED = tuple(
+    f"{program}_theta{learned}"
+    for program in ("SILP", "QCQP", "SDP")
+    for learned in ("", "_lambda")
+)
+SVM_BASED = ("SM1", "SM2", "SM2_C")
+LEARNED = (*PROPOSED, "SDP_kim", *SVM_BASED)
+RKDA, SVM = CHOSEN = ("RKDA_K_lambda", "SVM_K_C")
+
+RULE = (
+    "*Similar* is within two points, *close* within one; a kernel has *weight zero* "
+    "below 0.01 of all weights and a *large* one above 0.1; *favoured* kernels have "
+    "more than half of the weights or choices; methods count with one repetition. "
+    "Where a sentence is about several data sets or methods, it says on how many it "
+    "holds. Which kernels have weight depends on the scale of the data, which is not "
+    "printed, and sigmas are a factor of 2.15 apart."
+)
+
+
+def claims(results: Results) -> list[str]:
+    """Return the section of the page, if the run was not a quick one."""
+    if results.settings.quick:
+        return []
+    means = Means(results)
+    return listed(
+        [
+            *accuracies(means),
+            *sonar(means),
+            *heart(means),
+            *ionosphere_and_cancer(means),
+            *more_classes(means),
+            *times(means),
+            *support(means),
+        ],
+        title="The paper's claims",
+        rule=RULE,
+    )
+
+
+def accuracies(means: Means) -> Iterator[Claim]:
+    """Compare accuracies of methods."""
+    apart = {
+        data: abs(
+            means.mean(data, "SILP_theta", "accuracy")
+            - means.mean(data, "SILP_theta_lambda", "accuracy")
+        )
+        for data in (*TWO, *MORE)
+        if means.has(data, "SILP_theta", "SILP_theta_lambda")
+    }
+    yield Claim(
+        "Accuracies with lambda fixed and learned are similar (5.1).",
+        f"By SILP at most {max(apart.values(), default=np.nan):.2f} points apart.",
+        [value <= 2 for value in apart.values()],
+    )
+    spread = {}
+    for data in TWO:
+        found = [
+            means.mean(data, method, "accuracy")
+            for method in (*LEARNED, *CHOSEN)
+            if len(means.rows(data, method)) > 2
+        ]
+        if len(found) > 1:
+            spread[data] = max(found) - min(found)
+    yield Claim(
+        "All methods have similar accuracies on two classes, but for trouble of "
+        "solvers (5.1).",
+        f"From the best to the worst: {by_data(spread.items())} points, of those with "
+        "three repetitions.",
+        [value <= 2 for value in spread.values()],
+    )
+    near = {
+        data: np.abs(difference).max()
+        for data in MORE
+        if len(difference := means.paired(data, "SDP_theta", "SILP_theta", "accuracy"))
+    }
+    yield Claim(
+        "With more classes the approximate SDP is close to the exact programs (5.2).",
+        "SDP_theta against SILP_theta on the same splits, at most: "
+        f"{by_data(near.items())} points.",
+        [value <= 1 for value in near.values()],
+    )
+
+
+def sonar(means: Means) -> Iterator[Claim]:
+    """Compare kernels on sonar."""
+    for method, kernels in ((RKDA, {6, 7}), (SVM, {6, 7, 8})):
+        yield best_alone(means, "sonar", method, kernels)
+    yield heaviest(means, "sonar", "MKL has its weight on kernels 5 and 6", {5, 6})
+
+
+def heart(means: Means) -> Iterator[Claim]:
+    """Compare kernels on heart."""
+    for method, kernels in ((SVM, {9, 10}), (RKDA, {7, 8, 9})):
+        yield chosen_most(means, ("heart",), method, kernels)
+    yield heaviest(
+        means,
+        "heart",
+        "The discriminant methods weight kernels 1 and 10",
+        {1, 10},
+        PROPOSED,
+    )
+    last = {
+        m: share(means, "heart", m)[KERNELS - 1]
+        for m in SVM_BASED
+        if means.has("heart", m)
+    }
+    yield Claim(
+        "heart: MKL by SVMs gives kernel 10 no weight (5.1).",
+        f"Its share: {by_data(last.items())}.",
+        [value < 0.01 for value in last.values()],
+    )
+    first = {m: share(means, "heart", m)[0] for m in LEARNED if means.has("heart", m)}
+    yield Claim(
+        "heart: all MKL methods give kernel 1 a large weight (5.1).",
+        f"Its share: {by_data(first.items())}.",
+        [value > 0.1 for value in first.values()],
+    )
+
+
+def ionosphere_and_cancer(means: Means) -> Iterator[Claim]:
+    """Compare kernels on ionosphere and cancer."""
+    for method in CHOSEN:
+        yield best_alone(means, "ionosphere", method, {5, 6, 7})
+    fifth = {
+        m: share(means, "ionosphere", m)[4]
+        for m in LEARNED
+        if means.has("ionosphere", m)
+    }
+    yield Claim(
+        "ionosphere: nine of ten MKL methods give kernel 5 weight zero (5.1).",
+        f"Its share: {by_data(fifth.items())}.",
+        [value < 0.01 for value in fifth.values()],
+    )
+    for method in CHOSEN:
+        alone = single(means, "cancer", method)
+        if alone is not None:
+            yield Claim(
+                f"cancer: single kernels are alike ({method}, 5.1).",
+                f"Accuracies from {alone.min():.1f} to {alone.max():.1f}.",
+                [bool(np.ptp(alone) <= 2)],
+            )
+    yield heaviest(means, "cancer", "MKL favours kernel 2", {2})
+
+
+def more_classes(means: Means) -> Iterator[Claim]:
+    """Compare kernels on more than two classes."""
+    digits = ("USPS(3)", "USPS(6)", "USPS(8)")
+    yield favoured(means, digits, "MKL favours kernels 9 and 10", {9, 10})
+    for method in CHOSEN:
+        yield chosen_most(means, digits, method, {9, 10})
+    for method in CHOSEN:
+        yield chosen_most(means, ("waveform(3)",), method, {9, 10})
+    fields = ("satimage(3)", "satimage(5)", "satimage(6)")
+    yield favoured(means, fields, "MKL favours the first five kernels", range(1, 6))
+    for method in CHOSEN:
+        yield chosen_most(means, fields, method, range(6, 11))
+    for data in ("segment(3)", "segment(4)"):
+        yield heaviest(means, data, "kernel 1 has the largest weight", {1})
+        picks = [
+            int(np.sum(means.all(data, method, "chosen") == 0))
+            for method in CHOSEN
+            if means.has(data, method)
+        ]
+        yield Claim(
+            f"{data}: cross-validation never chooses kernel 1 (5.2).",
+            f"RKDA and SVM chose it {joined(picks)} times.",
+            [count == 0 for count in picks],
+        )
+
+
+def times(means: Means) -> Iterator[Claim]:
+    """Compare times."""
+    ratios = {
+        data: max(
+            means.mean(data, f"SILP_theta{x}", "seconds") for x in ("", "_lambda")
+        )
+        / min(means.mean(data, method, "seconds") for method in CHOSEN)
+        for data in (*TWO, *MORE)
+        if means.has(data, "SILP_theta", "SILP_theta_lambda", *CHOSEN)
+    }
+    yield Claim(
+        "SILP is faster than cross-validation on all sets (5.1, 5.2).",
+        "Time of the slower SILP in that of the faster cross-validation: "
+        f"{by_data(ratios.items())}.",
+        [value < 1 for value in ratios.values()],
+    )
+    slowest = {}
+    for data in (*TWO, *MORE):
+        if means.has(data, "SDP_theta", "QCQP_theta", "SILP_theta"):
+            slowest[data] = (
+                means.mean(data, "SDP_theta", "seconds"),
+                means.mean(data, "QCQP_theta", "seconds"),
+                means.mean(data, "SILP_theta", "seconds"),
+            )
+    found = ", ".join(
+        f"{data} {sdp:.1f}, {qcqp:.1f} and {silp:.2f}"
+        for data, (sdp, qcqp, silp) in slowest.items()
+    )
+    yield Claim(
+        "SDP is the slowest, and SILP faster than QCQP (5.1, 5.2).",
+        f"Seconds of SDP, QCQP and SILP with lambda fixed: {found}.",
+        [sdp > qcqp > silp for sdp, qcqp, silp in slowest.values()],
+    )
+    grows = []
+    for sets in (MORE[:3], MORE[4:7], MORE[7:9]):
+        done = [data for data in sets if means.has(data, "QCQP_theta")]
+        if len(done) > 1:
+            grows.append([(d, means.mean(d, "QCQP_theta", "seconds")) for d in done])
+    yield Claim(
+        "The time of QCQP grows quickly with the number of classes (5.2).",
+        "; ".join(by_data(one, "{:.0f}") for one in grows) + " seconds.",
+        [bool((np.diff([s for _, s in one]) > 0).all()) for one in grows],
+    )
+
+
+def support(means: Means) -> Iterator[Claim]:
+    """Compare support vectors and the cost that is learned."""
+    parts = {
+        data: means.mean(data, "SM1", "support percent")
+        for data in TWO
+        if means.has(data, "SM1")
+    }
+    if parts:
+        yield Claim(
+            "For three of four sets the share of support vectors is very high (5.4).",
+            f"By SM1 {by_data(parts.items(), '{:.0f}')} %; more than 70 % counts.",
+            [sum(value > 70 for value in parts.values()) >= 3],
+        )
+    costs = {
+        data: float(np.median([np.inf if v["reg"] is None else v["reg"] for v in rows]))
+        for data in TWO
+        if (rows := means.rows(data, "SM2_C"))
+    }
+    yield Claim(
+        "A cost that is learned is very large (5.4).",
+        f"Median of SM2_C: {by_data(costs.items(), '{:.2g}')}; more than 1000 counts.",
+        [value > 1000 for value in costs.values()],
+    )
+
+
+# --- kernels --------------------------------------------------------------------------
+
+
+def share(means: Means, data: str, method: str) -> NDArray[Any]:
+    """Return the mean weights of kernels, which sum to one."""
+    weights = np.mean([v["weights"] for v in means.rows(data, method)], axis=0)
+    return np.asarray(weights / weights.sum())
+
+
+def single(means: Means, data: str, method: str) -> NDArray[Any] | None:
+    """Return the accuracy of each kernel alone, if it is there."""
+    names = [f"accuracy {m + 1}" for m in range(KERNELS)]
+    found = np.array([means.mean(data, method, name) for name in names])
+    return None if np.isnan(found).any() else found
+
+
+def best_alone(means: Means, data: str, method: str, kernels: set[int]) -> Claim:
+    """Compare which kernels are the best ones alone."""
+    says = (
+        f"{data}: kernels {joined(sorted(kernels))} are the best alone ({method}, 5.1)."
+    )
+    alone = single(means, data, method)
+    if alone is None:
+        return Claim(says, "", [])
+    best = list(numbered(np.argsort(-alone, kind="stable")[: len(kernels)]))
+    found = f"The best are {joined(best)}, from {np.sort(alone)[-len(kernels)]:.1f} up."
+    return Claim(says, found, [set(best) == kernels])
+
+
+def heaviest(
+    means: Means,
+    data: str,
+    says: str,
+    kernels: set[int],
+    methods: tuple[str, ...] = LEARNED,
+) -> Claim:
+    """Compare which kernels have the largest weights."""
+    tops = {}
+    for method in methods:
+        if means.has(data, method):
+            order = np.argsort(-share(means, data, method), kind="stable")
+            tops[method] = set(numbered(order[: len(kernels)]))
+    found = ", ".join(f"{m} {joined(sorted(top))}" for m, top in tops.items())
+    return Claim(
+        f"{data}: {says} (5.{1 if data in TWO else 2}).",
+        f"Largest weights: {found}.",
+        [top == kernels for top in tops.values()],
+    )
+
+
+def favoured(means: Means, sets: tuple[str, ...], says: str, kernels: Any) -> Claim:
+    """Compare how much weight some kernels have."""
+    at = [kernel - 1 for kernel in kernels]
+    parts = {
+        data: share(means, data, "SILP_theta")[at].sum()
+        for data in sets
+        if means.has(data, "SILP_theta")
+    }
+    return Claim(
+        f"{says} (5.2).",
+        f"Their share by SILP_theta: {by_data(parts.items())}.",
+        [value > 0.5 for value in parts.values()],
+    )
+
+
+def chosen_most(
+    means: Means, sets: tuple[str, ...], method: str, kernels: Any
+) -> Claim:
+    """Compare how often some kernels are chosen."""
+    at = [kernel - 1 for kernel in kernels]
+    parts = {
+        data: float(np.isin(chosen, at).mean())
+        for data in sets
+        if len(chosen := means.all(data, method, "chosen"))
+    }
+    names = list(kernels)
+    what = f"{names[0]} to {names[-1]}" if len(names) > 3 else joined(sorted(names))
+    section = 1 if sets[0] in TWO else 2
+    return Claim(
+        f"{joined(parts)}: {method} mostly chooses kernels {what} (5.{section}).",
+        f"In {by_data(parts.items())} of the splits.",
+        [value > 0.5 for value in parts.values()],
+    )
