@@ -475,7 +475,7 @@ def test_subspace_page_says_which_error_is_nearer(tmp_path, monkeypatch):
         for r in range(2)
     }
     text = plan.remarks(Results(plan, (table,), Settings(), cells))
-    assert text[-1] == "| 2 | wine | 1.50 | 2.00 |"
+    assert "| 2 | wine | 1.50 | 2.00 |" in text
 
 
 @pytest.mark.parametrize("method", ["HSIC", "uHSIC"])
