@@ -17,6 +17,7 @@ pytest.importorskip("pandas")
 import pandas as pd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import r2_score
 from typer.testing import CliRunner
 
 from mklearn import __version__, jobs
@@ -200,6 +201,22 @@ def test_predictions_of_the_report_are_those_that_were_scored(target, table):
     ):
         assert np.mean(found.predicted[test] == found.truth[test]) == score
     assert (found.scores is not None) == (target == "state")
+
+
+def test_predicted_numbers_of_the_report_are_those_that_were_scored(tmp_path):
+    frame = pd.DataFrame({"a": np.arange(40.0), "b": np.arange(40) % 7})
+    frame["size"] = frame.a * 0.5 + np.sin(frame.b)
+    frame.to_csv(tmp_path / "sizes.csv", index=False)
+    data = jobs.load_data(tmp_path / "sizes.csv", "size")
+    run = jobs.run_fit(data, jobs.Settings(kernels="linear", cv=3))
+    found = run.predictions
+    for (_, test), score in zip(
+        run.comparison.splits, run.comparison.scores[0], strict=True
+    ):
+        assert r2_score(found.truth[test], found.predicted[test]) == pytest.approx(
+            score
+        )
+    assert found.scores is None
 
 
 def test_a_report_shows_errors_on_samples_not_seen(fitted):

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
 
 from mklearn import (
@@ -150,6 +151,22 @@ def test_it_shows_the_numbers_of_the_model():
     (confusion,) = (t for name, t in tables.items() if name.startswith("Confusion"))
     counts = [int(cell.text) for cell in confusion.iter("td")]
     assert sum(counts) == report.data.n_samples
+
+
+def test_a_regression_shows_the_size_of_its_errors():
+    pytest.importorskip("matplotlib")
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = X[:, 0] + 0.1 * X[:, 1] ** 2
+    model = MKLRegressor("linear").fit(X, y)
+    predicted = cross_val_predict(model, X, y, cv=3)
+    found = report_html(
+        Report("title", describe_data(X), model, predictions=Predictions(y, predicted))
+    )
+    words = "".join(ElementTree.fromstring(found).itertext())
+    assert f"R²{r2_score(y, predicted):.3f}" in words.replace("\n", "")
+    assert f"mean absolute error{np.abs(y - predicted).mean():.3g}" in words
+    assert f"with R² {r2_score(y, predicted):.3f}; on the dashed line" in found
+    assert "Confusion" not in found
 
 
 def test_parts_that_are_not_known_are_left_out():

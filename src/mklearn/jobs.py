@@ -461,7 +461,7 @@ class Run:
     comparison: Comparison
     model: Any = None
     learned: str | None = None
-    predictions: Predictions | None = None  # of the folds, for classes
+    predictions: Predictions | None = None  # of the folds
 
     def as_dict(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
@@ -538,11 +538,10 @@ def run_fit(data: Data, options: Settings, callback: Tick | None = None) -> Run:
     name = f"learned weights ({options.method})"
     models = {name: make_model(data, options), **make_baselines(data, options)}
     folds = make_folds(data, options.cv, options.seed)
-    seen = _Unseen(data, name) if data.task == CLASSES else None
+    seen = _Unseen(data, name)
     result = _compare(models, data, folds, callback, seen)
     model = _found(models[name].fit(data.X, data.y))
-    predictions = None if seen is None else seen.predictions()
-    return Run(data, result, model, name, predictions)
+    return Run(data, result, model, name, seen.predictions())
 
 
 class _Unseen:
@@ -550,8 +549,9 @@ class _Unseen:
 
     def __init__(self, data: Data, name: str) -> None:
         self._data, self._name = data, name
-        self._classes = np.unique(data.y)
-        shape = (len(data.y), 1 if len(self._classes) == 2 else len(self._classes))
+        self._classes = np.unique(data.y) if data.task == CLASSES else None
+        count = 2 if self._classes is None else len(self._classes)
+        shape = (len(data.y), 1 if count == 2 else count)
         self._scores = np.full(shape, np.nan)
 
     def __call__(self, name: str, model: Any, split: Split) -> None:
@@ -559,12 +559,15 @@ class _Unseen:
             (train, test), X = split, self._data.X
             given = isinstance(X, KernelBank)
             part = X[np.ix_(test, train)] if given else X.iloc[test]
-            scores = np.asarray(model.decision_function(part))
+            ask = model.predict if self._classes is None else model.decision_function
+            scores = np.asarray(ask(part))
             self._scores[test] = scores[:, None] if scores.ndim == 1 else scores
 
     def predictions(self) -> Predictions:
-        """Return labels and, for two classes, scores; folds hold each sample once."""
+        """Return what was predicted, which each sample was once, and some scores."""
         scores, y = self._scores, self._data.y
+        if self._classes is None:
+            return Predictions(np.asarray(y, dtype=float), scores[:, 0])
         if scores.shape[1] == 1:
             found = self._classes[(scores[:, 0] > 0).astype(int)]
             return Predictions(y, found, scores[:, 0])

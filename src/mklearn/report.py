@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_regressor
-from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
+from sklearn.metrics import (
+    confusion_matrix,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+    roc_curve,
+    root_mean_squared_error,
+)
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn import page
@@ -252,7 +259,7 @@ class Predictions:
     Attributes
     ----------
     truth, predicted : arrays of shape (n_samples,)
-        Class labels.
+        Class labels, or numbers if the model of the report is a regressor.
     scores : array of shape (n_samples,), optional
         Decision values for the second of two classes.
     """
@@ -336,7 +343,9 @@ def report_html(report: Report) -> str:
     if hasattr(report.model, "solution_"):
         sections.append(("Certificate", _certificate_section(report.model)))
     if report.predictions is not None:
-        sections.append(("Errors", _errors_section(report.predictions)))
+        values = is_regressor(report.model)
+        show = _differences_section if values else _confusion_section
+        sections.append(("Errors", show(report.predictions)))
     sections.append(("Loading the model", _loading_section(report.loading)))
     return page.page(report.title, sections, f"mklearn {__version__}")
 
@@ -470,7 +479,40 @@ def _certificate_section(model: Any) -> str:
     return parts
 
 
-def _errors_section(found: Predictions) -> str:
+def _differences_section(found: Predictions) -> str:
+    truth, predicted = found.truth, found.predicted
+    share = float(r2_score(truth, predicted))
+    rows = [
+        ("R²", page.Number(f"{share:.3f}")),
+        ("mean absolute error", _size(mean_absolute_error(truth, predicted))),
+        (
+            "root of the mean squared error",
+            _size(root_mean_squared_error(truth, predicted)),
+        ),
+        ("standard deviation of the target", _size(np.std(truth))),
+    ]
+    caption = f"Cross-validated predictions of {len(truth)} samples"
+    parts = page.table(caption, ["error", "value"], rows)
+    drawn = _new_figure((5, 5))
+    if drawn is None:
+        return parts
+    ax = drawn.subplots()
+    ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
+    ax.plot(ends, ends, color="0.5", ls="--", lw=1)
+    ax.scatter(truth, predicted, color="#0072B2", s=12, alpha=0.6, linewidths=0)
+    ax.set(xlabel="target", ylabel="prediction", aspect="equal")
+    alt = (
+        f"Cross-validated predictions against the target, with R² {share:.3f}; on the "
+        "dashed line both are equal"
+    )
+    return parts + page.figure(drawn, alt, 3)
+
+
+def _size(value: Any) -> page.Number:
+    return page.Number(f"{float(value):.3g}")
+
+
+def _confusion_section(found: Predictions) -> str:
     labels = np.unique(np.concatenate([found.truth, found.predicted]))
     counts = confusion_matrix(found.truth, found.predicted, labels=labels)
     rows = [
