@@ -8,6 +8,7 @@ from sklearn.svm import SVC
 
 from cases import NORMS, conic_optimum, problem, samples, signs, small, stack
 from mklearn import KernelBank, LpBall, MKLProblem, kernels, solve
+from mklearn.problems import Squared
 from mklearn.solvers import Alternating, Multilevel, Newton, Status
 from mklearn.solvers.interior import minimise_quadratic
 
@@ -395,3 +396,14 @@ def test_the_same_problem_gives_the_same_solution():
     one, two = (solve(small(p=1), tol=1e-6) for _ in range(2))
     np.testing.assert_array_equal(one.theta, two.theta)
     np.testing.assert_array_equal(one.A, two.A)
+
+
+@pytest.mark.parametrize("C", [1e-4, 1e4, 1e6])
+def test_conic_solutions_of_squared_losses_of_any_cost(C):
+    pytest.importorskip("cvxpy")
+    X, y = signs(40)
+    bank = KernelBank.from_grams(stack(X, 4))
+    given = MKLProblem(bank, Squared(y[:, None], np.full((40, 1), C)), LpBall(1))
+    found, other = (solve(given, solver, tol=1e-7) for solver in ("conic", "newton"))
+    assert found.gap <= 1e-7 and other.gap <= 1e-7
+    assert found.upper == pytest.approx(other.upper, rel=1e-6)

@@ -118,8 +118,10 @@ class Conic:
         cp = packages(self.backend)
         bank, loss, weights = problem.bank, problem.loss, problem.weights
         M = bank.shape[2]
-        A, value, limits = _loss(cp, loss, cp.Variable(loss.shape))
-        size = [_factor(bank.gram(m)).T @ A for m in range(M)]
+        grams = [bank.gram(m) for m in range(M)]
+        unit = _unit(loss, grams)
+        A, value, limits = _loss(cp, loss, cp.Variable(loss.shape), unit)
+        size = [np.sqrt(unit) * _factor(K).T @ A for K in grams]
         if isinstance(problem, BilinearProblem):
             return self._per_class(problem, A, value, limits, size, accuracy)
         q = cp.Variable(M, nonneg=True)
@@ -136,7 +138,7 @@ class Conic:
         run(cp, model, self.backend, accuracy, factors="qdldl")
         if A.value is None:
             return None
-        point = loss.repair(np.asarray(A.value, dtype=float))
+        point = loss.repair(unit * np.asarray(A.value, dtype=float))
         if isinstance(weights, BlockNorm) or getattr(weights, "p", None) == np.inf:
             return weights.step(weights.center(M), bank.quad(point)), point
         # stationarity in q: the weights are twice the multipliers
@@ -230,18 +232,37 @@ def run(
             return
 
 
-def _loss(cp: Any, loss: Any, Z: Any) -> tuple[Any, Any, list[Any]]:
+def _unit(loss: Any, grams: list[FloatArray]) -> float:
+    """Return what A is counted in: about as large as it can be, as a power of ten.
+
+    A problem with costs ``C`` and kernels ``K`` is the one with ``C / unit`` and
+    ``unit K`` for ``A / unit``. Where A is large, interior points need half as many
+    iterations again, or fail.
+    """
+    if not isinstance(
+        loss, Hinge | SquaredHinge | Squared | EpsilonInsensitive | Logistic
+    ):
+        return 1.0
+    ridge = 1.0 / float(loss.C[loss.C > 0].mean())
+    variance = float(np.mean([np.trace(K) / len(K) for K in grams]))
+    # in most directions kernels have less than their variance
+    least = 0.1 * variance if isinstance(loss, Squared) else variance
+    return float(10.0 ** -np.round(np.log10(max(ridge, least))))
+
+
+def _loss(cp: Any, loss: Any, Z: Any, unit: float = 1.0) -> tuple[Any, Any, list[Any]]:
     """Return A and the dual term as expressions of the variables, and their limits.
 
-    Samples without cost have variables all the same, within the limits of a cost of
-    one: a set without interior would be hard on an interior-point method.
+    Both are counted in ``unit``. Samples without cost have variables all the same,
+    within the limits of a cost of one: a set without interior would be hard on an
+    interior-point method.
     """
     if isinstance(loss, Fisher):
         ridge, _, E, sums = loss.system()
         half = cp.sum_squares(cp.multiply(np.sqrt(ridge)[:, None], Z - loss.a))
         return Z, -0.5 * half, [E.T @ Z == sums]
     used = (loss.C > 0).astype(float)
-    C = np.where(loss.C > 0, loss.C, 1.0)
+    C = np.where(loss.C > 0, loss.C / unit, 1.0)
     if isinstance(loss, CrammerSinger):
         own = loss.own.astype(float)
         A = cp.multiply(np.repeat(used[:, None], loss.n_classes, axis=1), Z)
@@ -268,7 +289,7 @@ def _loss(cp: Any, loss: Any, Z: Any) -> tuple[Any, Any, list[Any]]:
         return A, linear, limits
     share = cp.multiply(1.0 / C, alpha)
     entropy = cp.entr(share) + cp.entr(1.0 - share)
-    return A, cp.sum(cp.multiply(loss.C, entropy)), limits
+    return A, cp.sum(cp.multiply(loss.C / unit, entropy)), limits
 
 
 def _support(cp: Any, weights: Any, q: Any) -> tuple[Any, list[Any]]:
