@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -119,21 +119,11 @@ def heart(means: Means) -> Iterator[Claim]:
         {1, 10},
         PROPOSED,
     )
-    last = {
-        m: share(means, "heart", m)[KERNELS - 1]
-        for m in SVM_BASED
-        if means.has("heart", m)
-    }
-    yield Claim(
-        "heart: MKL by SVMs gives kernel 10 no weight (5.1).",
-        f"Its share: {by_data(last.items())}.",
-        [value < 0.01 for value in last.values()],
+    yield weight_of(
+        means, "heart", 10, "MKL by SVMs gives kernel 10 weight zero", zero, SVM_BASED
     )
-    first = {m: share(means, "heart", m)[0] for m in LEARNED if means.has("heart", m)}
-    yield Claim(
-        "heart: all MKL methods give kernel 1 a large weight (5.1).",
-        f"Its share: {by_data(first.items())}.",
-        [value > 0.1 for value in first.values()],
+    yield weight_of(
+        means, "heart", 1, "all MKL methods give kernel 1 a large weight", large
     )
 
 
@@ -141,16 +131,8 @@ def ionosphere_and_cancer(means: Means) -> Iterator[Claim]:
     """Compare kernels on ionosphere and cancer."""
     for method in CHOSEN:
         yield best_alone(means, "ionosphere", method, {5, 6, 7})
-    fifth = {
-        m: share(means, "ionosphere", m)[4]
-        for m in LEARNED
-        if means.has("ionosphere", m)
-    }
-    yield Claim(
-        "ionosphere: nine of ten MKL methods give kernel 5 weight zero (5.1).",
-        f"Its share: {by_data(fifth.items())}.",
-        [value < 0.01 for value in fifth.values()],
-    )
+    says = "nine of ten MKL methods give kernel 5 weight zero"
+    yield weight_of(means, "ionosphere", 5, says, zero)
     for method in CHOSEN:
         alone = single(means, "cancer", method)
         if alone is not None:
@@ -265,6 +247,37 @@ def share(means: Means, data: str, method: str) -> NDArray[Any]:
     """Return the mean weights of kernels, which sum to one."""
     weights = np.mean([v["weights"] for v in means.rows(data, method)], axis=0)
     return np.asarray(weights / weights.sum())
+
+
+def zero(part: float) -> bool:
+    """Return whether a kernel has no weight to speak of."""
+    return part < 0.01
+
+
+def large(part: float) -> bool:
+    """Return whether a kernel has much weight."""
+    return part > 0.1
+
+
+def weight_of(
+    means: Means,
+    data: str,
+    kernel: int,
+    says: str,
+    holds: Callable[[float], bool],
+    methods: tuple[str, ...] = LEARNED,
+) -> Claim:
+    """Compare the weight of one kernel."""
+    parts = {
+        method: float(share(means, data, method)[kernel - 1])
+        for method in methods
+        if means.has(data, method)
+    }
+    return Claim(
+        f"{data}: {says} (5.1).",
+        f"Its share: {by_data(parts.items())}.",
+        [holds(part) for part in parts.values()],
+    )
 
 
 def single(means: Means, data: str, method: str) -> NDArray[Any] | None:
