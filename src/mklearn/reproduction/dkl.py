@@ -374,7 +374,8 @@ EXPLANATIONS = (
         tables=("15",),
     ),
     Explanation(
-        "It depends on which 100 samples of each class are taken, and on the scaling. "
+        "It depends on which 100 samples of each class are taken, and on the scaling: "
+        "of six that were tried, the one used was taken because it fits best. "
         "On 3, 6 and 8 classes and eight splits the first 100 give 99.7, 98.2 and 97.3 "
         "by SILP_theta with pixels as they are, the next 100 give 98.5, 95.5 and 95.3, "
         "random ones 98.4, 95.1 and 94.5; 99.7, 98.4 and 97.5 are printed. The digits "

@@ -236,8 +236,8 @@ def _unit(loss: Any, grams: list[FloatArray]) -> float:
     """Return what A is counted in: about as large as it can be, as a power of ten.
 
     A problem with costs ``C`` and kernels ``K`` is the one with ``C / unit`` and
-    ``unit K`` for ``A / unit``. Where A is large, interior points need half as many
-    iterations again, or fail.
+    ``unit K`` for ``A / unit``. Where A is large, interior points may need more
+    iterations, or fail.
     """
     if not isinstance(
         loss, Hinge | SquaredHinge | Squared | EpsilonInsensitive | Logistic
