@@ -35,9 +35,13 @@ N = 600
 
 @pytest.fixture(scope="module")
 def cluster():
-    environ = {"distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1}
+    settings = {
+        "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
+        # a worker that takes longer to come back is given up for good
+        "distributed.deploy.lost-worker-timeout": "10 minutes",
+    }
     with (
-        dask.config.set(environ),
+        dask.config.set(settings),
         LocalCluster(
             n_workers=2,
             threads_per_worker=1,
@@ -53,7 +57,7 @@ def cluster():
 @pytest.fixture
 def client(cluster):
     # a test before may have killed a worker, whose successor takes a while
-    cluster.wait_for_workers(2, timeout=60)
+    cluster.wait_for_workers(2, timeout=300)
     return cluster
 
 
