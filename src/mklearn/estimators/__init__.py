@@ -8,6 +8,7 @@ from mklearn.estimators.baselines import (
 )
 from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from mklearn.estimators.discriminant import MKLDiscriminant
+from mklearn.estimators.evidence import EvidenceMKLRegressor
 from mklearn.estimators.multiclass import (
     BilinearMKLClassifier,
     CrammerSingerClassifier,
@@ -23,6 +24,7 @@ __all__ = [
     "BestKernelClassifier",
     "BilinearMKLClassifier",
     "CrammerSingerClassifier",
+    "EvidenceMKLRegressor",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLDiscriminant",

@@ -330,12 +330,7 @@ class BaseMKL(BaseKernelMachine):
         weight_set(self.norm)
         if hasattr(self, "approximation"):
             check_approximation(self.approximation, self.rank, self.landmarks)
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}.")
-        if not self.max_iter >= 1:
-            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"time_limit must be positive, got {self.time_limit!r}.")
+        check_limits(self)
 
 
 def as_views(data: Any, names: Any) -> MultiView:
@@ -357,6 +352,16 @@ def weight_set(norm: Any) -> WeightSet:
         "norm must be a number p >= 1 or inf, a positive definite matrix or a weight "
         f"set, got {norm!r}."
     )
+
+
+def check_limits(model: Any) -> None:
+    """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive."""
+    if not model.tol > 0:
+        raise ValueError(f"tol must be positive, got {model.tol!r}.")
+    if not model.max_iter >= 1:
+        raise ValueError(f"max_iter must be at least 1, got {model.max_iter!r}.")
+    if model.time_limit is not None and not model.time_limit > 0:
+        raise ValueError(f"time_limit must be positive, got {model.time_limit!r}.")
 
 
 def check_positive(name: str, value: Any, otherwise: str = "") -> float:

@@ -19,6 +19,7 @@ from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators.svm import MKLClassifier
 from mklearn.kernels import KernelBank
 from mklearn.kernels.measures import centred_products
+from mklearn.problems.mkl import shares
 from mklearn.solvers import Status
 from mklearn.solvers.rules import alignment_weights
 
@@ -176,11 +177,7 @@ class AlignmentMKLClassifier(MKLClassifier):
         )
         A = self.solution_.A
         self._keep(training, theta, A, self.solution_.bias)
-        share = theta * bank.quad(A)
-        total = float(share.sum())
-        self.kernel_contributions_ = (
-            share / total if total > 0 else np.full(len(theta), 1.0 / len(theta))
-        )
+        self.kernel_contributions_ = shares(bank, theta, A)
         size = np.sqrt(theta @ inner @ theta) * np.linalg.norm(Z.T @ (w[:, None] * Z))
         self.alignment_ = float(theta @ with_target / size) if size > 0 else 0.0
         self.duality_gap_, self.n_iter_ = self.solution_.gap, self.solution_.n_iter

@@ -8,21 +8,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_consistent_length
 
-from mklearn.distributed import by_blocks
 from mklearn.estimators._base import check_given
 from mklearn.estimators._features import FeatureTraining, gather, shifted
 from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.estimators._numbers import NumbersMixin
 from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
 from mklearn.problems import EpsilonInsensitive, Squared
 from mklearn.problems.passes import EpsilonPoints
 from mklearn.problems.statistics import Block, MemoryBlocks
 
 
-class MKLRegressor(RegressorMixin, StatisticsMixin, BaseMKL):
+class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     """Regression on a learned combination of kernels (ℓp-norm MKL).
 
     Solves, to a certified duality gap, ::
@@ -179,17 +176,6 @@ class MKLRegressor(RegressorMixin, StatisticsMixin, BaseMKL):
     def _not_quadratic(self) -> str:
         return "" if self.loss == "squared" else f"loss={self.loss!r}"
 
-    @by_blocks
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the values: (n_samples,), or (n_samples, n_outputs) if y was 2-D.
-
-        Parameters
-        ----------
-        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
-        """
-        scores = self._scores(X)
-        return scores[:, 0] if self._flat else scores
-
     def _loss(self, Y: NDArray[np.float64], cost: NDArray[np.float64]) -> Any:
         costs = np.repeat(cost[:, None], Y.shape[1], axis=1)
         if self.loss == "squared":
@@ -204,14 +190,6 @@ class MKLRegressor(RegressorMixin, StatisticsMixin, BaseMKL):
         self._flat = outputs.pop() == 0
         return blocks
 
-    def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-        y = check_array(
-            check_given(y), ensure_2d=False, dtype=np.float64, input_name="y"
-        )
-        check_consistent_length(weight, y)
-        self._flat = y.ndim == 1
-        return y.reshape(len(y), -1) + 0.0  # no negative zeros
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_positive("C", self.C)
@@ -222,11 +200,6 @@ class MKLRegressor(RegressorMixin, StatisticsMixin, BaseMKL):
         epsilon = self.epsilon
         if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
             raise ValueError(f"epsilon must be a number from 0 on, got {epsilon!r}.")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
 
 def _outputs(block: Block) -> int:

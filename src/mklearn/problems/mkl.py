@@ -207,9 +207,14 @@ class MKLProblem:
         The shares do not depend on the scale of the kernels and sum to one (uniform
         where the solution is zero).
         """
-        part = theta * np.maximum(self.bank.quad(A), 0.0)
-        total = part.sum()
-        return part / total if total > 0 else np.full(len(theta), 1.0 / len(theta))
+        return shares(self.bank, theta, A)
+
+
+def shares(bank: KernelBank, theta: FloatArray, A: FloatArray) -> FloatArray:
+    """Return ``theta_m A'K_m A`` as parts of their sum; equal ones if all are zero."""
+    part = theta * np.maximum(bank.quad(A), 0.0)
+    total = part.sum()
+    return part / total if total > 0 else np.full(len(theta), 1.0 / len(theta))
 
 
 def learned_cost(bank: KernelBank, Y: FloatArray) -> MKLProblem:

@@ -1,0 +1,156 @@
+"""Regression on the kernels under which the values are most likely."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mklearn.estimators._base import BaseKernelMachine
+from mklearn.estimators._mkl import check_limits
+from mklearn.estimators._numbers import NumbersMixin
+from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.mkl import shares
+from mklearn.solvers.evidence import maximise_evidence
+
+
+class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
+    """Regression on the combination of kernels under which the values are most likely.
+
+    Values are taken for a constant, a sum of Gaussian processes with the covariances
+    ``s theta_m k_m``, and noise with the variance ``s``. The weights ``theta >= 0``
+    maximise the restricted likelihood (REML), in which the constant and ``s`` have been
+    accounted for; the prediction is then that of kernel ridge regression with a free
+    intercept, on ``sum_m theta_m k_m`` with the penalty one.
+
+    Nothing has to be chosen by cross-validation: how strongly to regularise is in the
+    size of the weights. Most of them are exactly zero. The likelihood takes account of
+    how flexible a kernel is, so that narrow kernels are not preferred for fitting the
+    training samples well, as they are by :class:`MKLRegressor`. In return it is not
+    concave: the weights are a local maximum, and there is no bound on others.
+
+    Each iteration takes the time of a few factorisations of an (n, n) matrix, and three
+    such matrices are in memory.
+
+    Parameters
+    ----------
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to combine, as in :class:`MKLClassifier`.
+    normalize : {None, "center", "trace", "multiplicative", "spherical"}
+        How kernels are made comparable. The scale of a kernel changes the unit of its
+        weight and nothing else.
+    psd : {"check", "clip", "ignore"}
+        As in :class:`MKLClassifier`.
+    tol : float
+        Stop when the log likelihood can be expected to grow by less.
+    max_iter : int
+    time_limit : float, optional
+        Seconds.
+    memory_limit : int, optional
+        As in :class:`MKLClassifier`, for the kernels.
+    callback : callable, optional
+        Called after each iteration with the history; a true answer stops.
+    verbose : int
+        Above zero, a line for each iteration, on standard error.
+
+    Attributes
+    ----------
+    evidence_ : EvidenceSolution
+        The likelihood, how it was found, and what small changes still promise.
+    noise_ : array of shape (n_outputs,)
+        Variance of the noise.
+    kernel_names_ : tuple of str
+    kernels_ : tuple
+        The kernels with all parameters as numbers (None for precomputed ones).
+    kernel_weights_ : array of shape (n_kernels,)
+        The ``theta`` above, on the normalised kernels, shared by all outputs. With
+        ``normalize="multiplicative"``, the variance that a kernel explains in units of
+        that of the noise. All are zero if the values look like noise.
+    kernel_contributions_ : array of shape (n_kernels,)
+        Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
+    support_ : array
+        Rows of X with a coefficient that is not zero.
+    dual_coef_ : array of shape (n_outputs, n_support)
+    intercept_ : array of shape (n_outputs,)
+    n_iter_ : int
+
+    References
+    ----------
+    Patterson, H. D. and Thompson, R. (1971). Recovery of inter-block information when
+    block sizes are unequal. *Biometrika* 58, 545-554.
+
+    Gilmour, A. R., Thompson, R. and Cullis, B. R. (1995). Average information REML: an
+    efficient algorithm for variance parameter estimation in linear mixed models.
+    *Biometrics* 51, 1440-1450.
+
+    Rasmussen, C. E. and Williams, C. K. I. (2006). *Gaussian processes for machine
+    learning*. MIT Press.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import EvidenceMKLRegressor, kernels
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(100, 4))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(100)
+    >>> model = EvidenceMKLRegressor(kernels.per_feature("rbf")).fit(X, y)
+    >>> int(model.kernel_weights_.argmax()), bool(0.005 < model.noise_[0] < 0.02)
+    (0, True)
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        normalize: str | None = "multiplicative",
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 100,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.normalize = normalize
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.callback = callback
+        self.verbose = verbose
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None
+    ) -> EvidenceMKLRegressor:
+        """Learn kernel weights and regression function.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Outputs share the kernel weights, and each has a noise of its own.
+        sample_weight : array of shape (n_samples,), optional
+            How exact the values are: the noise of a sample has the variance ``noise_``
+            over its weight. A factor of all weights changes ``noise_`` only. Equal rows
+            of equal value count as one of their common weight; in Grams and views,
+            where rows cannot be compared, they are separate measurements.
+        """
+        check_limits(self)
+        training = self._training(X, y, sample_weight)
+        # the constant is free: a shift changes rounding only, and makes constants zero
+        shift = np.median(training.target, axis=0)
+        self.evidence_ = maximise_evidence(
+            EvidenceProblem(training.bank, training.target - shift, training.weight),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            callback=self.callback,
+            verbose=self.verbose,
+        )
+        theta, A = self.evidence_.theta, self.evidence_.A
+        self._keep(training, theta, A, self.evidence_.bias + shift)
+        self.kernel_contributions_ = shares(training.bank, theta, A)
+        self.noise_, self.n_iter_ = self.evidence_.noise, self.evidence_.n_iter
+        return self

@@ -1,0 +1,150 @@
+"""How likely values are, given kernel weights: the evidence of a Gaussian process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
+
+from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.measures import inner_products
+from mklearn.kernels.threads import factor_threads
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EvidenceProblem:
+    """The restricted likelihood of values, a function of the kernel weights.
+
+    Values are ``b + sum_m f_m(x) + noise``, where ``f_m`` is a Gaussian process with
+    the covariance ``s theta_m K_m`` and the noise of a sample of weight w has the
+    variance ``s / w``. What is left of the values once the constant b is taken out has,
+    in units of the noise, the log density ::
+
+        -½ (n - 1) (log(2 pi s) + 1) - ½ log |W G| - ½ log(1'G^-1 1 / 1'W 1)
+
+    with ``G = sum_m theta_m K_m + W^-1`` and the best ``s = y'Py / (n - 1)``, where ``P
+    = G^-1 - G^-1 1 1'G^-1 / 1'G^-1 1`` (Patterson and Thompson 1971). Several outputs
+    share the weights and have a noise of their own each; their log densities are added.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square.
+    Y : array of shape (n, T)
+        A column of one value only says nothing about kernels.
+    weight : array of shape (n,)
+        Positive: how exact the values are. A factor of all changes nothing but s.
+    """
+
+    bank: KernelBank
+    Y: FloatArray
+    weight: FloatArray
+
+    @property
+    def freedom(self) -> float:
+        """``n - 1``."""
+        return max(len(self.Y) - 1.0, 1e-12)
+
+    @property
+    def varied(self) -> NDArray[np.bool_]:
+        """Which outputs have different values."""
+        return np.asarray(np.ptp(self.Y, axis=0) > 0)
+
+    def variances(self) -> FloatArray:
+        """Return the variance of the samples in feature space, for each kernel."""
+        share = self.weight / self.weight.sum()
+        _, mean = self.bank.totals(share)
+        return np.asarray(share @ self.bank.diag() - mean)
+
+    def at(self, theta: FloatArray) -> Evidence | None:
+        """Return the evidence of weights; None if G is not positive definite."""
+        n, w = len(self.Y), self.weight
+        G = self.bank.combine(theta)
+        G[np.diag_indices(n)] += 1.0 / w
+        with factor_threads(n):
+            # of the transpose, which is in the order of LAPACK
+            L, failed = lapack.dpotrf(G.T, lower=1, overwrite_a=1)
+        if failed:
+            return None
+        ahead = np.column_stack([self.Y, np.ones(n)])
+        ahead = solve_triangular(L, ahead, lower=True, check_finite=False)
+        one = ahead[:, -1]
+        size = float(one @ one)
+        left = ahead[:, :-1] - np.outer(one, one @ ahead[:, :-1]) / size
+        quads, varied = np.sum(left**2, axis=0), self.varied
+        if not (quads[varied] > 0).all():
+            return None  # nothing is left of the values: rounding
+        back = np.column_stack([left, one])
+        back = solve_triangular(L, back, lower=True, trans=1, check_finite=False)
+        volume = 2.0 * np.log(np.diagonal(L)).sum() + np.log(w).sum()
+        volume += np.log(size / w.sum())
+        free = self.freedom
+        fit = free * (np.log(2.0 * np.pi * quads[varied] / free) + 1.0)
+        return Evidence(
+            problem=self,
+            theta=theta,
+            value=float(-0.5 * (fit.sum() + len(fit) * volume)),
+            A=back[:, :-1],
+            bias=np.asarray(one @ ahead[:, :-1] / size),
+            noise=quads / free,
+            _factor=L,
+            _one=back[:, -1] / np.sqrt(size),
+        )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence at some weights.
+
+    Attributes
+    ----------
+    problem : EvidenceProblem
+    theta : array of shape (M,)
+    value : float
+        The log density, summed over outputs.
+    A : array of shape (n, T)
+        ``P Y``: the best prediction is ``f(x) = sum_i A_i k_theta(x_i, x) + bias``.
+    bias : array of shape (T,)
+    noise : array of shape (T,)
+        The variance s of each output.
+    """
+
+    problem: EvidenceProblem = field(repr=False)
+    theta: FloatArray
+    value: float
+    A: FloatArray = field(repr=False)
+    bias: FloatArray
+    noise: FloatArray
+    _factor: FloatArray = field(repr=False)
+    _one: FloatArray = field(repr=False)
+
+    def model(self) -> tuple[FloatArray, FloatArray]:
+        """Return slopes and curvature of minus the value, shapes (M,) and (M, M).
+
+        The slopes are exact. In the curvature, ``tr P K_a P K_b`` is replaced by ``y'P
+        K_a P K_b P y / s``, whose mean it is if the weights are the true ones: that
+        needs products of matrices and vectors only, and what remains is positive
+        semidefinite (the average information of Gilmour, Thompson and Cullis 1995).
+        """
+        bank, n = self.problem.bank, len(self.A)
+        with factor_threads(n):
+            P, _ = lapack.dpotri(self._factor, lower=1)
+        P = np.tril(P) + np.tril(P, -1).T
+        P -= np.outer(self._one, self._one)
+        varied = np.flatnonzero(self.problem.varied)
+        slopes = 0.5 * len(varied) * inner_products(bank, P)
+        curvature = np.zeros((bank.shape[2], bank.shape[2]))
+        free, products = self.problem.freedom, bank.multiply(self.A)
+        for t in varied:
+            U, s = products[:, t], self.noise[t]
+            along = U.T @ self.A[:, t]
+            slopes -= 0.5 * along / s
+            bend = U.T @ (P @ U)
+            # what is subtracted may be all there is: what rounding leaves stays small
+            bend[np.diag_indices(len(bend))] *= 1.0 + 1e-10
+            curvature += 0.5 / s * (bend - np.outer(along, along) / (free * s))
+        return slopes, curvature
