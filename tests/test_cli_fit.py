@@ -235,6 +235,40 @@ def test_options_that_a_method_takes_in_its_own_way_are_told():
     assert jobs.method_notes(jobs.Settings()) == []
 
 
+def test_evidence_needs_numbers_and_nothing_else(tmp_path, table):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(-2, 2, (60, 3)), columns=["a", "b", "c"])
+    frame["size"] = np.sin(2 * frame.a) + 0.1 * rng.standard_normal(60)
+    frame.to_csv(tmp_path / "sizes.csv", index=False)
+    common = ("--target", "size", "--cv", 2, "--out", tmp_path / "out")
+    result = run(
+        "fit", tmp_path / "sizes.csv", *common, "--method", "evidence", "--norm", 1
+    )
+    assert result.exit_code == 0, result.output
+    for words in ("--norm says nothing", "log evidence", "no proof that others"):
+        assert words in " ".join(result.stdout.split())
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Evidence</h2>" in page and "noise of output 1" in page
+    assert "Certificate</h2>" not in page
+    shown = run("inspect", tmp_path / "out" / "model.mkl", "--json")
+    found = json.loads(shown.stdout)["model"]["evidence"]
+    assert found["log_evidence"] > found["log_evidence_of_nothing"] + 20
+    assert found["status"] == "STATIONARY" and len(found["noise"]) == 1
+    result = run("predict", tmp_path / "out" / "model.mkl", tmp_path / "sizes.csv")
+    assert result.exit_code == 0
+    result = run(
+        "compare", tmp_path / "sizes.csv", *common[:4], "--methods", "mkl,evidence",
+        "--reg", "auto",
+    )  # fmt: skip
+    assert result.exit_code == 0 and "evidence" in result.stdout, result.output
+    for options, message in (
+        ((tmp_path / "sizes.csv", *common, "--reg", 1), "omit --reg"),
+        ((table, "--target", "state"), "is for numbers"),
+    ):
+        refused = run("fit", *options, "--method", "evidence")
+        assert refused.exit_code != 0 and message in refused.output
+
+
 def test_numbers_are_a_regression(tmp_path):
     patients().drop(columns="state").to_csv(tmp_path / "r.csv", index=False)
     result = run(

@@ -13,6 +13,7 @@ from mklearn import (
     AlignmentMKLClassifier,
     BestKernelClassifier,
     BilinearMKLClassifier,
+    EvidenceMKLRegressor,
     KernelBank,
     MKLClassifier,
     MKLClassifierCV,
@@ -318,6 +319,7 @@ MODELS = {
     "features": SubspaceKernel(KERNELS),
     "one class": MKLOneClass(KERNELS),
     "regression": MKLRegressor(KERNELS),
+    "evidence": EvidenceMKLRegressor(KERNELS),
 }
 
 
@@ -338,7 +340,10 @@ def test_every_estimator_takes_and_keeps_them(name, tmp_path):
         getattr(model, ask)(DATA[[lone]]), found[[lone]], atol=1e-9
     )
     if hasattr(model, "score"):
-        assert name in ("regression", "features") or model.score(DATA, Y) > 0.75
+        assert (
+            name in ("regression", "evidence", "features")
+            or model.score(DATA, Y) > 0.75
+        )
     save(model, tmp_path / "m.mkl")
     np.testing.assert_allclose(getattr(load(tmp_path / "m.mkl"), ask)(DATA), found)
 

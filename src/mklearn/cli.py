@@ -143,7 +143,7 @@ def fit(
     ] = "",
     kernels: Annotated[str, typer.Option(help=_KERNELS)] = "auto",
     method: Annotated[
-        str, typer.Option(help="mkl, discriminant, subspace or bilinear.")
+        str, typer.Option(help="mkl, discriminant, subspace, bilinear or evidence.")
     ] = "mkl",
     norm: Annotated[
         str, typer.Option(help="The p of the weights: 1 (sparse) to inf, or 'auto'.")
@@ -680,10 +680,13 @@ def _show_model(console: Console, model: dict[str, Any]) -> None:
                        for k, v in model["chosen"].items())  # fmt: skip
     if chosen:
         console.print(f"with {chosen}")
-    for proof in model["certificates"]:
+    proofs = list(model["certificates"])
+    if "evidence" in model:
+        proofs.append(model["evidence"])
+    for proof in proofs:
         console.print(proof["message"], markup=False)
-    if model["certificates"]:
-        console.print(model["certificates"][0]["plain_words"], markup=False)
+    if proofs:
+        console.print(proofs[0]["plain_words"], markup=False)
 
 
 def _weights_csv(model: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from sklearn.utils import get_tags
 from mklearn.estimators import (
     BestKernelClassifier,
     BilinearMKLClassifier,
+    EvidenceMKLRegressor,
     MKLClassifier,
     MKLClassifierCV,
     MKLDiscriminant,
@@ -31,7 +32,7 @@ from mklearn.kernels import RBF, KernelBank, Linear, Spectrum, per_view
 from mklearn.kernels.specs import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare
 from mklearn.persistence import versions
-from mklearn.report import Predictions, certificate, kernel_rows
+from mklearn.report import Predictions, certificate, evidence, kernel_rows
 from mklearn.solvers.path import NORMS
 from mklearn.table import (
     MANY,
@@ -48,7 +49,7 @@ from mklearn.table import (
     read_table,
 )
 
-METHODS = ("mkl", "discriminant", "subspace", "bilinear")
+METHODS = ("mkl", "discriminant", "subspace", "bilinear", "evidence")
 CLASSES, VALUES = "classification", "regression"
 NON_NEGATIVE = ("chi2", "histogramintersection", "tanimoto")
 Tick = Callable[[str, int, int], Any]  # after each fit: model, fold, fits in all
@@ -264,10 +265,15 @@ class Settings:
 def make_model(data: Data, options: Settings) -> Any:
     """Return the model of a method, not fitted."""
     kernels, standardize = make_kernels(options.kernels, data.layout)
-    if data.task == VALUES and options.method != "mkl":
+    if data.task == VALUES and options.method not in ("mkl", "evidence"):
         raise TableError(
             f"--method {options.method} is for classes, and the target holds numbers; "
-            "use --method mkl, or --task classification."
+            "use --method mkl or evidence, or --task classification."
+        )
+    if data.task == CLASSES and options.method == "evidence":
+        raise TableError(
+            "--method evidence is for numbers, and the target holds classes; use "
+            "another method, or --task regression."
         )
     return _on_table(_estimator(data, options, kernels), data, standardize)
 
@@ -276,6 +282,8 @@ def method_notes(options: Settings) -> list[str]:
     """Return what is to be said about options that a method takes in its own way."""
     if options.method == "subspace" and options.norm != Settings.norm:
         return ["--norm says nothing to --method subspace: its weights sum to one."]
+    if options.method == "evidence" and options.norm != Settings.norm:
+        return ["--norm says nothing to --method evidence: its weights have no norm."]
     if options.method == "discriminant" and options.reg in (None, "auto"):
         return ["reg is the one of 13 values with the least leave-one-out error."]
     if options.method == "subspace" and options.reg in (None, "auto"):
@@ -291,6 +299,10 @@ def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
         return _with_norm(model, options)
     if isinstance(reg, str) and reg != "auto":
         raise TableError(f"--reg {reg} is for --method discriminant.")
+    if options.method == "evidence":
+        if reg is not None:
+            raise TableError("--method evidence finds its regularisation; omit --reg.")
+        return EvidenceMKLRegressor(kernels)
     if options.method == "subspace":
         return SubspaceClassifier(kernels, reg="auto" if reg is None else reg)
     if options.method == "bilinear":
@@ -514,6 +526,8 @@ def describe(model: Any) -> dict[str, Any]:
     solutions = getattr(inner, "solution_", None)
     listed = solutions if isinstance(solutions, list) else [solutions]
     content["certificates"] = [certificate(s, inner) for s in listed if s is not None]
+    if hasattr(inner, "evidence_"):
+        content["evidence"] = evidence(inner.evidence_)
     return _finite(content)
 
 
@@ -587,7 +601,7 @@ def run_compare(
         with_norm = method in ("mkl", "bilinear")
         for norm in norms if with_norm else [1.0]:
             one = replace(options, method=method, norm=norm)
-            if method in ("discriminant", "subspace"):
+            if not with_norm:
                 one = replace(one, reg=None)  # C says nothing about their reg
             name = f"{method}, norm={norm:g}" if with_norm else method
             models[name] = make_model(data, one)

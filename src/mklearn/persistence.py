@@ -47,8 +47,9 @@ from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
 from mklearn.problems.subspace import Subspace
 from mklearn.report import whole_file
-from mklearn.solvers import JointSolution, Solution, Status
+from mklearn.solvers import EvidenceSolution, JointSolution, Solution, Status
 from mklearn.solvers.base import History
+from mklearn.solvers.evidence import EvidenceHistory
 from mklearn.solvers.subspace import JointHistory
 from mklearn.table import Column, TableModel
 
@@ -68,6 +69,7 @@ _RECORDS: dict[str, type] = {
         FeatureSet, Piece,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
         Solution, History, JointSolution, JointHistory, Subspace, Column,
+        EvidenceSolution, EvidenceHistory,
         FeatureMap, FeatureModel, ApproximationError, Nystroem, Fourier, Explicit,
     )
 }  # fmt: skip

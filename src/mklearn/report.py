@@ -29,7 +29,7 @@ from mklearn.estimators import MKLDiscriminant, MKLOneClass, SubspaceKernel
 from mklearn.estimators._base import as_bank
 from mklearn.kernels import KernelBank, MultiView, alignment
 from mklearn.kernels.normalise import fit_normaliser
-from mklearn.solvers import Solution, Status
+from mklearn.solvers import EvidenceSolution, Solution, Status
 
 if TYPE_CHECKING:
     from mklearn.model_selection import Comparison
@@ -178,6 +178,25 @@ def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
         "solver": solution.solver,
         "message": solution.message,
         "plain_words": plain_words(solution, model),
+    }
+
+
+def evidence(solution: EvidenceSolution) -> dict[str, Any]:
+    """Return how likely the values are and what that says, ready for JSON."""
+    return {
+        "log_evidence": solution.evidence,
+        "log_evidence_of_nothing": solution.nothing,
+        "promise": solution.promise,
+        "noise": solution.noise.tolist(),
+        "status": solution.status.name,
+        "n_iter": solution.n_iter,
+        "message": solution.message,
+        "plain_words": (
+            "The weights are those under which the values of these samples are most "
+            "likely, among all weights near them; there is no proof that others, far "
+            "from these, are not better. How well the model does on new samples is "
+            "another question; that is what the cross-validated score is for."
+        ),
     }
 
 
@@ -342,6 +361,8 @@ def report_html(report: Report) -> str:
         sections.append(("Alignment", _alignment_section(report)))
     if hasattr(report.model, "solution_"):
         sections.append(("Certificate", _certificate_section(report.model)))
+    if hasattr(report.model, "evidence_"):
+        sections.append(("Evidence", _evidence_section(report.model.evidence_)))
     if report.predictions is not None:
         values = is_regressor(report.model)
         show = _differences_section if values else _confusion_section
@@ -477,6 +498,17 @@ def _certificate_section(model: Any) -> str:
         )
         parts += page.figure(drawn, alt, 2)
     return parts
+
+
+def _evidence_section(solution: EvidenceSolution) -> str:
+    found = evidence(solution)
+    parts = page.paragraph(found["plain_words"], "words")
+    parts += page.paragraph(solution.message)
+    rows = [
+        (f"noise of output {i + 1}, standard deviation", _size(np.sqrt(s)))
+        for i, s in enumerate(solution.noise)
+    ]
+    return parts + page.table("What the kernels leave", ["", "value"], rows)
 
 
 def _differences_section(found: Predictions) -> str:

@@ -1,5 +1,6 @@
 """What is optimised: losses, weight sets, and problems that judge any iterate."""
 
+from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.losses import (
     CrammerSinger,
     EpsilonInsensitive,
@@ -35,6 +36,7 @@ __all__ = [
     "ElasticNet",
     "Ellipsoid",
     "EpsilonInsensitive",
+    "EvidenceProblem",
     "FeatureProblem",
     "Hinge",
     "Judgement",

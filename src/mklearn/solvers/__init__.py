@@ -6,6 +6,7 @@ from mklearn.solvers.bilinear import MulticlassNewton, ProjectedGradient
 from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.driver import solve
+from mklearn.solvers.evidence import EvidenceSolution, maximise_evidence
 from mklearn.solvers.interleaved import Interleaved
 from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multilevel import Multilevel
@@ -21,6 +22,7 @@ __all__ = [
     "Alternating",
     "Conic",
     "CuttingPlane",
+    "EvidenceSolution",
     "History",
     "Interleaved",
     "Iterate",
@@ -37,6 +39,7 @@ __all__ = [
     "Semidefinite",
     "Solution",
     "Status",
+    "maximise_evidence",
     "mkl_path",
     "solve",
     "solve_joint",

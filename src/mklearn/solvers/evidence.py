@@ -218,12 +218,26 @@ class _Model:
         values, vectors = self.spectrum
         values = np.maximum(values, 0.0) + damping
         H = (vectors * values) @ vectors.T
-        goal = vectors.T @ (H @ self.x - self.slopes) / np.sqrt(values)
-        x = nnls(np.sqrt(values)[:, None] * vectors.T, goal)[0]
-        x *= min(1.0, LARGEST / max(float(self.variances @ x), 1e-300))
+        R = np.sqrt(values)[:, None] * vectors.T
+
+        def best(price: float) -> FloatArray:
+            """Return the best weights if variance has a price."""
+            goal = H @ self.x - self.slopes - price * self.variances
+            return np.asarray(nnls(R, vectors.T @ goal / np.sqrt(values))[0])
+
+        x = best(0.0)
+        if self.variances @ x > LARGEST:
+            low, high = 0.0, 1e-12 * float(np.abs(self.slopes).max())
+            while self.variances @ best(high) > LARGEST:
+                low, high = high, 4.0 * high
+            for _ in range(60):
+                price = 0.5 * (low + high)
+                over = self.variances @ best(price) > LARGEST
+                low, high = (price, high) if over else (low, price)
+            x = best(high)
         change = x - self.x
         gain = -float(self.slopes @ change + 0.5 * change @ H @ change)
-        return x, max(gain, 0.0)
+        return x, max(0.0, gain)
 
 
 def _improve(
