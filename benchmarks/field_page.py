@@ -542,7 +542,7 @@ def regression_verdict(field: Field) -> list[str]:
                 )
     if {EVIDENCE, "himalaya"} <= set(field.methods):
         ours, theirs = (field.column(m) for m in (EVIDENCE, "himalaya"))
-        times = float(np.nanmedian(field.ratios[:, theirs] / field.ratios[:, ours]))
+        times = float(np.nanmedian(field.seconds[:, theirs] / field.seconds[:, ours]))
         lines[0] += (
             f" himalaya takes {times:.2g} times as long as {EVIDENCE} (median over "
             "data sets)."
