@@ -100,14 +100,22 @@ COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 FACTORS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # widths of the kernels "auto"
 REGS = (1e-5, 1e-3, 1e-1)
 SHARE = 0.7  # of every class, to learn from
-TRAINING = 200  # at most, about
+TRAINING = 200  # at most, about; --training changes it
 PER_CLASS = 3  # or as many as make this many of each class
 TESTING = 1000  # at most
 
+
+def chosen(training: int) -> dict[str, str]:
+    """Return what was chosen for a run with so many training samples."""
+    samples = (
+        f"{SHARE:.0%} of every class, or as many as make about {training} in all, "
+        f"{PER_CLASS} for each class if that is more; at most {TESTING} of the others "
+        "are test samples"
+    )
+    return {"training samples": samples, **CHOICES}
+
+
 CHOICES = {
-    "training samples": f"{SHARE:.0%} of every class, or as many as make about "
-    f"{TRAINING} in all, {PER_CLASS} for each class if that is more; at most {TESTING} "
-    "of the others are test samples",
     "kernels": "of a table: linear and RBF with 1/16, 1/4, 1, 4, 16 over the mean "
     'squared distance (kernels="auto"); of each of several views: linear and RBF with '
     "1/4, 1, 4; of strings: spectra of length 1, 2, 3 with unit diagonal; columns are "
@@ -218,23 +226,25 @@ def make_views(n: int, seed: int = 0) -> tuple[MultiView, np.ndarray]:
     return MultiView(views), y + random.standard_normal(n)
 
 
-def rows(name: str, y: np.ndarray, random: Any) -> tuple[np.ndarray, np.ndarray]:
+def rows(
+    name: str, y: np.ndarray, random: Any, training: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the samples to learn from and to test on."""
     if name in REGRESSION:
         order = random.permutation(len(y))
-        at = min(round(SHARE * len(y)), TRAINING)
+        at = min(round(SHARE * len(y)), training)
         train, test = order[:at], order[at:]
     else:
-        most = max(TRAINING, PER_CLASS * len(np.unique(y)))
+        most = max(training, PER_CLASS * len(np.unique(y)))
         train, test = stratified(y, min(SHARE, most / len(y)), random)
     return random.permutation(train), random.permutation(test)[:TESTING]
 
 
 @lru_cache(maxsize=1)
-def split(name: str, repetition: int, seed: int) -> Split:
+def split(name: str, repetition: int, seed: int, training: int = TRAINING) -> Split:
     """Return one repetition of a data set, with its Grams."""
     X, y = samples(name)
-    train, test = rows(name, y, rng(seed, repetition))
+    train, test = rows(name, y, rng(seed, repetition), training)
     table, test_table = features(X, train, test)
     began = time.process_time()
     bank = KernelBank(X[train], kernels_for(X)).stored()
@@ -531,11 +541,13 @@ SCORES = {"accuracy": accuracy_score, "R2": r2_score}
 # --- one cell -------------------------------------------------------------------------
 
 
-def work(cell: Cell, seed: int, limit: float, folder: Path) -> Values:
+def work(
+    cell: Cell, seed: int, limit: float, folder: Path, training: int = TRAINING
+) -> Values:
     """Return score and time of a method on a split, or why there are none."""
     if reason := slow_before(cell, folder, limit):
         return {"stopped": reason, "cap": limit}
-    s = split(cell.data, cell.repetition, seed)
+    s = split(cell.data, cell.repetition, seed, training)
     values = limited(partial(measure, s, cell), limit)
     return values | {"cap": limit} if "stopped" in values else values
 
@@ -657,22 +669,27 @@ BANDS = tuple(
 
 
 def make_protocol(
-    tables: tuple[Table, ...], limit: float, folder: Path, quick: bool = False
+    tables: tuple[Table, ...],
+    limit: float,
+    folder: Path,
+    quick: bool = False,
+    training: int = TRAINING,
 ) -> Protocol:
     """Return the cells of a run and how they are worked on."""
     protocol = Protocol(
-        name="field",
+        name="field" if training == TRAINING else f"field-{training}",
         title="Does learning kernels pay?",
         tables=tables,
-        work=partial(work, limit=limit),
-        choices=CHOICES,
+        work=work,
+        choices=chosen(training),
         files={},
         printed=lambda folder: {},
         quick=tables,
         bands=BANDS if quick else (),
     )
     cells = cells_folder(protocol, folder)
-    return replace(protocol, work=partial(work, limit=limit, folder=cells))
+    job = partial(work, limit=limit, folder=cells, training=training)
+    return replace(protocol, work=job)
 
 
 def make_tables(args: argparse.Namespace) -> tuple[Table, ...]:
@@ -687,6 +704,8 @@ def make_tables(args: argparse.Namespace) -> tuple[Table, ...]:
         data = tuple(n for n in sets[key] if not args.sets or n in args.sets)
         if args.quick and not args.sets:
             data = QUICK_SETS[key]
+        if args.training != TRAINING:  # those that have so many
+            data = tuple(n for n in data if SHARE * len(samples(n)[1]) >= args.training)
         wanted = args.methods or (QUICK_METHODS if args.quick else tuple(methods))
         chosen = tuple(m for m in methods if m in wanted and methods[m].installed)
         if data and chosen:
@@ -728,6 +747,11 @@ def main() -> int:
     parser.add_argument("--methods", nargs="+", help="by their names in the tables")
     parser.add_argument("--repeats", type=int, help="splits, 5 by default")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--training", type=int, default=TRAINING,
+        help="samples to learn from; other than by default, sets with fewer are left "
+        "out",
+    )  # fmt: skip
     parser.add_argument("--limit", type=float, default=40.0, help="CPU s for a cell")
     parser.add_argument("--out", type=Path, help="folder of the finished cells")
     parser.add_argument("--page", type=Path, help="write a Markdown page and a figure")
@@ -743,7 +767,7 @@ def main() -> int:
 def compare(args: argparse.Namespace, out: Path) -> int:
     """Run what was asked for, and return 1 if a quick run shows a fault."""
     tables = make_tables(args)
-    protocol = make_protocol(tables, args.limit, out, args.quick)
+    protocol = make_protocol(tables, args.limit, out, args.quick, args.training)
     settings = Settings(args.seed, args.quick, args.repeats, args.limit)
     if args.no_run:
         found = results(protocol, out, settings)

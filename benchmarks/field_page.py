@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from field import COSTS, METHODS, SHARE, TESTING, TRAINING
+from field import COSTS, METHODS, SHARE, TESTING
 from numpy.typing import NDArray
 from ranks import Friedman, cliques, critical_difference, draw, friedman, ranks
 from scipy import stats
@@ -226,6 +226,9 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
     command = "python benchmarks/field.py"
     command += f" --repeats {settings.repetitions} --limit {settings.budget:g}"
     command += f" --seed {settings.seed}"
+    if "-" in found.protocol.name:
+        command += f" --training {found.protocol.name.split('-')[1]}"
+    sizes = [v["training"] for v in found.cells.values() if "training" in v] or [0]
     return [
         f"Made by `{command}` at commit {', '.join(commits) or '?'}: "
         f"{len(found.cells)} cells, {spent / 60:.0f} minutes on a machine with other "
@@ -252,7 +255,7 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
         "samples, the limit and that boosting has no search were set for time, after "
         "trials on five of the sets. All methods have the same splits and choose on "
         "the same inner folds. "
-        f"Training parts are small, about {TRAINING} samples at most; what holds for "
+        f"Training parts have {min(sizes)} to {max(sizes)} samples; what holds for "
         "larger ones is not shown.",
     ]
 

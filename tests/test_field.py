@@ -109,10 +109,9 @@ def test_diagram_shows_every_method():
 
 @pytest.fixture
 def small(monkeypatch):
-    """Return the module, with few training samples."""
+    """Return the module, with few test samples."""
     import field
 
-    monkeypatch.setattr(field, "TRAINING", 45)
     monkeypatch.setattr(field, "TESTING", 30)
     return field
 
@@ -124,14 +123,14 @@ def cell(method, data="iris", table="accuracy", repetition=0):
 
 
 def test_all_methods_have_the_same_split(small):
-    s = small.split("iris", 0, 0)
+    s = small.split("iris", 0, 0, 45)
     assert s.table.shape == (45, 4)
     assert s.test_table.shape == (30, 4)
     assert (s.bank.shape, s.cross.shape) == ((45, 45, 6), (30, 45, 6))
     assert np.bincount(s.y).tolist() == [15, 15, 15]
     assert len(s.folds) == 3
-    assert small.split("iris", 0, 0) is s
-    other = small.split("iris", 1, 0)
+    assert small.split("iris", 0, 0, 45) is s
+    other = small.split("iris", 1, 0, 45)
     assert not np.array_equal(other.table, s.table)
     tested = np.sort(np.concatenate([test for _, test in s.folds]))
     assert tested.tolist() == list(range(45))
@@ -140,7 +139,7 @@ def test_all_methods_have_the_same_split(small):
 def test_grams_are_those_of_the_kernels(small):
     from mklearn import MKLClassifier
 
-    s = small.split("iris", 0, 0)
+    s = small.split("iris", 0, 0, 45)
     given = MKLClassifier("precomputed").fit(s.bank, s.y)
     made = MKLClassifier("auto").fit(s.table, s.y)
     assert np.allclose(given.kernel_weights_, made.kernel_weights_, atol=0.02)
@@ -163,7 +162,7 @@ def test_a_cell(small, tmp_path, table, method):
     data = "iris" if table == "accuracy" else "diabetes"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = small.work(cell(method, data, table), 0, 60.0, tmp_path)
+        found = small.work(cell(method, data, table), 0, 60.0, tmp_path, 45)
     assert "stopped" not in found, found
     assert 0.1 < found[table] <= 1.0
     assert 0 <= found["kernel_seconds"] <= found["seconds"]
@@ -177,7 +176,7 @@ def test_a_failure_is_a_result(small, tmp_path, monkeypatch):
 
     method = small.Method(broken, "learned")
     monkeypatch.setitem(small.CLASSIFIERS, "broken", method)
-    found = small.work(cell("broken"), 0, 60.0, tmp_path)
+    found = small.work(cell("broken"), 0, 60.0, tmp_path, 45)
     assert found == {"stopped": "RuntimeError: no answer", "cap": 60.0}
 
 
@@ -189,7 +188,7 @@ def test_the_limit_is_in_cpu_seconds(small, tmp_path, monkeypatch):
             pass
 
     monkeypatch.setitem(small.CLASSIFIERS, "endless", small.Method(endless, "features"))
-    found = small.work(cell("endless"), 0, 1.0, tmp_path)
+    found = small.work(cell("endless"), 0, 1.0, tmp_path, 45)
     assert found == {"stopped": "not done after 1 s", "cap": 1.0}
     # the other splits are not tried with the same limit, but with a larger one
     first = cell("endless")
@@ -302,3 +301,21 @@ def test_differences_over_sets():
     d, error = field.difference(field.data[0], "MKL p by CV", "unweighted sum")
     assert d == pytest.approx(9.9)
     assert error == pytest.approx(np.sqrt((1 / 2 + 3 / 7) * 0.02))
+
+
+def test_more_training_samples_have_cells_of_their_own(small, tmp_path):
+    import argparse
+
+    asked = argparse.Namespace(
+        quick=True, sets=["iris", "digits"], methods=["logistic"], repeats=1,
+        training=500,
+    )  # fmt: skip
+    (table,) = small.make_tables(asked)
+    assert table.data == ("digits",)  # iris has too few
+    usual = small.make_protocol((table,), 60.0, tmp_path)
+    more = small.make_protocol((table,), 60.0, tmp_path, training=500)
+    assert (usual.name, more.name) == ("field", "field-500")
+    assert "about 200 in all" in usual.choices["training samples"]
+    assert "about 500 in all" in more.choices["training samples"]
+    found = more.work(cell("logistic", "digits"), 0)
+    assert found["training"] == pytest.approx(500, abs=10)
