@@ -1,7 +1,9 @@
 """Runs resume, files are whole, pages compare, and protocols run a cell each."""
 
 import json
+import multiprocessing
 import os
+import sys
 import time
 import warnings
 from dataclasses import replace
@@ -181,6 +183,49 @@ def test_time_cap_ends_a_cell_and_failures_are_results():
     cell = Cell("fake", "1", "wine", "a", 0)
     assert "not done after 0.5 s" in capped(endless, cell, 0, 0.5)["stopped"]
     assert capped(broken, cell, 0, 60.0) == {"stopped": "the solver failed"}
+
+
+def tell_and_wait(cell, seed):
+    Path(cell.data).write_text(str(os.getpid()), encoding="utf-8")
+    time.sleep(300)
+    return {}
+
+
+def run_capped(path):
+    capped(tell_and_wait, Cell("fake", "1", path, "a", 0), 0, 300.0)
+
+
+def gone(pid):
+    """Return whether a process has ended, be it only in name."""
+    try:
+        return "(zombie)" in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return True
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems do not tell of a killed parent"
+)
+def test_a_killed_run_leaves_nothing_running(tmp_path):
+    path = tmp_path / "pid"
+    waiting = multiprocessing.get_context("spawn").Process(
+        target=run_capped, args=(str(path),)
+    )
+    waiting.start()
+    assert until(lambda: path.exists() and path.read_text(encoding="utf-8"), 200.0)
+    pid = int(path.read_text(encoding="utf-8"))
+    assert not gone(pid)
+    waiting.kill()
+    waiting.join()
+    assert until(lambda: gone(pid))
+
+
+def until(true, seconds=60.0):
+    """Wait for something to become true, and return whether it did."""
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.05)
+    return true()
 
 
 def test_cells_with_a_cap_run_beside_others(tmp_path):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import multiprocessing
+import os
 import re
+import signal
 import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -455,6 +459,7 @@ def capped(work: Work, cell: Cell, seed: int, seconds: float) -> Values:
 
 
 def _send(work: Work, cell: Cell, seed: int, sender: Any) -> None:
+    _end_with_parent()
     warnings.simplefilter("ignore")
     sender.send("started")
     try:
@@ -462,6 +467,19 @@ def _send(work: Work, cell: Cell, seed: int, sender: Any) -> None:
     except (MemoryError, RuntimeError) as error:
         values = {"stopped": str(error)}
     sender.send(values)
+
+
+def _end_with_parent() -> None:
+    """On Linux, be killed with the process that waits; nobody would read the answer.
+
+    A process that is killed cannot end others, and a solver in C hears of nothing.
+    """
+    if sys.platform == "linux":
+        on_death_of_parent = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(on_death_of_parent, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        os._exit(1)
 
 
 def _without_data(protocol: Protocol, tables: Iterable[Table]) -> dict[str, str]:
