@@ -743,6 +743,14 @@ def test_command_writes_the_page_and_fails_outside_the_bands(tmp_path, monkeypat
     assert result.exit_code == 0, result.output
     assert Path(result.stdout.strip()) == tmp_path / "fake" / "quick.md"
     assert "1/2 wine, a, repetition 1" in result.stderr
+    result = command("dkl", "--quick", "--out", tmp_path, "--json")
+    found = json.loads(result.stdout)
+    assert found["page"] == str(tmp_path / "fake" / "quick.md")
+    assert found["paper"] == "fake" and found["seed"] == 0
+    first, second = found["tables"][0]["rows"]
+    assert (first["method"], second["method"]) == ("a", "b")
+    assert first["mean"] == 90.0 and first["error"] is None  # one repetition
+    assert first["verdict"] is None
     result = command("dkl", "--quick", "--seed", 50, "--out", tmp_path)
     assert result.exit_code == 1 and "left its band" in result.stderr
 

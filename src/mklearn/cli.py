@@ -350,10 +350,13 @@ def reproduce(
         float | None,
         typer.Option(min=1, help="Seconds for one conic program; --budget by default."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers of the page as JSON.")
+    ] = False,
 ) -> None:
     """Run the tables of a paper and compare with the printed numbers."""
     from mklearn.reproduction import Settings, protocol, run
-    from mklearn.reproduction.page import outside, write
+    from mklearn.reproduction.page import content, outside, write
 
     began = time.perf_counter()
     settings = Settings(seed, quick, repetitions, budget, table, cap)
@@ -378,7 +381,8 @@ def reproduce(
                 found = run(plan, out, settings, jobs=jobs, tick=tick)
         with _writing(out):
             page = write(found, out, time.perf_counter() - began)
-    print(page)
+    numbers = {**content(found), "page": str(page)} if as_json else {}
+    print(json.dumps(numbers, allow_nan=False) if as_json else page)
     for name, reason in found.missing.items():
         errors.print(f"left out {name}: {reason}", markup=False)
     if not found.cells:

@@ -6,7 +6,7 @@ import csv
 import os
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
@@ -146,6 +146,35 @@ def write(results: Results, out: Path, seconds: float) -> Path:
         text = "\n".join(lines(results, names, seconds)) + "\n"
         temporary.write_text(text, encoding="utf-8")
     return path
+
+
+def content(results: Results) -> dict[str, Any]:
+    """Return the numbers of the page, ready for JSON; what is not known is None."""
+    protocol, folder = results.protocol, published_folder()
+    printed = protocol.printed(folder) if folder else {}
+    names = ("difference", "combined", "verdict")
+
+    def plain(row: Row) -> dict[str, Any]:
+        values = asdict(row) | {name: getattr(row, name) for name in names}
+        return {k: None if v == "" or v != v else v for k, v in values.items()}
+
+    return {
+        "paper": protocol.name,
+        "title": protocol.title,
+        "commits": sorted({v["commit"] for v in results.cells.values()}),
+        "seed": results.settings.seed,
+        "choices": dict(protocol.choices),
+        "missing": dict(results.missing),
+        "tables": [
+            {
+                "name": table.name,
+                "title": table.title,
+                "absent": table.absent or None,
+                "rows": [plain(row) for row in rows(results, table, printed)],
+            }
+            for table in results.tables
+        ],
+    }
 
 
 def save(figure: Any, path: Path) -> str:
