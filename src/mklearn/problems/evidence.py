@@ -61,7 +61,13 @@ class EvidenceProblem:
         return np.asarray(share @ self.bank.diag() - mean)
 
     def at(self, theta: FloatArray) -> Evidence | None:
-        """Return the evidence of weights; None if G is not positive definite."""
+        """Return the evidence of weights; None if G is not positive definite.
+
+        Parameters
+        ----------
+        theta : array of shape (M,)
+            Not negative.
+        """
         n, w = len(self.Y), self.weight
         G = self.bank.combine(theta)
         G[np.diag_indices(n)] += 1.0 / w
