@@ -15,6 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mklearn import EvidenceMKLRegressor, KernelBank, MKLRegressor, kernels
 from mklearn.kernels.measures import inner_products
+from mklearn.kernels.normalise import fit_normaliser
+from mklearn.persistence import load, save
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.solvers.base import Status
 from mklearn.solvers.evidence import LARGEST, maximise_evidence
@@ -244,6 +246,83 @@ def test_outputs_share_weights_and_have_their_own_noise():
     assert both.noise_[2] == 0
     np.testing.assert_allclose(both.predict(X)[:, 0], one.predict(X), rtol=1e-6)
     assert both.predict(X)[:, 2].tolist() == [4.0] * 60
+
+
+# --- uncertainty ----------------------------------------------------------------------
+
+
+def kriging(K, cross, diag, noise):
+    """Return the deviations from the textbook's system, with the constant in it."""
+    n = len(K)
+    system = np.block([[K + np.eye(n), np.ones((n, 1))], [np.ones((1, n)), 0.0]])
+    right = np.vstack([cross.T, np.ones((1, len(cross)))])
+    shares = np.linalg.solve(system, right)
+    return np.sqrt(noise * (diag - np.sum(shares * right, axis=0) + 1.0))
+
+
+@pytest.mark.parametrize("normalize", [None, "center", "multiplicative", "spherical"])
+def test_deviations_are_those_of_kriging(normalize):
+    X, y = samples()
+    new, _ = samples(20, seed=3)
+    specs = [*SPECS[:2], kernels.Polynomial(2, columns=[2, 3])]
+    model = EvidenceMKLRegressor(specs, normalize=normalize, uncertainty=True)
+    values, found = model.fit(X, y).predict(new, return_std=True)
+    assert np.array_equal(values, model.predict(new))
+    every = KernelBank(np.vstack([X, new]), specs)
+    if normalize == "spherical":
+        every = fit_normaliser("spherical", every).train(every)
+    # what normalisation subtracts has no part in differences of values
+    theta = model.kernel_weights_
+    if normalize == "multiplicative":
+        theta = (
+            theta / EvidenceProblem(KernelBank(X, specs), y, np.ones(60)).variances()
+        )
+    K = every.combine(theta)
+    expected = kriging(K[:60, :60], K[60:, :60], np.diagonal(K)[60:], model.noise_[0])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_deviations_tell_the_truth():
+    X, y = samples(150)
+    model = EvidenceMKLRegressor(SPECS, uncertainty=True).fit(X, y)
+    new, truth = samples(1000, seed=7)
+    values, found = model.predict(new, return_std=True)
+    inside = np.abs(values - truth) <= 1.96 * found
+    assert 0.92 < inside.mean() < 0.98
+    _, far = model.predict(10 * np.ones((1, 4)), return_std=True)
+    assert far[0] > 2 * found.mean()
+
+
+def test_deviations_of_outputs_and_of_grams(tmp_path):
+    X, y = samples()
+    both = EvidenceMKLRegressor(SPECS, uncertainty=True).fit(
+        X, np.column_stack([y, 10 * y])
+    )
+    values, found = both.predict(X[:5], return_std=True)
+    assert values.shape == found.shape == (5, 2)
+    np.testing.assert_allclose(found[:, 1], 10 * found[:, 0], rtol=1e-6)
+    save(both, tmp_path / "m.mkl")
+    again = load(tmp_path / "m.mkl").predict(X[:5], return_std=True)
+    np.testing.assert_array_equal(again[1], found)
+    bank = KernelBank(X, SPECS)
+    given = EvidenceMKLRegressor("precomputed", uncertainty=True).fit(
+        KernelBank.from_grams(list(grams_of(bank))), y
+    )
+    cross = bank.cross(X[:5])
+    with_diag = KernelBank.from_grams(
+        [cross.gram(m) for m in range(4)], row_diag=cross.diag(), cross=True
+    )
+    one = EvidenceMKLRegressor(SPECS, uncertainty=True).fit(X, y)
+    np.testing.assert_allclose(
+        given.predict(with_diag, return_std=True)[1],
+        one.predict(X[:5], return_std=True)[1],
+        rtol=1e-6,
+    )
+    bare = np.stack([cross.gram(m) for m in range(4)], axis=-1)
+    with pytest.raises(ValueError, match="diag"):
+        given.predict(bare, return_std=True)
+    with pytest.raises(ValueError, match="uncertainty=True"):
+        EvidenceMKLRegressor(SPECS).fit(X, y).predict(X, return_std=True)
 
 
 # --- model selection ------------------------------------------------------------------

@@ -45,6 +45,7 @@ from mklearn.kernels.lowrank import (
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
 from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
+from mklearn.problems.evidence import Spread
 from mklearn.problems.subspace import Subspace
 from mklearn.report import whole_file
 from mklearn.solvers import EvidenceSolution, JointSolution, Solution, Status
@@ -69,7 +70,7 @@ _RECORDS: dict[str, type] = {
         FeatureSet, Piece,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
         Solution, History, JointSolution, JointHistory, Subspace, Column,
-        EvidenceSolution, EvidenceHistory,
+        EvidenceSolution, EvidenceHistory, Spread,
         FeatureMap, FeatureModel, ApproximationError, Nystroem, Fourier, Explicit,
     )
 }  # fmt: skip

@@ -110,6 +110,7 @@ class BaseKernelMachine(BaseEstimator):
         theta: NDArray[np.float64],
         A: NDArray[np.float64],
         bias: NDArray[np.float64],
+        whole: bool = False,
     ) -> None:
         """Store what prediction needs: support vectors and kernels with weight.
 
@@ -118,6 +119,8 @@ class BaseKernelMachine(BaseEstimator):
         theta : array of shape (M,), or (T, M) if each task has its own
         A : array of shape (n, T)
         bias : array of shape (T,)
+        whole : bool
+            Keep all samples, and the kernels between them and new ones as they are.
         """
         support = np.flatnonzero(A.any(axis=1))
         used = np.flatnonzero(np.atleast_2d(theta).any(axis=0))
@@ -128,12 +131,13 @@ class BaseKernelMachine(BaseEstimator):
         # the projection that clips a kernel; where samples lack a view, those that
         # have it need not sum to zero
         holed = normaliser.present is not None
-        balanced = not holed and bool(
+        balanced = not (holed or whole) and bool(
             (np.abs(A.sum(axis=0)) <= 1e-9 * np.abs(A).sum(axis=0) + 1e-300).all()
         )
         every = (
             training.clip is not None
             or holed
+            or whole
             or (normaliser.means is not None and not balanced)
         )
         cols = np.arange(len(A)) if every else support

@@ -41,6 +41,8 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         weight and nothing else.
     psd : {"check", "clip", "ignore"}
         As in :class:`MKLClassifier`.
+    uncertainty : bool
+        Keep what ``predict(X, return_std=True)`` needs: an (n, n) matrix.
     tol : float
         Stop when the log likelihood can be expected to grow by less.
     max_iter : int
@@ -104,6 +106,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         *,
         normalize: str | None = "multiplicative",
         psd: str = "check",
+        uncertainty: bool = False,
         tol: float = 1e-3,
         max_iter: int = 100,
         time_limit: float | None = None,
@@ -114,6 +117,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         self.kernels = kernels
         self.normalize = normalize
         self.psd = psd
+        self.uncertainty = uncertainty
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit
@@ -141,8 +145,11 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         training = self._training(X, y, sample_weight)
         # the constant is free: a shift changes rounding only, and makes constants zero
         shift = np.median(training.target, axis=0)
+        problem = EvidenceProblem(
+            training.bank, training.target - shift, training.weight
+        )
         self.evidence_ = maximise_evidence(
-            EvidenceProblem(training.bank, training.target - shift, training.weight),
+            problem,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
@@ -150,7 +157,40 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
             verbose=self.verbose,
         )
         theta, A = self.evidence_.theta, self.evidence_.A
-        self._keep(training, theta, A, self.evidence_.bias + shift)
+        self._keep(
+            training, theta, A, self.evidence_.bias + shift, whole=self.uncertainty
+        )
+        found = problem.at(theta) if self.uncertainty else None
+        self._spread = None if found is None else found.spread()
         self.kernel_contributions_ = shares(training.bank, theta, A)
         self.noise_, self.n_iter_ = self.evidence_.noise, self.evidence_.n_iter
         return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the values, and how far new ones may lie from them.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        return_std : bool
+            Return standard deviations of new values (of weight one) as well, with what
+            is not known of the function and with the noise; but not with what is not
+            known of the weights. Needs ``uncertainty=True`` in ``fit``, and for
+            precomputed kernels the diagonals,
+            ``KernelBank.from_grams(B, row_diag=...)``.
+
+        Returns
+        -------
+        array of shape (n_samples,), or (n_samples, n_outputs) if y was 2-D; with
+        ``return_std`` two of these
+        """
+        values = super().predict(X)
+        if not return_std:
+            return values
+        if self._spread is None:
+            raise ValueError(
+                "return_std=True needs a model that was fitted with uncertainty=True."
+            )
+        bank, theta = self._cross(X), self._theta[0]
+        found = self._spread.deviations(bank.combine(theta), bank.diag() @ theta)
+        return values, found[:, 0] if self._flat else found

@@ -99,6 +99,7 @@ class EvidenceProblem:
             noise=quads / free,
             _factor=L,
             _one=back[:, -1] / np.sqrt(size),
+            _size=size,
         )
 
 
@@ -126,7 +127,8 @@ class Evidence:
     bias: FloatArray
     noise: FloatArray
     _factor: FloatArray = field(repr=False)
-    _one: FloatArray = field(repr=False)
+    _one: FloatArray = field(repr=False)  # G^-1 1 / sqrt(1'G^-1 1)
+    _size: float = field(repr=False)  # 1'G^-1 1
 
     def model(self) -> tuple[FloatArray, FloatArray]:
         """Return slopes and curvature of minus the value, shapes (M,) and (M, M).
@@ -136,11 +138,7 @@ class Evidence:
         needs products of matrices and vectors only, and what remains is positive
         semidefinite (the average information of Gilmour, Thompson and Cullis 1995).
         """
-        bank, n = self.problem.bank, len(self.A)
-        with factor_threads(n):
-            P, _ = lapack.dpotri(self._factor, lower=1)
-        P = np.tril(P) + np.tril(P, -1).T
-        P -= np.outer(self._one, self._one)
+        bank, P = self.problem.bank, self._projector()
         varied = np.flatnonzero(self.problem.varied)
         slopes = 0.5 * len(varied) * inner_products(bank, P)
         curvature = np.zeros((bank.shape[2], bank.shape[2]))
@@ -154,3 +152,50 @@ class Evidence:
             bend[np.diag_indices(len(bend))] *= 1.0 + 1e-10
             curvature += 0.5 / s * (bend - np.outer(along, along) / (free * s))
         return slopes, curvature
+
+    def spread(self) -> Spread:
+        """Return what the uncertainty of predictions needs."""
+        return Spread(
+            self._projector(), self._one / self._size**0.5, 1.0 / self._size, self.noise
+        )
+
+    def _projector(self) -> FloatArray:
+        """Return P."""
+        with factor_threads(len(self.A)):
+            P, _ = lapack.dpotri(self._factor, lower=1)
+        P = np.tril(P) + np.tril(P, -1).T
+        return np.asarray(P - np.outer(self._one, self._one))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far values at new samples may lie from their predictions.
+
+    Attributes
+    ----------
+    P : array of shape (n, n)
+    constant : array of shape (n,)
+        ``G^-1 1 / 1'G^-1 1``: what the samples add to the constant b.
+    floor : float
+        Variance of the constant, in units of the noise.
+    noise : array of shape (T,)
+    """
+
+    P: FloatArray
+    constant: FloatArray
+    floor: float
+    noise: FloatArray
+
+    def deviations(self, K: FloatArray, diag: FloatArray) -> FloatArray:
+        """Return standard deviations of new values of weight one, shape (n_new, T).
+
+        Parameters
+        ----------
+        K : array of shape (n_new, n)
+            ``sum_m theta_m K_m`` between new samples and those of the fit.
+        diag : array of shape (n_new,)
+            The same between the new samples and themselves.
+        """
+        known = np.einsum("ij,ij->i", K @ self.P, K) + 2.0 * K @ self.constant
+        variance = np.maximum(diag - known + self.floor, 0.0) + 1.0
+        return np.sqrt(np.outer(variance, self.noise))
