@@ -62,7 +62,8 @@ _FUNCTIONAL = (
     "|BlockNorm|TableModel|FeatureMap|Blocks|FeatureProblem|Statistics"
 )
 _RESULTS = (
-    "ApproximationError|Blocks|Comparison|DecisionParts|FeatureMap|History|Iterate|JointSolution|Judgement|KernelImportance"
+    "ApproximationError|Blocks|Comparison|DecisionParts|EvidenceSolution|FeatureMap"
+    "|History|Iterate|JointSolution|Judgement|KernelImportance"
     "|Path|Solution|Statistics|Status|WeightStability"
 )
 numpydoc_validation_exclude = {
