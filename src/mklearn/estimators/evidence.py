@@ -29,8 +29,8 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
     training samples well, as they are by :class:`MKLRegressor`. In return it is not
     concave: the weights are a local maximum, and there is no bound on others.
 
-    Each iteration takes the time of a few factorisations of an (n, n) matrix, and three
-    such matrices are in memory.
+    Each iteration takes the time of a few factorisations of an (n, n) matrix, and about
+    four such matrices are in memory beside the kernels.
 
     Parameters
     ----------

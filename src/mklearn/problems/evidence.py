@@ -163,8 +163,9 @@ class Evidence:
         """Return P."""
         with factor_threads(len(self.A)):
             P, _ = lapack.dpotri(self._factor, lower=1)
-        P = np.tril(P) + np.tril(P, -1).T
-        return np.asarray(P - np.outer(self._one, self._one))
+        P += np.tril(P, -1).T  # above the diagonal there are zeros
+        P -= np.outer(self._one, self._one)
+        return np.asarray(P)
 
 
 @dataclass(frozen=True)

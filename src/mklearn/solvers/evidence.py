@@ -125,9 +125,8 @@ def maximise_evidence(
     # in units of the noise of a typical sample
     variances = variances * np.mean(problem.weight)
     start = np.where(known, 1.0 / (len(known) * np.where(known, variances, 1.0)), 0.0)
-    nothing = problem.at(np.zeros(len(known)))
-    assert nothing is not None  # its matrix is diagonal
-    here, promise = _definite(problem, start, nothing), 0.0
+    nothing = _at(problem, np.zeros(len(known))).value
+    here, promise = _definite(problem, start), 0.0
     history, status = EvidenceHistory(), Status.STALLED
     damping = _FIRST
     try:
@@ -172,7 +171,7 @@ def maximise_evidence(
         A=here.A,
         bias=here.bias,
         evidence=here.value,
-        nothing=nothing.value,
+        nothing=nothing,
         noise=here.noise,
         promise=promise,
         status=status,
@@ -257,13 +256,18 @@ def _improve(
     return None, damping
 
 
-def _definite(
-    problem: EvidenceProblem, start: FloatArray, nothing: Evidence
-) -> Evidence:
+def _definite(problem: EvidenceProblem, start: FloatArray) -> Evidence:
     """Return the start, or smaller weights if kernels have negative eigenvalues."""
     for _ in range(40):
         found = problem.at(start)
         if found is not None:
             return found
         start = start / 4.0
-    return nothing
+    return _at(problem, 0.0 * start)
+
+
+def _at(problem: EvidenceProblem, theta: FloatArray) -> Evidence:
+    """Return the evidence of weights whose matrix is known to be positive definite."""
+    found = problem.at(theta)
+    assert found is not None
+    return found
