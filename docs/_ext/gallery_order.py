@@ -18,6 +18,7 @@ ORDER = (
     "fisher_roc",
     "texture_kernels",
     "sequences",
+    "evidence",
     "additive_regression",
     "novelty",
     "solvers",
