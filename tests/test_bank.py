@@ -107,6 +107,11 @@ def check_all(bank, K, square=True, **tol):
     tol["atol"] *= n_cols
     np.testing.assert_allclose(bank.multiply(A), products, **tol)
     np.testing.assert_allclose(bank.multiply(A[:, 0])[:, 0], products[:, 0], **tol)
+    matrix = rng.normal(size=(n_rows, n_cols))
+    wide = {**tol, "atol": tol["atol"] * n_rows}
+    np.testing.assert_allclose(
+        bank.inner(matrix), np.einsum("ijm,ij->m", K, matrix), **wide
+    )
     w = np.abs(A[:, 0]) / np.abs(A[:, 0]).sum()
     means, mean = bank.totals(w)
     np.testing.assert_allclose(means, np.einsum("ijm,j->mi", K, w), **tol)
@@ -195,6 +200,8 @@ def test_bad_indices():
     for A in (np.ones(n + 1), np.ones((n, 1, 1))):
         with pytest.raises(ValueError, match="one row for each of the 61"):
             bank.apply(theta, A)
+    with pytest.raises(ValueError, match=r"matrix must have shape \(61, 61\)"):
+        bank.inner(np.ones(n))
     for method in (
         lambda: bank[:3].quad(np.ones(n)),
         lambda: bank[:3].columns([0], theta),

@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mklearn import EvidenceMKLRegressor, KernelBank, MKLRegressor, kernels
-from mklearn.kernels.measures import inner_products
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.persistence import load, save
 from mklearn.problems.evidence import EvidenceProblem
@@ -100,13 +99,6 @@ def test_the_curvature_is_right_on_average():
     np.testing.assert_allclose(curvature / scale, exact / scale, atol=0.05)
 
 
-def test_inner_products():
-    bank, n = problem(30).bank, 30
-    matrix = np.random.default_rng(0).standard_normal((n, n))
-    expected = [np.sum(K * matrix) for K in grams_of(bank)]
-    np.testing.assert_allclose(inner_products(bank, matrix), expected, rtol=1e-12)
-
-
 # --- its maximum ----------------------------------------------------------------------
 
 
@@ -149,6 +141,18 @@ def test_kernels_that_matter_are_found():
     assert model.evidence_.evidence - model.evidence_.nothing > 50
     assert "above that of no kernel at all" in model.evidence_.message
     assert model.score(*samples(500, seed=1)) > 0.8
+
+
+def test_many_kernels_enter_a_few_at_a_time():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, (60, 320))
+    y = 2 * X[:, 5] + np.sin(3 * X[:, 7]) + 0.1 * rng.standard_normal(60)
+    model = EvidenceMKLRegressor(kernels.per_feature("linear")).fit(X, y)
+    assert model.evidence_.history.theta[0].tolist() == [0.0] * 320
+    assert model.evidence_.status is Status.STATIONARY
+    assert model.kernel_weights_.argmax() == 5
+    assert 1 <= np.count_nonzero(model.kernel_weights_) < 100
+    assert model.evidence_.evidence - model.evidence_.nothing > 20
 
 
 def test_noise_alone_is_told():

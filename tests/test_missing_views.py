@@ -203,6 +203,10 @@ def test_all_questions_get_the_same_answer(kind, storage):
     np.testing.assert_allclose(
         bank.multiply(C), np.stack([G @ C for G in grams], axis=2), **close
     )
+    matrix = rng.normal(size=K.shape)
+    np.testing.assert_allclose(
+        bank.inner(matrix), [np.sum(G * matrix) for G in grams], **close
+    )
     quads = np.array([[c @ G @ c for G in grams] for c in C.T])
     np.testing.assert_allclose(bank.quads(C), quads, **close)
     np.testing.assert_allclose(bank.quad(C), quads.sum(axis=0), **close)

@@ -746,6 +746,36 @@ class KernelBank:
         count = len(used) ** 2 // (2 * len(blocks))
         return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
 
+    def inner(self, matrix: FloatArray) -> FloatArray:
+        """Return ``sum_ij K[m][i, j] matrix[i, j]`` for every kernel, (n_kernels,)."""
+        if matrix.shape != self._size:
+            raise ValueError(
+                f"The matrix must have shape {self._size}, got {matrix.shape}."
+            )
+        out = np.zeros(self.shape[2])
+        bank = self._compact()
+        blocks = store.row_blocks(
+            *self._size[:1], 8 * self._size[1], self.memory_limit, self._size[1]
+        )
+        for part in bank._parts:
+            alone = bank._only(part)
+            for m, theta in zip(part.positions, np.eye(len(part.which)), strict=True):
+                for rows in blocks:
+                    values = alone._combine_rows(rows, theta)
+                    out[m] += np.vdot(values, matrix[rows])
+        return out
+
+    def _only(self, part: _Part) -> KernelBank:
+        """Return the bank of the kernels of one part."""
+        at = part.positions
+        bank = copy.copy(self)
+        bank.names = tuple(self.names[m] for m in at)
+        bank.kernels = tuple(self.kernels[m] for m in at)
+        bank._parts = [replace(part, positions=np.arange(len(at)))]
+        bank._affine = None if self._affine is None else self._affine.take(at)
+        bank._mask = None if self._mask is None else self._mask.take(at)
+        return bank
+
     def diag(self) -> FloatArray:
         """Return ``K[m][i, i]`` of the row samples, shape (n_rows, n_kernels).
 

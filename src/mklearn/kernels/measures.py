@@ -154,13 +154,3 @@ def centred_products(
             grams *= np.sqrt(w[rows])[:, None] * np.sqrt(w)
         inner += np.einsum("aij,bij->ab", grams, grams, optimize=True)
     return inner, with_target
-
-
-def inner_products(bank: KernelBank, matrix: FloatArray) -> FloatArray:
-    """Return ``sum_ij K_m[i, j] matrix[i, j]`` for each kernel, shape (M,)."""
-    n_rows, n_cols, M = bank.shape
-    found = np.zeros(M)
-    for rows in row_blocks(n_rows, 8 * n_cols, bank.memory_limit, row_work=n_cols):
-        block, part = bank[rows], matrix[rows].ravel()
-        found += [block.gram(m).ravel() @ part for m in range(M)]
-    return found

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.measures import inner_products
 from mklearn.kernels.threads import factor_threads
 
 FloatArray = NDArray[np.float64]
@@ -140,7 +139,7 @@ class Evidence:
         """
         bank, P = self.problem.bank, self._projector()
         varied = np.flatnonzero(self.problem.varied)
-        slopes = 0.5 * len(varied) * inner_products(bank, P)
+        slopes = 0.5 * len(varied) * bank.inner(P)
         curvature = np.zeros((bank.shape[2], bank.shape[2]))
         free, products = self.problem.freedom, bank.multiply(self.A)
         for t in varied:

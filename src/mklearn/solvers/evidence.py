@@ -21,6 +21,8 @@ FloatArray = NDArray[np.float64]
 
 LARGEST = 1e8  # variance of what the kernels say, in units of the noise
 _FIRST, _LEAST = 1e-2, 1e-8  # damping, relative to the curvature
+_MANY = 300  # kernels: with more, all weights start from zero,
+_ENTER = 100  # and so many may enter in an iteration
 
 
 @dataclass
@@ -98,7 +100,8 @@ def maximise_evidence(
     """Find weights at which the evidence of the values is largest.
 
     The evidence is not concave: the answer is a local maximum, the one that is found
-    from weights that share the variance of the noise equally.
+    from weights that share the variance of the noise equally, or from zero if there are
+    more than 300 kernels.
 
     Parameters
     ----------
@@ -125,8 +128,10 @@ def maximise_evidence(
     # in units of the noise of a typical sample
     variances = variances * np.mean(problem.weight)
     start = np.where(known, 1.0 / (len(known) * np.where(known, variances, 1.0)), 0.0)
+    if len(known) > _MANY:
+        start = np.zeros(len(known))
     nothing = _at(problem, np.zeros(len(known))).value
-    here, promise = _definite(problem, start), 0.0
+    here, promise = _definite(problem, start), np.nan
     history, status = EvidenceHistory(), Status.STALLED
     damping = _FIRST
     try:
@@ -199,7 +204,12 @@ class _Model:
     def of(cls, here: Evidence, known: Any, variances: FloatArray) -> _Model:
         slopes, curvature = here.model()
         bent = np.sqrt(np.maximum(np.diagonal(curvature), 0.0))
-        which = np.flatnonzero(known & (bent > 0))
+        steep = np.divide(slopes, bent, where=bent > 0, out=np.zeros_like(slopes))
+        # where a weight of zero has a slope of zero or more it stays
+        idle = ~known | (bent == 0) | ((here.theta == 0) & (steep >= 0))
+        new = np.flatnonzero(~idle & (here.theta == 0))
+        idle[new[np.argsort(steep[new], kind="stable")[_ENTER:]]] = True
+        which = np.flatnonzero(~idle)
         units = 1.0 / bent[which]
         return cls(
             here.theta[which] / units,
@@ -229,7 +239,7 @@ class _Model:
             low, high = 0.0, 1e-12 * float(np.abs(self.slopes).max())
             while self.variances @ best(high) > LARGEST:
                 low, high = high, 4.0 * high
-            for _ in range(60):
+            for _ in range(40):
                 price = 0.5 * (low + high)
                 over = self.variances @ best(price) > LARGEST
                 low, high = (price, high) if over else (low, price)
