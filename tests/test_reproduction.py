@@ -304,9 +304,12 @@ def test_page_says_why_rows_differ(tmp_path, monkeypatch):
     text = write(run(plan, tmp_path, Settings()), tmp_path, 1.0).read_text("utf-8")
     assert "| within two | (a) |" in text and "- (a) Within two combined" in text
     assert "| **no** | (b) |" in text and "- (b) The data are others." in text
-    assert "| **no** | (c) |" in text and "- (c) We do not know why" in text
+    assert "| **no** | (c) |" in text and "- (c) Two or three repetitions" in text
     assert "| yes |  |" in text and "(d)" not in text
     assert "For another table" not in text  # it shows times, which are not compared
+    more = replace(plan, tables=(replace(plan.tables[0], repetitions=4),))
+    text = write(run(more, tmp_path, Settings()), tmp_path, 1.0).read_text("utf-8")
+    assert "We do not know why" in text and "Two or three" not in text
 
 
 def test_explanations_are_for_rows_that_there_are():

@@ -26,6 +26,11 @@ TIMES = ("seconds",)
 
 BEYOND = "**no**"
 UNKNOWN = "We do not know why, and have not looked into this row on its own."
+FEW = 4  # repetitions
+HARDLY = (
+    "Two or three repetitions, whose standard error is hardly known itself: where they "
+    "happen to agree it is zero."
+)
 CHANCE = (
     "Within two combined errors, where one row in three is expected by chance alone."
 )
@@ -263,6 +268,8 @@ def explained(results: Results, table: Table, found: list[Row]) -> dict[str, lis
         at = (table.name, row.data, row.method, row.key)
         fitting = [e.text for e in results.protocol.explanations if e.fits(*at)]
         otherwise = UNKNOWN if row.verdict == BEYOND else CHANCE
+        if row.verdict == BEYOND and row.repetitions < FEW:
+            otherwise = HARDLY
         notes.setdefault(fitting[0] if fitting else otherwise, []).append(row)
     return notes
 
