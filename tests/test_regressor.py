@@ -259,7 +259,7 @@ def test_grid_search(kind, n_outputs):
         ({"epsilon": np.inf}, "epsilon must be a number"),
         ({"norm": 0.5}, "p >= 1"),
         ({"norm": "l2"}, "norm must be a number"),
-        ({"tol": 0}, "tol must be positive"),
+        ({"tol": 0}, "tol must be a positive number"),
     ],
     ids=str,
 )

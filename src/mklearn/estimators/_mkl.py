@@ -356,8 +356,7 @@ def weight_set(norm: Any) -> WeightSet:
 
 def check_limits(model: Any) -> None:
     """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive."""
-    if not model.tol > 0:
-        raise ValueError(f"tol must be positive, got {model.tol!r}.")
+    check_positive("tol", model.tol)
     if not model.max_iter >= 1:
         raise ValueError(f"max_iter must be at least 1, got {model.max_iter!r}.")
     if model.time_limit is not None and not model.time_limit > 0:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.estimators._base import BaseKernelMachine, Training
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
-from mklearn.estimators._mkl import check_positive
+from mklearn.estimators._mkl import check_limits, check_positive
 from mklearn.estimators.discriminant import SOLVERS
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems import Hinge
@@ -399,11 +399,7 @@ class SubspaceKernel(
         n = self.n_components
         if n is not None and not (isinstance(n, Integral) and n >= 1):
             raise ValueError(f"n_components must be a whole number >= 1, got {n!r}.")
-        check_positive("tol", self.tol)
-        if not self.max_iter >= 1:
-            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"time_limit must be positive, got {self.time_limit!r}.")
+        check_limits(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
