@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -226,8 +227,14 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
     command = "python benchmarks/field.py"
     command += f" --repeats {settings.repetitions} --limit {settings.budget:g}"
     command += f" --seed {settings.seed}"
+    left_out = ""
     if "-" in found.protocol.name:
-        command += f" --training {found.protocol.name.split('-')[1]}"
+        training = int(found.protocol.name.split("-")[1])
+        command += f" --training {training}"
+        left_out = (
+            f" Data sets with fewer than {math.ceil(training / SHARE)} samples are left "
+            "out; [the page with fewer training samples](field.md) has them all."
+        )
     sizes = [v["training"] for v in found.cells.values() if "training" in v] or [0]
     return [
         f"Made by `{command}` at commit {', '.join(commits) or '?'}: "
@@ -256,7 +263,7 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
         "trials on five of the sets. All methods have the same splits and choose on "
         "the same inner folds. "
         f"Training parts have {min(sizes)} to {max(sizes)} samples; what holds for "
-        "larger ones is not shown.",
+        f"larger ones is not shown.{left_out}",
     ]
 
 
