@@ -232,8 +232,8 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
         training = int(found.protocol.name.split("-")[1])
         command += f" --training {training}"
         left_out = (
-            f" Data sets with fewer than {math.ceil(training / SHARE)} samples are left "
-            "out; [the page with fewer training samples](field.md) has them all."
+            f" Data sets with fewer than {math.ceil(training / SHARE)} samples are "
+            "left out; [the page with fewer training samples](field.md) has them all."
         )
     sizes = [v["training"] for v in found.cells.values() if "training" in v] or [0]
     return [
