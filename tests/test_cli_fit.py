@@ -240,10 +240,12 @@ def test_evidence_needs_numbers_and_nothing_else(tmp_path, table):
     frame = pd.DataFrame(rng.uniform(-2, 2, (60, 3)), columns=["a", "b", "c"])
     frame["size"] = np.sin(2 * frame.a) + 0.1 * rng.standard_normal(60)
     frame.to_csv(tmp_path / "sizes.csv", index=False)
-    common = ("--target", "size", "--cv", 2, "--out", tmp_path / "out")
+    common = ("--target", "size", "--cv", 2, "--kernels", "rbf,linear")
+    out = ("--out", tmp_path / "out")
     result = run(
-        "fit", tmp_path / "sizes.csv", *common, "--method", "evidence", "--norm", 1
-    )
+        "fit", tmp_path / "sizes.csv", *common, *out, "--method", "evidence",
+        "--norm", 1,
+    )  # fmt: skip
     assert result.exit_code == 0, result.output
     for words in ("--norm says nothing", "log evidence", "no proof that others"):
         assert words in " ".join(result.stdout.split())
@@ -257,8 +259,8 @@ def test_evidence_needs_numbers_and_nothing_else(tmp_path, table):
     result = run("predict", tmp_path / "out" / "model.mkl", tmp_path / "sizes.csv")
     assert result.exit_code == 0
     result = run(
-        "compare", tmp_path / "sizes.csv", *common[:4], "--methods", "mkl,evidence",
-        "--reg", "auto",
+        "compare", tmp_path / "sizes.csv", *common, "--methods", "mkl,evidence",
+        "--reg", 1,
     )  # fmt: skip
     assert result.exit_code == 0 and "evidence" in result.stdout, result.output
     for options, message in (
