@@ -143,6 +143,18 @@ def test_kernels_that_matter_are_found():
     assert model.score(*samples(500, seed=1)) > 0.8
 
 
+def test_it_does_not_take_the_first_hill():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (60, 3))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+    bank = KernelBank(X, kernels.RBF(0.15))
+    p = EvidenceProblem(bank, y[:, None], np.ones(60))
+    values = [p.at(np.array([t])).value for t in (0.0, 1.0, 300.0)]
+    assert values[1] < values[0] < values[2]  # a hill at zero, and one far from it
+    found = maximise_evidence(p)
+    assert found.evidence > values[2] and found.theta[0] > 30
+
+
 def test_many_kernels_enter_a_few_at_a_time():
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (60, 320))

@@ -21,6 +21,7 @@ FloatArray = NDArray[np.float64]
 
 LARGEST = 1e8  # variance of what the kernels say, in units of the noise
 _FIRST, _LEAST = 1e-2, 1e-8  # damping, relative to the curvature
+_LITTLE = 2.0  # log evidence above that of no kernel at all
 _MANY = 300  # kernels: with more, all weights start from zero,
 _ENTER = 100  # and so many may enter in an iteration
 
@@ -101,7 +102,8 @@ def maximise_evidence(
 
     The evidence is not concave: the answer is a local maximum, the one that is found
     from weights that share the variance of the noise equally, or from zero if there are
-    more than 300 kernels.
+    more than 300 kernels. If that says hardly more than no kernel at all, it is looked
+    for from 10, 100 or 1000 times larger weights as well.
 
     Parameters
     ----------
@@ -133,7 +135,7 @@ def maximise_evidence(
     nothing = _at(problem, np.zeros(len(known))).value
     here, promise = _definite(problem, start), np.nan
     history, status = EvidenceHistory(), Status.STALLED
-    damping = _FIRST
+    damping, other = _FIRST, None
     try:
         while True:
             model = _Model.of(here, known, variances)
@@ -150,6 +152,11 @@ def maximise_evidence(
                 )
             if promise <= tol:
                 status = Status.STATIONARY
+                if other is None and here.value - nothing < _LITTLE:
+                    far = _far(problem, start)
+                    if far is not None:
+                        other, here, damping = (here, promise), far, _FIRST
+                        continue
             elif callback is not None and callback(history):
                 status = Status.CALLBACK
             elif time_limit is not None and history.time[-1] > time_limit:
@@ -164,6 +171,8 @@ def maximise_evidence(
             break
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
+    if other is not None and other[0].value >= here.value:
+        (here, promise), status = other, Status.STATIONARY
     if status is not Status.STATIONARY:
         warnings.warn(
             f"Stopped where the log evidence may still grow by {promise:.2g}, above "
@@ -264,6 +273,15 @@ def _improve(
             return found, max(damping / 10.0, _LEAST) if good else damping
         damping = max(10.0 * damping, 1e-4)
     return None, damping
+
+
+def _far(problem: EvidenceProblem, start: FloatArray) -> Evidence | None:
+    """Return the best of some multiples of the weights, None if there is none."""
+    tried = [problem.at(scale * start) for scale in (10.0, 100.0, 1000.0)]
+    found = [evidence for evidence in tried if evidence is not None]
+    if not found or not start.any():
+        return None
+    return max(found, key=lambda evidence: evidence.value)
 
 
 def _definite(problem: EvidenceProblem, start: FloatArray) -> Evidence:
