@@ -1,6 +1,7 @@
 """Does learning kernels pay? Every method on every data set at hand.
 
-    python benchmarks/field.py --page docs/results/field.md    # about 40 minutes
+    python benchmarks/field.py --page docs/results/field.md    # about two hours
+    python benchmarks/field.py --training 800 --repeats 2 --limit 150 --page FILE
     python benchmarks/field.py --quick                         # under 30 seconds
     python benchmarks/field.py --sets mfeat wine --methods "MKL p by CV" boosting
     python benchmarks/field.py --no-run --page FILE            # from what is finished
@@ -11,8 +12,8 @@ gradient boosting, logistic regression, all on the concatenated features; EasyMK
 MKLpy, and for regression himalaya, where they are installed.
 
 The splits, the Grams and the inner folds of a split are the same for all methods, and
-every method but boosting, which has its defaults, chooses by cross-validation on these
-folds.
+methods that have something to choose do so by cross-validation on these folds; boosting
+has its defaults, the discriminant its own leave-one-out, and evidence has no settings.
 Times are CPU seconds of one thread. They hold everything from the training samples to
 the fitted model: the search, the last fit and the kernels. The Grams are computed once
 for a split, and their time is added to that of each method that takes them.

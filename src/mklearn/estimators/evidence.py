@@ -24,7 +24,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
     intercept, on ``sum_m theta_m k_m`` with the penalty one.
 
     Nothing has to be chosen by cross-validation: how strongly to regularise is in the
-    size of the weights. Most of them are exactly zero. The likelihood takes account of
+    size of the weights. Many of them are exactly zero. The likelihood takes account of
     how flexible a kernel is, so that narrow kernels are not preferred for fitting the
     training samples well, as they are by :class:`MKLRegressor`. In return it is not
     concave: the weights are a local maximum, and there is no bound on others.
@@ -137,9 +137,10 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
             Outputs share the kernel weights, and each has a noise of its own.
         sample_weight : array of shape (n_samples,), optional
             How exact the values are: the noise of a sample has the variance ``noise_``
-            over its weight. A factor of all weights changes ``noise_`` only. Equal rows
-            of equal value count as one of their common weight; in Grams and views,
-            where rows cannot be compared, they are separate measurements.
+            over its weight. A factor for all of them changes the units of ``noise_``
+            and ``kernel_weights_`` and no prediction. Equal rows of equal value count
+            as one of their common weight; in Grams and views, whose rows are not
+            compared, they are separate measurements.
         """
         check_limits(self)
         training = self._training(X, y, sample_weight)

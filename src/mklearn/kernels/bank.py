@@ -754,9 +754,8 @@ class KernelBank:
             )
         out = np.zeros(self.shape[2])
         bank = self._compact()
-        blocks = store.row_blocks(
-            *self._size[:1], 8 * self._size[1], self.memory_limit, self._size[1]
-        )
+        n_rows, n_cols = self._size
+        blocks = store.row_blocks(n_rows, 8 * n_cols, self.memory_limit, n_cols)
         for part in bank._parts:
             alone = bank._only(part)
             for m, theta in zip(part.positions, np.eye(len(part.which)), strict=True):

@@ -36,7 +36,8 @@ class EvidenceProblem:
     Y : array of shape (n, T)
         A column of one value only says nothing about kernels.
     weight : array of shape (n,)
-        Positive: how exact the values are. A factor of all changes nothing but s.
+        Positive: how exact the values are. With a factor for all of them, s and one
+        over theta have it, too, and predictions stay.
     """
 
     bank: KernelBank
