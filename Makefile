@@ -15,7 +15,7 @@ demo: $(VENV)/.stamp-demo ## Run the demonstration; results go to demo-output/
 	$(VENV)/bin/mklearn demo --out demo-output
 
 demo-large: $(VENV)/.stamp-large ## Learn from a million rows on two Dask workers (minutes)
-	$(VENV)/bin/python -m mklearn.demo_large
+	$(VENV)/bin/python examples/demo_large.py
 
 test: $(VENV)/.stamp-test ## Run the tests and the examples in the docstrings
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)

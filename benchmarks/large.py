@@ -42,12 +42,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from mklearn import MKLClassifier, kernels
-from mklearn.blocks import GeneratorBlocks
+from mklearn.data.blocks import GeneratorBlocks
+from mklearn.data.dask import DaskBlocks
 from mklearn.datasets import load, make_groups
-from mklearn.demo_large import GROUPS, make_kernels, make_rows
-from mklearn.distributed import DaskBlocks
-from mklearn.kernels.lowrank import FeatureMap
+from mklearn.kernels.feature_map import FeatureMap
 from mklearn.problems.statistics import Statistics
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+from demo_large import GROUPS, make_kernels, make_rows
 
 BLOCK = 20_000
 SEED = 7

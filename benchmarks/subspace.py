@@ -34,7 +34,7 @@ from mklearn import Hinge, KernelBank
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems.subspace import Alignment, Criterion, JointProblem, label_factor
 from mklearn.solvers import solve_joint
-from mklearn.solvers.subspace import Kernels, maximise_alignment, svm_on
+from mklearn.solvers.joint import Kernels, maximise_alignment, svm_on
 
 REG = 5e-4
 CLASSES = 10

@@ -56,7 +56,7 @@ def _grams(train, test=None):
 def cases():
     """Yield the name of a case, an unfitted model, and what it learns and predicts."""
     wine, cancer, diabetes = _tables()
-    Xw, yw, Tw = wine
+    Xw, yw, _ = wine
     Xc, yc, Tc = cancer
     Xd, yd, Td = diabetes
     Yd = np.column_stack([yd, np.sin(yd), Xd[:, 2]])

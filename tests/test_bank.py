@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from mklearn.data import threads
 from mklearn.kernels import (
     RBF,
     Cosine,
@@ -27,8 +28,9 @@ from mklearn.kernels import (
     alignment,
     hsic,
     rbf_ladder,
-    store,
-    threads,
+)
+from mklearn.kernels import (
+    sources as store,
 )
 from mklearn.kernels.normalise import fit_normaliser
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from mklearn import MKLClassifier, MKLDiscriminant, MKLRegressor, MultiView
-from mklearn.blocks import (
+from mklearn.data.blocks import (
     ArrayBlocks,
     CSVBlocks,
     GeneratorBlocks,

@@ -14,10 +14,11 @@ pytest.importorskip("typer")
 from rich.console import Console
 from typer.testing import CliRunner
 
-from mklearn import MKLClassifier, __version__, demo
+from mklearn import MKLClassifier, __version__
 from mklearn import kernels as kernel_module
-from mklearn.cli import _save_figures, make_app
-from mklearn.report import (
+from mklearn.cli import commands, demo
+from mklearn.cli.commands import _save_figures, make_app
+from mklearn.report.facts import (
     Predictions,
     Report,
     describe_data,
@@ -112,7 +113,7 @@ def test_json_is_all_there_is_on_standard_output(tmp_path, monkeypatch, shown):
             return {k: v for k, v in results.items() if k != "figures"}
 
     monkeypatch.setattr(demo, "run_demo", lambda folds, callback: Done())
-    monkeypatch.setattr("mklearn.cli._save_figures", lambda *_: results["figures"])
+    monkeypatch.setattr(commands, "_save_figures", lambda *_: results["figures"])
     result = run("demo", "--json", "--out", tmp_path)
     assert result.exit_code == 0
     assert json.loads(result.stdout) == results
@@ -181,7 +182,7 @@ def test_error_while_writing_is_one_line_and_two(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(demo, "run_demo", lambda *_: Done())
-    monkeypatch.setattr("mklearn.cli._save_figures", full)
+    monkeypatch.setattr("mklearn.cli.commands._save_figures", full)
     result = run("demo", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].endswith("No space left on device")
@@ -228,7 +229,7 @@ def interrupted(self, iterate):
     os.kill(os.getpid(), signal.SIGINT)
     return consider(self, iterate)
 driver._Run.consider = interrupted
-from mklearn.cli import main
+from mklearn.cli.commands import main
 main()
 """
     result = python(code, "demo", "--out", tmp_path / "out", timeout=120)
@@ -245,7 +246,7 @@ def test_ctrl_c_means_what_it_meant_before_once_a_command_ends(tmp_path):
 
 def test_missing_packages_are_one_line_and_two():
     for missing in ("typer", "rich"):
-        code = f"{without(missing)}; from mklearn.cli import main; main()"
+        code = f"{without(missing)}; from mklearn.cli.commands import main; main()"
         result = python(code, "demo")
         assert result.returncode == 2
         assert result.stdout == "" and result.stderr.count("\n") == 1
@@ -253,7 +254,14 @@ def test_missing_packages_are_one_line_and_two():
 
 
 def test_the_library_does_not_need_the_command_line():
-    optional = ("typer", "rich", "click", "matplotlib", "pandas", "mklearn.cli")
+    optional = (
+        "typer",
+        "rich",
+        "click",
+        "matplotlib",
+        "pandas",
+        "mklearn.cli.commands",
+    )
     result = python(f"{without(*optional)}; import mklearn")
     assert result.returncode == 0, result.stderr
 

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import r2_score
 from typer.testing import CliRunner
 
-from mklearn import __version__, jobs
-from mklearn.cli import make_app
+from mklearn import __version__
+from mklearn.cli import application as jobs
+from mklearn.cli.commands import make_app
 from mklearn.persistence import load
 from mklearn.table import TableError, find_layout, read_table
 
@@ -648,7 +649,8 @@ def test_a_failed_run_keeps_what_was_there(table, tmp_path, monkeypatch, at_once
 def test_a_disk_that_is_really_full(fitted, table, tmp_path):
     """The system itself refuses to write more than some bytes of a file."""
     code = (
-        "import resource, sys; from mklearn.cli import main; import mklearn.jobs;"
+        "import resource, sys; from mklearn.cli.commands import main;"
+        "import mklearn.cli.application;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); main()"
     )
     command = commands(fitted, table, tmp_path)["predict"]
@@ -677,7 +679,7 @@ def test_interrupt_while_writing_leaves_nothing(table, tmp_path, monkeypatch, at
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mklearn.report.write_html", interrupted)
+    monkeypatch.setattr("mklearn.report.facts.write_html", interrupted)
     result = run("fit", table, "--target", "state", "--out", tmp_path / "o")
     assert result.exit_code == 130 and os.listdir(tmp_path) == []
 

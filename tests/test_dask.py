@@ -8,6 +8,7 @@ from typing import ClassVar
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import demo_large
 import joblib
 import numpy as np
 import pandas as pd
@@ -21,11 +22,10 @@ from mklearn import (
     MKLClassifierCV,
     MKLDiscriminant,
     MKLRegressor,
-    demo_large,
 )
-from mklearn.blocks import ArrayBlocks, as_blocks
+from mklearn.data.blocks import ArrayBlocks, as_blocks
+from mklearn.data.dask import DaskBlocks, by_blocks, is_dask
 from mklearn.datasets import make_groups
-from mklearn.distributed import DaskBlocks, by_blocks, is_dask
 from mklearn.kernels import RBF, Linear
 from mklearn.reproduction import Settings, Table, run
 from mklearn.reproduction.cells import Protocol
@@ -169,7 +169,7 @@ class Tally:
 
 @pytest.mark.parametrize("partitions", [1, 3, 16, 50, 800])
 def test_few_sums_are_held_however_many_partitions(partitions, monkeypatch):
-    monkeypatch.setattr("mklearn.distributed._leaves", lambda: 16)
+    monkeypatch.setattr("mklearn.data.dask._leaves", lambda: 16)
     Tally.alive, Tally.most = set(), 0
     X = da.ones((2 * partitions, 3), chunks=(2, 3))
     with dask.config.set(scheduler="synchronous"):
@@ -180,7 +180,7 @@ def test_few_sums_are_held_however_many_partitions(partitions, monkeypatch):
 
 
 def test_large_clusters_have_more_sums_at_a_time(monkeypatch):
-    from mklearn import distributed
+    from mklearn.data import dask as distributed
 
     class Cluster:
         def __init__(self, cores):

@@ -28,7 +28,9 @@ from mklearn.kernels import (
     per_feature,
     per_view,
     rbf_ladder,
-    sequences,
+)
+from mklearn.kernels import (
+    strings as sequences,
 )
 
 rng = np.random.default_rng(0)

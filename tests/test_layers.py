@@ -10,8 +10,7 @@ import pytest
 import mklearn
 
 ROOT = Path(mklearn.__file__).parent
-LAYERS = ["kernels", "problems", "solvers", "estimators"]
-DATA = ["blocks", "distributed"]  # where samples come from: just above problems
+LAYERS = ["data", "kernels", "problems", "solvers", "estimators"]
 OPTIONAL = [
     "cvxpy", "clarabel", "matplotlib", "pandas", "pyarrow", "dask", "distributed",
     "typer", "rich",
@@ -21,8 +20,6 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 def level(parts):
     """Return how high a module of the package stands; what is no layer is on top."""
-    if parts and parts[0] in DATA:
-        return LAYERS.index("problems") + 0.5
     return LAYERS.index(parts[0]) if parts and parts[0] in LAYERS else len(LAYERS)
 
 
@@ -78,10 +75,9 @@ def typing_only(node):
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-@pytest.mark.parametrize("layer", [*DATA, *LAYERS])
+@pytest.mark.parametrize("layer", LAYERS)
 def test_layers_import_optional_packages_only_where_used(layer):
-    single = ROOT / f"{layer}.py"
-    for path in [single] if single.exists() else sorted((ROOT / layer).glob("*.py")):
+    for path in sorted((ROOT / layer).glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         tree.body = [node for node in tree.body if not typing_only(node)]
         for node in at_import(tree):

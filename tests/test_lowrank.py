@@ -21,7 +21,7 @@ from mklearn import (
     MultiView,
     kernels,
 )
-from mklearn.kernels.lowrank import LANDMARKS, FeatureMap, check_rank, feature_bank
+from mklearn.kernels.feature_map import LANDMARKS, FeatureMap, check_rank, feature_bank
 from mklearn.persistence import load, save
 
 CLASSES = [
@@ -163,7 +163,7 @@ def test_an_accuracy_is_a_rank_for_each_kernel(approximation):
 
 
 def test_an_accuracy_out_of_reach_is_told(monkeypatch):
-    monkeypatch.setattr("mklearn.kernels.lowrank._MOST", 40)
+    monkeypatch.setattr("mklearn.kernels.feature_map._MOST", 40)
     X = np.random.default_rng(0).normal(size=(300, 5))
     with pytest.warns(UserWarning, match="Nyström features leave"):
         FeatureMap.fit(X, [kernels.RBF(5.0)], rank=0.01)

@@ -31,7 +31,7 @@ from mklearn import (
 from mklearn.plotting import ClassKernelHeatmapDisplay
 from mklearn.problems import BlockNorm
 from mklearn.solvers import Iterate, MulticlassNewton, Multilevel, Newton, Status
-from mklearn.solvers.crammer_singer import SampleSweeps, solve_sample
+from mklearn.solvers.sweeps import SampleSweeps, solve_sample
 
 PER_CLASS = ["newton", "alternating", "projected_gradient"]
 SHARED = ["newton", "alternating", "cutting_plane", "reduced_gradient"]

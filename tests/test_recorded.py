@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from recorded_cases import FILE, answers, cases, processor
 
 RECORDED = np.load(FILE)

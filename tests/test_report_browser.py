@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from typer.testing import CliRunner
 
 import browser
-from mklearn.cli import make_app
+from mklearn.cli.commands import make_app
 
 pytestmark = pytest.mark.skipif(
     browser.find() is None, reason="there is no chromium; apt-get install chromium"

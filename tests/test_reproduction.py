@@ -721,7 +721,7 @@ def command(*args):
     pytest.importorskip("typer")
     from typer.testing import CliRunner
 
-    from mklearn.cli import make_app
+    from mklearn.cli.commands import make_app
 
     return CliRunner().invoke(make_app(), ["reproduce", *map(str, args)])
 

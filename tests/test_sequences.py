@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mklearn.kernels import sequences
-from mklearn.kernels.sequences import (
+from mklearn.kernels import strings as sequences
+from mklearn.kernels.strings import (
     UNKNOWN,
     encode,
     encode_matrix,

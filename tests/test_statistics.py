@@ -24,11 +24,12 @@ from mklearn import (
     kernels,
     solve,
 )
-from mklearn.kernels.lowrank import FeatureMap, FeatureSource, Scaling
+from mklearn.data.blocks import Block, MemoryBlocks, merged
+from mklearn.kernels.feature_map import FeatureMap, FeatureSource, Scaling
 from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
 from mklearn.problems.passes import POINTS, FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised
-from mklearn.problems.statistics import Block, MemoryBlocks, Statistics, merged
+from mklearn.problems.statistics import Statistics
 from mklearn.solvers.pass_newton import PassNewton, minimised, solve_passes
 
 LOSSES = {

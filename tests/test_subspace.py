@@ -44,7 +44,7 @@ from mklearn.problems.subspace import (
     principal,
 )
 from mklearn.solvers import Status, solve_joint
-from mklearn.solvers.subspace import Kernels, maximise_alignment, svm_on
+from mklearn.solvers.joint import Kernels, maximise_alignment, svm_on
 
 
 @parametrize_with_checks(

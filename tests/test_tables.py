@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mklearn import KernelBank, kernels
+from mklearn.kernels.expsums import Grid, Tables
 from mklearn.kernels.normalise import fit_normaliser
-from mklearn.kernels.tables import Grid, Tables
 
 rng = np.random.default_rng(0)
 M = 12

@@ -1,5 +1,5 @@
 """The command line as ``python -m mklearn``."""
 
-from mklearn.cli import main
+from mklearn.cli.commands import main
 
 main()

@@ -34,8 +34,8 @@ from mklearn import estimators, problems
 from mklearn.estimators._base import check_state
 from mklearn.estimators._features import FeatureModel
 from mklearn.kernels import KernelBank
-from mklearn.kernels.features import FeatureSet
-from mklearn.kernels.lowrank import (
+from mklearn.kernels.columns import FeatureSet
+from mklearn.kernels.feature_map import (
     ApproximationError,
     Explicit,
     FeatureMap,
@@ -47,11 +47,11 @@ from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
 from mklearn.problems.evidence import Spread
 from mklearn.problems.subspace import Subspace
-from mklearn.report import whole_file
+from mklearn.report.facts import whole_file
 from mklearn.solvers import EvidenceSolution, JointSolution, Solution, Status
 from mklearn.solvers.base import History
 from mklearn.solvers.evidence import EvidenceHistory
-from mklearn.solvers.subspace import JointHistory
+from mklearn.solvers.joint import JointHistory
 from mklearn.table import Column, TableModel
 
 FORMAT = "mklearn model"

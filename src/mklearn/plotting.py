@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.kernels import KernelBank, alignment
-from mklearn.report import kernel_alignment, kernel_rows, widest
+from mklearn.report.facts import kernel_alignment, kernel_rows, widest
 from mklearn.solvers import Solution
 
 OKABE_ITO = (

@@ -16,8 +16,8 @@ import sklearn.datasets
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from mklearn.data.views import MultiView
 from mklearn.datasets.catalogue import CATALOGUE, VARIABLE, DataSet, OpenML, find_file
-from mklearn.kernels.multiview import MultiView
 
 
 def load(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import helmert
 from sklearn.utils import check_random_state
 
-from mklearn.kernels.multiview import MultiView
+from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
 

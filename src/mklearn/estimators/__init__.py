@@ -6,18 +6,18 @@ from mklearn.estimators.baselines import (
     SingleKernelCV,
     UniformMKLClassifier,
 )
-from mklearn.estimators.cv import MKLClassifierCV, MKLRegressorCV
-from mklearn.estimators.discriminant import MKLDiscriminant
-from mklearn.estimators.evidence import EvidenceMKLRegressor
-from mklearn.estimators.multiclass import (
+from mklearn.estimators.bilinear import (
     BilinearMKLClassifier,
     CrammerSingerClassifier,
 )
+from mklearn.estimators.classifier import MKLClassifier
+from mklearn.estimators.discriminant import MKLDiscriminant
+from mklearn.estimators.evidence import EvidenceMKLRegressor
 from mklearn.estimators.one_class import MKLOneClass
-from mklearn.estimators.regression import MKLRegressor
+from mklearn.estimators.regressor import MKLRegressor
+from mklearn.estimators.search import MKLClassifierCV, MKLRegressorCV
 from mklearn.estimators.subspace import SubspaceClassifier, SubspaceKernel
 from mklearn.estimators.subspace_cv import SubspaceClassifierCV
-from mklearn.estimators.svm import MKLClassifier
 
 __all__ = [
     "AlignmentMKLClassifier",

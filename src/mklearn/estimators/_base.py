@@ -12,10 +12,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mklearn.blocks import comes_in_blocks
+from mklearn.data.blocks import comes_in_blocks
+from mklearn.data.views import MultiView
 from mklearn.estimators._features import FeatureModel
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.normalise import Clip, Normaliser, check_definite, fit_normaliser
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
+from mklearn.data.blocks import Block
 from mklearn.estimators._features import weights_of
 from mklearn.kernels.diagonal import add_diagonal
-from mklearn.kernels.lowrank import FeatureMap, Scaling
+from mklearn.kernels.feature_map import FeatureMap, Scaling
 from mklearn.kernels.normalise import CENTRED_TRACE
 from mklearn.problems import MKLProblem
 from mklearn.problems.discriminant import (
@@ -26,7 +27,7 @@ from mklearn.problems.discriminant import (
 )
 from mklearn.problems.losses import System
 from mklearn.problems.reduction import Reduced, by_kernel
-from mklearn.problems.statistics import Block, Statistics
+from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Solution
 from mklearn.solvers.inner import LinearSolver

@@ -11,17 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.kernels.lowrank import (
+from mklearn.data.blocks import Block, Blocks
+from mklearn.data.views import MultiView
+from mklearn.kernels.feature_map import (
     APPROXIMATIONS,
     LANDMARKS,
     FeatureMap,
     Scaling,
     check_rank,
 )
-from mklearn.kernels.multiview import MultiView
-from mklearn.kernels.store import available_memory
+from mklearn.kernels.sources import available_memory
 from mklearn.problems.reduction import by_kernel, squares
-from mklearn.problems.statistics import Block, Blocks, Statistics
+from mklearn.problems.statistics import Statistics
 
 FloatArray = NDArray[np.float64]
 

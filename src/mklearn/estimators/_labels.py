@@ -15,9 +15,9 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
-from mklearn.distributed import by_blocks
+from mklearn.data.blocks import Block
+from mklearn.data.dask import by_blocks
 from mklearn.estimators._base import Training, check_given
-from mklearn.problems.statistics import Block
 
 
 class LabelsMixin(ClassifierMixin):

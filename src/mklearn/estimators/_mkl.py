@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mklearn.blocks import as_blocks
+from mklearn.data.blocks import Block, MemoryBlocks, as_blocks
 from mklearn.estimators._base import (
     BaseKernelMachine,
     Training,
@@ -32,12 +32,12 @@ from mklearn.estimators._features import (
     weights_of,
 )
 from mklearn.kernels import KernelBank, MultiView
-from mklearn.kernels.lowrank import FeatureMap, Scaling
+from mklearn.kernels.feature_map import FeatureMap, Scaling
 from mklearn.problems import Ellipsoid, LpBall, MKLProblem
 from mklearn.problems.losses import Loss
 from mklearn.problems.passes import FeatureProblem
 from mklearn.problems.reduction import Reduced
-from mklearn.problems.statistics import Block, MemoryBlocks, Statistics
+from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Iterate, Solution, solve
 from mklearn.solvers.pass_newton import PassNewton, solve_passes

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
-from mklearn.distributed import by_blocks
+from mklearn.data.dask import by_blocks
 from mklearn.estimators._base import check_given
 
 

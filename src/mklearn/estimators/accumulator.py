@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from mklearn.blocks import GeneratorBlocks, as_blocks
+from mklearn.data.blocks import Block, GeneratorBlocks, as_blocks
 from mklearn.estimators._base import _check_weight as check_weights
 from mklearn.estimators._base import check_given
 from mklearn.estimators._features import (
@@ -22,8 +22,7 @@ from mklearn.estimators._features import (
     sample_rows,
 )
 from mklearn.estimators._mkl import as_views
-from mklearn.kernels.lowrank import FeatureMap
-from mklearn.problems.statistics import Block
+from mklearn.kernels.feature_map import FeatureMap
 
 FloatArray = NDArray[np.float64]
 

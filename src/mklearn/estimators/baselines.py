@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.estimators._base import BaseKernelMachine, Training
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
-from mklearn.estimators.svm import MKLClassifier
+from mklearn.estimators.classifier import MKLClassifier
 from mklearn.kernels import KernelBank
 from mklearn.kernels.measures import centred_products
 from mklearn.problems.mkl import shares

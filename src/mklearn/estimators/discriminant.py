@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from mklearn.distributed import by_blocks
+from mklearn.data.dask import by_blocks
 from mklearn.estimators._base import Training, check_given
 from mklearn.estimators._feature_discriminant import FeatureFit, FeatureSpace
 from mklearn.estimators._features import (

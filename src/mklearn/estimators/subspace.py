@@ -27,7 +27,7 @@ from mklearn.problems.subspace import (
     principal,
 )
 from mklearn.solvers import JointSolution, Solution
-from mklearn.solvers.subspace import (
+from mklearn.solvers.joint import (
     METHODS,
     Kernels,
     maximise_alignment,

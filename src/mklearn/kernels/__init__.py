@@ -1,9 +1,9 @@
 """What is compared: kernels, views, and banks of Gram matrices."""
 
+from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.lowrank import ApproximationError, FeatureMap
+from mklearn.kernels.feature_map import ApproximationError, FeatureMap
 from mklearn.kernels.measures import alignment, hsic
-from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.specs import (
     RBF,
     Chi2,

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mklearn.kernels import store, threads
-from mklearn.kernels.features import FeatureSet, check_weight, feature_key
-from mklearn.kernels.multiview import MultiView
+from mklearn.data import threads
+from mklearn.data.views import MultiView
+from mklearn.kernels import sources as store
+from mklearn.kernels.columns import FeatureSet, check_weight, feature_key
+from mklearn.kernels.sources import Index, MemoryEstimate
 from mklearn.kernels.specs import (
     ComputedKernel,
     Kernel,
@@ -21,7 +23,6 @@ from mklearn.kernels.specs import (
     VectorKernel,
     expand_kernels,
 )
-from mklearn.kernels.store import Index, MemoryEstimate
 
 FloatArray = NDArray[np.float64]
 

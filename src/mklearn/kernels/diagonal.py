@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.kernels.bank import Affine, KernelBank, Mask, Terms, _Part, _unique
-from mklearn.kernels.store import Columns, GivenSource, Index, Source
+from mklearn.kernels.sources import Columns, GivenSource, Index, Source
 
 FloatArray = NDArray[np.float64]
 

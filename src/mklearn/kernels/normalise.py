@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.kernels.bank import Affine, KernelBank, Terms
-from mklearn.kernels.features import check_weight
+from mklearn.kernels.columns import check_weight
 from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
 
 FloatArray = NDArray[np.float64]

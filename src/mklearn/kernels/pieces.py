@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.kernels.bank import KernelBank, Mask, _Part
-from mklearn.kernels.features import FeatureSet
+from mklearn.kernels.columns import FeatureSet
 from mklearn.kernels.functions import prepare
+from mklearn.kernels.sources import BaseSource, ComputedSource, Source
 from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
-from mklearn.kernels.store import BaseSource, ComputedSource, Source
 
 FloatArray = NDArray[np.float64]
 

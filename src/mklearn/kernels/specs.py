@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.kernels import sequences
+from mklearn.data.views import Columns, MultiView
+from mklearn.kernels import strings
 from mklearn.kernels.functions import BASES, Prepared, moments, prepare
-from mklearn.kernels.multiview import Columns, MultiView
 
 Matrix = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -465,7 +465,7 @@ class Spectrum(ComputedKernel):
     """Inner product of the counts of all substrings of length ``min_k`` to ``k``.
 
     ``min_k`` None counts those of length ``k`` only; ``alphabet`` None takes the
-    letters of the training sequences.
+    letters of the training strings.
 
     Parameters
     ----------
@@ -507,16 +507,16 @@ class Spectrum(ComputedKernel):
 
     def compute(self, a: Any, b: Any) -> Vector:
         """Return the values, shape ``(len(a), len(b))``."""
-        return sequences.spectrum_gram(a, b, self.k, self.alphabet, self.min_k)
+        return strings.spectrum_gram(a, b, self.k, self.alphabet, self.min_k)
 
     def diag(self, a: Any) -> Vector:
         """Return ``k(x, x)`` for each string."""
-        return sequences.spectrum_diag(a, self.k, self.alphabet, self.min_k)
+        return strings.spectrum_diag(a, self.k, self.alphabet, self.min_k)
 
 
 @dataclass(frozen=True)
 class WeightedDegree(ComputedKernel):
-    """Matching substrings at the same place, up to ``shift``, of aligned sequences.
+    """Matching substrings at the same place, up to ``shift``, of aligned strings.
 
     Parameters
     ----------
@@ -562,13 +562,13 @@ class WeightedDegree(ComputedKernel):
 
     def compute(self, a: Any, b: Any) -> Vector:
         """Return the values, shape ``(len(a), len(b))``."""
-        return sequences.weighted_degree_gram(
+        return strings.weighted_degree_gram(
             a, b, self.degree, self.shift, self.alphabet
         )
 
     def diag(self, a: Any) -> Vector:
         """Return ``k(x, x)`` for each string."""
-        return sequences.weighted_degree_diag(a, self.degree, self.shift, self.alphabet)
+        return strings.weighted_degree_diag(a, self.degree, self.shift, self.alphabet)
 
 
 @dataclass(frozen=True, eq=False)

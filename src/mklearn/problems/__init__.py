@@ -1,5 +1,7 @@
 """What is optimised: losses, weight sets, and problems that judge any iterate."""
 
+from mklearn.data.blocks import Blocks
+from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.losses import (
     CrammerSinger,
@@ -17,9 +19,8 @@ from mklearn.problems.mkl import (
     learned_cost,
     tikhonov,
 )
-from mklearn.problems.multiclass import BilinearProblem
 from mklearn.problems.passes import FeatureProblem
-from mklearn.problems.statistics import Blocks, Statistics
+from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import (
     BlockNorm,
     ElasticNet,

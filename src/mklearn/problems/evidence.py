@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
+from mklearn.data.threads import factor_threads
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.threads import factor_threads
 
 FloatArray = NDArray[np.float64]
 

@@ -31,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
-from mklearn.kernels.lowrank import Scaling
+from mklearn.data.blocks import Block, Blocks
+from mklearn.kernels.feature_map import Scaling
 from mklearn.problems.reduction import squares
-from mklearn.problems.statistics import Block, Blocks, Statistics
+from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 
 FloatArray = NDArray[np.float64]

@@ -3,166 +3,19 @@
 With features Z of all kernels side by side, everything that the squared loss and the
 discriminant criteria know about the samples is in their weighted counts, means and
 scatter. These are computed block by block, anywhere, and merged in any order.
-
-Data come as :class:`Blocks`: rows in portions that a function is applied to, one after
-the other in memory or from disk, or on many machines. Whoever has such portions can
-fit a model: nothing here asks for all rows at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from mklearn.kernels.threads import blas_threads, n_threads
+from mklearn.data.blocks import Block
 
 FloatArray = NDArray[np.float64]
-T = TypeVar("T", bound="Mergeable")
-
-
-# --- blocks ---------------------------------------------------------------------------
-
-
-class Block(NamedTuple):
-    """Some rows: samples or their features, targets, and sample weights (n,).
-
-    ``y`` is what ``fit`` was given for these rows, or targets (n, T) made from it; None
-    where there are none.
-    """
-
-    X: Any
-    y: Any
-    weight: FloatArray
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows (``len`` is that of the tuple)."""
-        return len(self.weight)
-
-
-class Mergeable(Protocol):
-    """Results of two blocks can be added; the sum is the result of both together."""
-
-    def __add__(self: T, other: T) -> T: ...
-
-
-class Blocks(Protocol):
-    """All rows, in portions.
-
-    Functions must not change a block, and can be pickled where the blocks are on other
-    machines: they are functions of a module, or ``functools.partial`` of them.
-    """
-
-    def reduce(self, function: Callable[[Block], T]) -> T:
-        """Return ``function(block) + function(block) + ...``, in any order."""
-
-    def map(self, function: Callable[[Block], Any]) -> list[Any]:
-        """Return ``[function(block), ...]`` in the order of the rows."""
-
-    def then(self, function: Callable[[Block], Block]) -> Blocks:
-        """Return the blocks ``function(block)``.
-
-        They are computed when asked for; where there is room they may be kept.
-        """
-
-
-@dataclass
-class MemoryBlocks:
-    """Blocks of rows of arrays in memory, worked on by threads.
-
-    Parameters
-    ----------
-    X : array, CSR matrix or MultiView, sliced by ``X[start:stop]``
-    y : array of shape (n,) or (n, T), or None
-    weight : array of shape (n,), or None for ones
-    size : int
-        Rows of a block.
-    keep : int
-        Bytes that blocks made by :meth:`then` may take; what does not fit is computed
-        again in every pass.
-    steps : tuple of callables
-        What :meth:`then` has appended.
-    """
-
-    X: Any
-    y: Any = None
-    weight: FloatArray | None = None
-    size: int = 4096
-    keep: int = 0
-    steps: tuple[Callable[[Block], Block], ...] = ()
-    kept: dict[int, Block] = field(default_factory=dict, repr=False)
-    held: int = 0
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows in all."""
-        return int(self.X.shape[0])
-
-    def _starts(self) -> range:
-        return range(0, self.n_rows, self.size)
-
-    def _block(self, start: int) -> Block:
-        if start in self.kept:
-            return self.kept[start]
-        rows = slice(start, min(start + self.size, self.n_rows))
-        y = None if self.y is None else self.y[rows]
-        if self.weight is None:
-            weight = np.ones(rows.stop - rows.start)
-        else:
-            weight = self.weight[rows]
-        block = Block(self.X[rows], y, weight)
-        for step in self.steps:
-            block = step(block)
-        if self.steps:
-            taken = sum(int(getattr(part, "nbytes", 0)) for part in block)
-            if self.held + taken <= self.keep:
-                self.held += taken
-                self.kept[start] = block
-        return block
-
-    def reduce(self, function: Callable[[Block], T]) -> T:
-        """Return the sum of ``function`` over the blocks; each thread has its own."""
-        starts = list(self._starts())
-        workers = min(n_threads(), len(starts))
-
-        def work(worker: int) -> T:
-            total: T | None = None
-            for start in starts[worker::workers]:
-                part = function(self._block(start))
-                total = part if total is None else total + part
-            assert total is not None
-            return total
-
-        if workers == 1:
-            return work(0)
-        with blas_threads(1), ThreadPoolExecutor(workers) as pool:
-            parts = list(pool.map(work, range(workers)))
-        return merged(parts)
-
-    def map(self, function: Callable[[Block], Any]) -> list[Any]:
-        """Return ``function`` of each block, in order."""
-        return [function(self._block(start)) for start in self._starts()]
-
-    def then(self, function: Callable[[Block], Block]) -> MemoryBlocks:
-        """Return the blocks after ``function``, kept as far as ``keep`` allows."""
-        return replace(self, steps=(*self.steps, function), kept={}, held=0)
-
-
-def merged(parts: Sequence[T]) -> T:
-    """Return the sum of results, by pairs: rounding grows with the logarithm only."""
-    if not parts:
-        raise ValueError("There is nothing to merge: no block has any rows.")
-    parts = list(parts)
-    while len(parts) > 1:
-        pairs = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
-    return parts[0]
 
 
 # --- statistics -----------------------------------------------------------------------

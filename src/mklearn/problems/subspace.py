@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsymm, dsyrk
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
-from mklearn.kernels.threads import factor_threads
+from mklearn.data.threads import factor_threads
 from mklearn.problems.losses import Loss
 from mklearn.problems.mkl import Judgement
 

@@ -20,7 +20,7 @@ from scipy import sparse
 from mklearn.datasets import load
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
-from mklearn.kernels.sequences import spectrum_gram
+from mklearn.kernels.strings import spectrum_gram
 from mklearn.reproduction.cells import rng, stratified
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWY"

@@ -15,7 +15,7 @@ from mklearn.plotting import OKABE_ITO
 from mklearn.problems.subspace import Criterion, label_factor
 from mklearn.reproduction.cells import Band, Results, Table, Values
 from mklearn.reproduction.page import save
-from mklearn.solvers.subspace import svm_on
+from mklearn.solvers.joint import svm_on
 
 DIMENSIONS = tuple(range(1, 16))
 ITERATIONS = 10

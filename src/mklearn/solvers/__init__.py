@@ -2,13 +2,14 @@
 
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Status
-from mklearn.solvers.bilinear import MulticlassNewton, ProjectedGradient
 from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.driver import solve
 from mklearn.solvers.evidence import EvidenceSolution, maximise_evidence
 from mklearn.solvers.interleaved import Interleaved
+from mklearn.solvers.joint import JointSolution, solve_joint
 from mklearn.solvers.lbfgs import LBFGS
+from mklearn.solvers.multiclass_newton import MulticlassNewton, ProjectedGradient
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 from mklearn.solvers.pass_newton import PassNewton, solve_passes
@@ -16,7 +17,6 @@ from mklearn.solvers.path import Path, mkl_path
 from mklearn.solvers.reduced_gradient import ReducedGradient
 from mklearn.solvers.screened import Screened
 from mklearn.solvers.semidefinite import Semidefinite
-from mklearn.solvers.subspace import JointSolution, solve_joint
 
 __all__ = [
     "Alternating",

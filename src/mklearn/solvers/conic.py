@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.discriminant import Fisher
 from mklearn.problems.losses import (
     CrammerSinger,
@@ -21,7 +22,6 @@ from mklearn.problems.losses import (
     SquaredHinge,
 )
 from mklearn.problems.mkl import Problem
-from mklearn.problems.multiclass import BilinearProblem
 from mklearn.problems.weights import BlockNorm, ElasticNet, Ellipsoid, LpBall
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import LinearSolver, linear_system

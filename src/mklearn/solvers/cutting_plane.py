@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
+from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.mkl import Problem
-from mklearn.problems.multiclass import BilinearProblem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 from mklearn.solvers.interior import minimise_level, outward, project

@@ -13,17 +13,17 @@ from typing import Any, TextIO
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from mklearn.kernels.threads import blas_threads
+from mklearn.data.threads import blas_threads
+from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem, relative_gap
-from mklearn.problems.multiclass import BilinearProblem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
-from mklearn.solvers.bilinear import MulticlassNewton, ProjectedGradient
 from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interleaved import Interleaved
 from mklearn.solvers.lbfgs import LBFGS
+from mklearn.solvers.multiclass_newton import MulticlassNewton, ProjectedGradient
 from mklearn.solvers.multilevel import Multilevel
 from mklearn.solvers.newton import Newton
 from mklearn.solvers.reduced_gradient import ReducedGradient

@@ -10,14 +10,14 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsymm
 from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
 
+from mklearn.data.threads import factor_threads
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.threads import factor_threads
 from mklearn.problems.losses import CrammerSinger, System
 from mklearn.problems.mkl import Problem
 from mklearn.problems.reduction import Expansion, by_kernel
 from mklearn.solvers.base import Iterate
-from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
+from mklearn.solvers.sweeps import SampleSweeps
 from mklearn.solvers.working_set import WorkingSetSolver
 
 FloatArray = NDArray[np.float64]

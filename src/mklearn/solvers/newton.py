@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from mklearn.kernels.threads import factor_threads
+from mklearn.data.threads import factor_threads
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Judgement, Problem
 from mklearn.solvers.alternating import Alternating

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from mklearn.kernels.threads import blas_threads
+from mklearn.data.threads import blas_threads
 from mklearn.problems.mkl import relative_gap
 from mklearn.problems.passes import Anchor, FeatureProblem, Sums
 from mklearn.problems.reduction import Expansion, by_kernel, squares

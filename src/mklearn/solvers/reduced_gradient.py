@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.mkl import Problem
-from mklearn.problems.multiclass import BilinearProblem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 

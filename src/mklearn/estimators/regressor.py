@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.data.blocks import Block, MemoryBlocks
 from mklearn.estimators._base import check_given
 from mklearn.estimators._features import FeatureTraining, gather, shifted
 from mklearn.estimators._mkl import BaseMKL, check_positive
@@ -16,7 +17,6 @@ from mklearn.estimators._numbers import NumbersMixin
 from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
 from mklearn.problems import EpsilonInsensitive, Squared
 from mklearn.problems.passes import EpsilonPoints
-from mklearn.problems.statistics import Block, MemoryBlocks
 
 
 class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):

@@ -33,17 +33,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank, _groups, _Part, _unique
-from mklearn.kernels.features import FeatureSet, check_weight, feature_key
+from mklearn.kernels.columns import FeatureSet, check_weight, feature_key
 from mklearn.kernels.functions import BASES, exponential_map, prepare
-from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.normalise import (
     CENTRED_TRACE,
     NORMALIZATIONS,
     _reciprocal,
     _warn_zero,
 )
-from mklearn.kernels.sequences import spectrum_features
+from mklearn.kernels.sources import Columns, GivenSource, Index, Source
 from mklearn.kernels.specs import (
     RBF,
     ComputedKernel,
@@ -59,7 +59,7 @@ from mklearn.kernels.specs import (
     VectorKernel,
     expand_kernels,
 )
-from mklearn.kernels.store import Columns, GivenSource, Index, Source
+from mklearn.kernels.strings import spectrum_features
 
 FloatArray = NDArray[np.float64]
 
@@ -784,7 +784,7 @@ def feature_bank(
     Examples
     --------
     >>> import numpy as np
-    >>> from mklearn.kernels.lowrank import feature_bank
+    >>> from mklearn.kernels.feature_map import feature_bank
     >>> bank = feature_bank(np.eye(3), [slice(0, 1), slice(1, 3)])
     >>> bank.combine([1.0, 2.0]).diagonal().tolist()
     [1.0, 2.0, 2.0]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
-from mklearn.distributed import by_blocks
+from mklearn.data.dask import by_blocks
 from mklearn.estimators._base import Training
 from mklearn.estimators._features import FeatureTraining, against_rest, gather
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
@@ -91,9 +91,9 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         1 for a progress bar, 2 for a line for each iteration.
     approximation : {None, "nystroem", "rff"}
         None works with the kernels themselves. The others replace each by explicit
-        features (:class:`~mklearn.kernels.lowrank.FeatureMap`), for more samples than a
-        kernel matrix has room for; X may then also come in blocks, see the guide on
-        large data.
+        features (:class:`~mklearn.kernels.FeatureMap`), for more samples than a kernel
+        matrix has room for; X may then also come in blocks, see the guide on large
+        data.
     rank : int or float
         Features of each kernel, or, between 0 and 1, the relative error that no kernel
         may exceed.

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dpotri
 
+from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import MKLProblem, Problem
-from mklearn.problems.multiclass import BilinearProblem
 from mklearn.problems.weights import Constraint, WeightSet
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
-from mklearn.solvers.crammer_singer import SampleSweeps
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interior import Describe, minimise_quadratic
 from mklearn.solvers.newton import Trial, stable_factor, trusted_steps
+from mklearn.solvers.sweeps import SampleSweeps
 
 FloatArray = NDArray[np.float64]
 

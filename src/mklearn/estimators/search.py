@@ -19,8 +19,8 @@ from sklearn.model_selection import check_cv
 from mklearn.estimators._base import Training, _check_weight
 from mklearn.estimators._labels import one_vs_rest
 from mklearn.estimators._mkl import BaseMKL
-from mklearn.estimators.regression import MKLRegressor
-from mklearn.estimators.svm import MKLClassifier
+from mklearn.estimators.classifier import MKLClassifier
+from mklearn.estimators.regressor import MKLRegressor
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.problems import LpBall

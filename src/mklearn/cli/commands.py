@@ -56,8 +56,8 @@ def demo(
     ] = 5,
 ) -> None:
     """Compare learned kernel weights with simpler methods on real data."""
-    from mklearn.demo import make_models, run_demo
-    from mklearn.report import whole_files, write_json
+    from mklearn.cli.demo import make_models, run_demo
+    from mklearn.report.facts import whole_files, write_json
 
     errors = Console(stderr=True, highlight=False)
     with _results_folder(out):
@@ -163,9 +163,15 @@ def fit(
     ] = False,
 ) -> None:
     """Learn kernel weights from a table and compare with simpler methods."""
-    from mklearn.jobs import METHODS, Settings, parse_number, run_fit, write_report
+    from mklearn.cli.application import (
+        METHODS,
+        Settings,
+        parse_number,
+        run_fit,
+        write_report,
+    )
     from mklearn.persistence import save
-    from mklearn.report import whole_files, write_json
+    from mklearn.report.facts import whole_files, write_json
 
     errors = Console(stderr=True, highlight=False)
     with _user_errors():
@@ -216,8 +222,8 @@ def predict(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict new samples with a saved model."""
-    from mklearn.jobs import run_predict
-    from mklearn.report import whole_file
+    from mklearn.cli.application import run_predict
+    from mklearn.report.facts import whole_file
 
     errors = Console(stderr=True, highlight=False)
     with _user_errors():
@@ -244,7 +250,7 @@ def inspect_model(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what a saved model is: kernels, weights, certificate, versions."""
-    from mklearn.jobs import describe
+    from mklearn.cli.application import describe
     from mklearn.persistence import read_header
 
     with _user_errors():
@@ -296,8 +302,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare several norms and methods on the same folds of a table."""
-    from mklearn.jobs import METHODS, Settings, parse_number, run_compare
-    from mklearn.report import write_json
+    from mklearn.cli.application import METHODS, Settings, parse_number, run_compare
+    from mklearn.report.facts import write_json
 
     errors = Console(stderr=True, highlight=False)
     with _user_errors():
@@ -433,7 +439,7 @@ def _version(wanted: bool) -> None:
 
 
 def _show_demo(result: Any, content: dict[str, Any], out: Path) -> None:
-    from mklearn.demo import DENSE, REFERENCE, SPARSE
+    from mklearn.cli.demo import DENSE, REFERENCE, SPARSE
 
     console = Console(highlight=False)
     data = content["data"]
@@ -489,7 +495,7 @@ def _methods_table(content: dict[str, Any]) -> Table:
 
 
 def _weights_table(model: Any, block: str, width: int = 24) -> Table:
-    from mklearn.report import kernel_rows, rows_by_view
+    from mklearn.report.facts import kernel_rows, rows_by_view
 
     groups = rows_by_view(kernel_rows(model))
     top = max(row.weight for rows in groups.values() for row in rows)
@@ -515,8 +521,8 @@ def _save_figures(result: Any, out: Path, errors: Console) -> list[str]:
 
     Without matplotlib there are no figures, and the report has numbers alone.
     """
-    from mklearn.demo import DENSE, SPARSE
-    from mklearn.report import whole_file, write_html
+    from mklearn.cli.demo import DENSE, SPARSE
+    from mklearn.report.facts import whole_file, write_html
 
     write_html(out / "report.html", result.report())
     try:
@@ -566,7 +572,7 @@ def _parameters(cls: type) -> str:
 def _load_data(
     data: Path, target: str, views: list[str] | None, sequences: str, task: str
 ) -> Any:
-    from mklearn.jobs import CLASSES, VALUES, load_data, parse_views
+    from mklearn.cli.application import CLASSES, VALUES, load_data, parse_views
 
     _require("--task", task, ("auto", CLASSES, VALUES))
     return load_data(data, target, parse_views(views or []), _split(sequences), task)

@@ -24,11 +24,11 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mklearn.data.threads import n_threads, run_blocks
 from mklearn.kernels import functions
+from mklearn.kernels.expsums import Tables
 from mklearn.kernels.functions import BASES, Prepared, prepare
 from mklearn.kernels.specs import ComputedKernel, VectorKernel
-from mklearn.kernels.tables import Tables
-from mklearn.kernels.threads import n_threads, run_blocks
 
 FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -1,6 +1,6 @@
 """The large demonstration: a million rows on two workers of a local Dask cluster.
 
-    python -m mklearn.demo_large [--rows N] [--workers W] [--rank R] [--loss LOSS]
+    python examples/demo_large.py [--rows N] [--workers W] [--rank R] [--loss LOSS]
 
 Rows are made by the workers, block by block, as they would be read from files: no
 process ever holds them all. The same lines fit a model on a cluster of many machines;
@@ -165,7 +165,7 @@ def learn(
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the demonstration and show what it found."""
-    parser = argparse.ArgumentParser(prog="mklearn.demo_large")
+    parser = argparse.ArgumentParser(prog="demo_large.py")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rank", type=int, default=200)

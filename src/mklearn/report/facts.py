@@ -24,11 +24,11 @@ from sklearn.metrics import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from mklearn import page
 from mklearn.estimators import MKLDiscriminant, MKLOneClass, SubspaceKernel
 from mklearn.estimators._base import as_bank
 from mklearn.kernels import KernelBank, MultiView, alignment
 from mklearn.kernels.normalise import fit_normaliser
+from mklearn.report import html as page
 from mklearn.solvers import EvidenceSolution, Solution, Status
 
 if TYPE_CHECKING:

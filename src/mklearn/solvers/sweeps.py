@@ -20,8 +20,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from mklearn.data.threads import run_blocks
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.threads import run_blocks
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate

@@ -19,14 +19,14 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.blocks import (
+from mklearn.data.blocks import (
     ROWS,
     ArrayBlocks,
+    Block,
     BlockSource,
     as_blocks,
     comes_in_blocks,
 )
-from mklearn.problems.statistics import Block
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class DaskBlocks:
     Examples
     --------
     >>> import dask.array as da
-    >>> from mklearn.distributed import DaskBlocks
+    >>> from mklearn.data.dask import DaskBlocks
     >>> blocks = DaskBlocks(da.ones((10, 2), chunks=(4, 1)), da.arange(10, chunks=5))
     >>> blocks.reduce(lambda block: float(block.y.sum()))
     45.0
@@ -121,7 +121,7 @@ class DaskBlocks:
         total = self.sum(function).compute()
         if total is None:
             raise ValueError(f"{self!r} holds no samples.")
-        return total  # type: ignore[no-any-return]
+        return total
 
     def sum(self, function: Callable[[Block], T]) -> Any:
         """Return what ``reduce`` computes as a ``dask.delayed`` value."""

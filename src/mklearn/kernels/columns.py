@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from mklearn.data.views import MultiView
 from mklearn.kernels.functions import moments
-from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.specs import Kernel
 
 FloatArray = NDArray[np.float64]

@@ -1,0 +1,43 @@
+"""A fitted model in words, numbers and a page."""
+
+from mklearn.report.facts import (
+    DataSummary,
+    KernelRow,
+    Predictions,
+    Report,
+    certificate,
+    describe_data,
+    evidence,
+    kernel_alignment,
+    kernel_rows,
+    plain_words,
+    report_html,
+    rows_by_view,
+    used_kernels,
+    whole_file,
+    whole_files,
+    widest,
+    write_html,
+    write_json,
+)
+
+__all__ = [
+    "DataSummary",
+    "KernelRow",
+    "Predictions",
+    "Report",
+    "certificate",
+    "describe_data",
+    "evidence",
+    "kernel_alignment",
+    "kernel_rows",
+    "plain_words",
+    "report_html",
+    "rows_by_view",
+    "used_kernels",
+    "whole_file",
+    "whole_files",
+    "widest",
+    "write_html",
+    "write_json",
+]
