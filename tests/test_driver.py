@@ -19,7 +19,7 @@ def assert_usable(task, solution):
     assert (alpha >= 0).all() and (alpha <= task.loss.C * (1 + 1e-12)).all()
     np.testing.assert_allclose(solution.A.sum(axis=0), 0, atol=1e-9)
     assert task.weights.contains(solution.theta)
-    judged = task.judge(solution.theta, solution.A)
+    judged = task.judge(Iterate(solution.theta, solution.A))
     assert solution.upper == pytest.approx(judged.upper)
     np.testing.assert_allclose(solution.bias, judged.bias)
     assert solution.lower == pytest.approx(task.dual(solution.dual))

@@ -30,6 +30,7 @@ from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
 from mklearn.problems.passes import POINTS, FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised
 from mklearn.problems.statistics import Statistics
+from mklearn.solvers import Iterate
 from mklearn.solvers.pass_newton import PassNewton, minimised, solve_passes
 
 LOSSES = {
@@ -227,9 +228,9 @@ def test_an_expansion_is_solved_to_its_dual_bound():
             w[:, t], root * np.linalg.solve(B, root * problem.g[:, t]), atol=1e-8
         )
     v = problem.g - np.column_stack([S[t] @ w[:, t] for t in range(2)])
-    assert problem.judge(theta, v, w).gap < 1e-8
+    assert problem.judge(Iterate(theta, v, w)).gap < 1e-8
     with pytest.raises(ValueError, match="w behind v"):
-        problem.judge(theta, v)
+        problem.judge(Iterate(theta, v))
 
 
 # --- passes ---------------------------------------------------------------------------
@@ -349,7 +350,7 @@ def test_the_bounds_are_those_of_the_bank():
     value = loss.primal(scores, np.zeros(1)) + problem.regulariser(coef, solution.theta)
     assert np.isclose(value, solution.upper, rtol=1e-9)
     found = problem.look(point, point, (1.0,), 0.1)
-    bound, A = problem.dual(found)
+    bound, A = problem.feasible(found)
     alpha = loss.repair(
         loss.C * problem.loss.slope(scores, loss.Y, 0.1, np.zeros_like(scores))
     )

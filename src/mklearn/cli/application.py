@@ -525,9 +525,11 @@ def describe(model: Any) -> dict[str, Any]:
     content["chosen"] = {k: v for k, v in chosen.items() if isinstance(v, (int, float))}
     solutions = getattr(inner, "solution_", None)
     listed = solutions if isinstance(solutions, list) else [solutions]
-    content["certificates"] = [certificate(s, inner) for s in listed if s is not None]
     if hasattr(inner, "evidence_"):
-        content["evidence"] = evidence(inner.evidence_)
+        content["certificates"] = []
+        content["evidence"] = evidence(inner.solution_)
+    else:
+        content["certificates"] = [certificate(s, inner) for s in listed if s]
     return _finite(content)
 
 

@@ -149,7 +149,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         problem = EvidenceProblem(
             training.bank, training.target - shift, training.weight
         )
-        self.evidence_ = maximise_evidence(
+        self.solution_ = maximise_evidence(
             problem,
             tol=self.tol,
             max_iter=self.max_iter,
@@ -157,14 +157,15 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
             callback=self.callback,
             verbose=self.verbose,
         )
-        theta, A = self.evidence_.theta, self.evidence_.A
+        theta, A = self.solution_.theta, self.solution_.A
         self._keep(
-            training, theta, A, self.evidence_.bias + shift, whole=self.uncertainty
+            training, theta, A, self.solution_.bias + shift, whole=self.uncertainty
         )
+        self.evidence_ = self.solution_.about
         found = problem.at(theta) if self.uncertainty else None
         self._spread = None if found is None else found.spread()
         self.kernel_contributions_ = shares(training.bank, theta, A)
-        self.noise_, self.n_iter_ = self.evidence_.noise, self.evidence_.n_iter
+        self.noise_, self.n_iter_ = self.evidence_.noise, self.solution_.n_iter
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

@@ -22,9 +22,9 @@ from mklearn.estimators.subspace import (
 )
 from mklearn.kernels import RBF, KernelBank
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
-from mklearn.problems.subspace import JointProblem, label_factor
+from mklearn.problems.subspace import label_factor
 from mklearn.solvers import Status
-from mklearn.solvers.joint import solve_joint, svm_on
+from mklearn.solvers.joint import svm_on
 
 FloatArray = NDArray[np.float64]
 
@@ -280,12 +280,10 @@ class SubspaceClassifierCV(SubspaceClassifier):
                 loss = self._loss(training, C)
                 start = None if A is None else A * (self.Cs_[j] / self.Cs_[j - 1])
                 if self.criterion == "svm":
-                    solution = solve_joint(
-                        JointProblem(loss, self.n_components or loss.shape[1]),
-                        kernels, L, self.joint, tol=self.tol, max_iter=self.max_iter,
-                        time_limit=self.time_limit, start=start,
-                    )  # fmt: skip
-                    found = solution.subspace
+                    solution = self._joint(
+                        kernels, loss, L, time_limit=self.time_limit, start=start
+                    )
+                    found = solution.about.subspace
                     features = cross.apply(solution.theta, found.coef)
                 else:
                     solution = svm_on(

@@ -1,8 +1,9 @@
 """What is optimised: losses, weight sets, and problems that judge any iterate."""
 
 from mklearn.data.blocks import Blocks
+from mklearn.problems.base import Certificate, Judgement
 from mklearn.problems.bilinear import BilinearProblem
-from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.evidence import EvidenceProblem, Likelihood
 from mklearn.problems.losses import (
     CrammerSinger,
     EpsilonInsensitive,
@@ -13,7 +14,6 @@ from mklearn.problems.losses import (
     SquaredHinge,
 )
 from mklearn.problems.mkl import (
-    Judgement,
     MKLProblem,
     ivanov,
     learned_cost,
@@ -32,6 +32,7 @@ from mklearn.problems.weights import (
 __all__ = [
     "BilinearProblem",
     "BlockNorm",
+    "Certificate",
     "Blocks",
     "CrammerSinger",
     "ElasticNet",
@@ -41,6 +42,7 @@ __all__ = [
     "FeatureProblem",
     "Hinge",
     "Judgement",
+    "Likelihood",
     "Logistic",
     "LpBall",
     "MKLProblem",

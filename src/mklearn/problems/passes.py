@@ -23,7 +23,7 @@ the earlier points, the *anchors*, by the scores there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -33,7 +33,8 @@ from scipy.special import expit, xlogy
 
 from mklearn.data.blocks import Block, Blocks
 from mklearn.kernels.feature_map import Scaling
-from mklearn.problems.reduction import squares
+from mklearn.problems.base import Certificate, Iterate, Judgement
+from mklearn.problems.reduction import by_kernel, squares
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 
@@ -325,6 +326,30 @@ def sums(
 
 
 @dataclass(frozen=True)
+class Passed:
+    """What belongs to a point that was reached by passes.
+
+    Attributes
+    ----------
+    w : array of shape (D, T)
+        Weights of normalised features.
+    bias : array of shape (T,)
+    end, mu, anchors
+        Where, and how far rounded off, the dual point was taken.
+    upper, lower : float
+        What a pass has found, NaN if none was made.
+    """
+
+    w: FloatArray
+    bias: FloatArray
+    end: Point
+    mu: float
+    anchors: tuple[Anchor, ...] = ()
+    upper: float = np.nan
+    lower: float = np.nan
+
+
+@dataclass(frozen=True)
 class FeatureProblem:
     """A kernel-learning problem whose samples are seen in passes only.
 
@@ -364,6 +389,60 @@ class FeatureProblem:
     def center(self) -> FloatArray:
         """Return weights that treat all kernels alike."""
         return self.weights.center(len(self.slices))
+
+    def first(self) -> Iterate:
+        """Return the zero function."""
+        w = np.zeros((len(self.scaling.root), self.n_tasks))
+        bias = np.zeros(self.n_tasks)
+        return self.point(self.center(), Passed(w, bias, self.raw(w, bias), 1.0))
+
+    def point(self, theta: FloatArray, about: Passed) -> Iterate:
+        """Return the weights of features as a point, ``w_m = theta_m A_m``."""
+        by_feature = by_kernel(theta, self.slices)[:, None]
+        zero = np.zeros_like(about.w)
+        A = np.divide(about.w, by_feature, out=zero, where=by_feature > 0)
+        return Iterate(theta, A, about=about)
+
+    def judge(self, point: Iterate) -> Judgement:
+        """Return the bounds that a pass has found; make one if there was none."""
+        about: Passed = point.about
+        if np.isnan(about.upper):
+            return self.certify(point, point)
+        return Judgement(about.upper, about.lower, about.bias)
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of two points, by one more pass over all rows."""
+        about, below = point.about, dual.about
+        start = self.raw(about.w, about.bias)
+        found = self.look(
+            start, below.end, (0.0,), below.mu, below.anchors, curved=False
+        )
+        upper = float(found.value[0]) + self.regulariser(about.w, point.theta)
+        lower, A = self.feasible(found)
+        return Certificate(
+            upper=upper,
+            lower=lower,
+            bias=about.bias,
+            theta=point.theta,
+            A=point.A,
+            dual=A,
+            weight_bounds=self.weight_bounds(A, upper, lower),
+            about=replace(below, w=about.w, bias=about.bias, upper=upper, lower=lower),
+        )
+
+    def weight_bounds(self, A: FloatArray, upper: float, lower: float) -> FloatArray:
+        """Return bounds that no optimal weights exceed, as for kernels."""
+        q = squares(A, self.slices)
+        bounds = np.ones(len(q))
+        if getattr(self.weights, "p", None) == 1:
+            gap, short = max(upper - lower, 0.0), q.max() - q
+            below = short > 2 * gap
+            bounds[below] = 2 * gap / short[below]
+        return bounds
+
+    def dual(self, A: FloatArray) -> float:
+        """Return minus infinity: a dual point is known by the pass that found it."""
+        return -np.inf
 
     def best_weights(self, w: FloatArray) -> FloatArray:
         """Return the kernel weights that suit normalised weights ``w`` (D, T) best."""
@@ -409,7 +488,7 @@ class FeatureProblem:
             )
         )
 
-    def dual(self, found: Sums) -> tuple[float, FloatArray]:
+    def feasible(self, found: Sums) -> tuple[float, FloatArray]:
         """Return the lower bound of a pass, and ``Z'a`` of its feasible dual point.
 
         A free bias wants the dual variables to sum to zero: the heavier sign shrinks. A

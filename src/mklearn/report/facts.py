@@ -29,7 +29,7 @@ from mklearn.estimators._base import as_bank
 from mklearn.kernels import KernelBank, MultiView, alignment
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.report import html as page
-from mklearn.solvers import EvidenceSolution, Solution, Status
+from mklearn.solvers import Solution, Status
 
 if TYPE_CHECKING:
     from mklearn.model_selection import Comparison
@@ -181,13 +181,13 @@ def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
     }
 
 
-def evidence(solution: EvidenceSolution) -> dict[str, Any]:
+def evidence(solution: Solution) -> dict[str, Any]:
     """Return how likely the values are and what that says, ready for JSON."""
     return {
-        "log_evidence": solution.evidence,
-        "log_evidence_of_nothing": solution.nothing,
-        "promise": solution.promise,
-        "noise": solution.noise.tolist(),
+        "log_evidence": solution.about.evidence,
+        "log_evidence_of_nothing": solution.about.nothing,
+        "promise": solution.about.promise,
+        "noise": solution.about.noise.tolist(),
         "status": solution.status.name,
         "n_iter": solution.n_iter,
         "message": solution.message,
@@ -359,10 +359,10 @@ def report_html(report: Report) -> str:
     sections.append(("Kernels", _kernels_section(report.model)))
     if report.alignment is not None:
         sections.append(("Alignment", _alignment_section(report)))
-    if hasattr(report.model, "solution_"):
+    if hasattr(report.model, "solution_") and not hasattr(report.model, "evidence_"):
         sections.append(("Certificate", _certificate_section(report.model)))
     if hasattr(report.model, "evidence_"):
-        sections.append(("Evidence", _evidence_section(report.model.evidence_)))
+        sections.append(("Evidence", _evidence_section(report.model.solution_)))
     if report.predictions is not None:
         values = is_regressor(report.model)
         show = _differences_section if values else _confusion_section
@@ -500,13 +500,13 @@ def _certificate_section(model: Any) -> str:
     return parts
 
 
-def _evidence_section(solution: EvidenceSolution) -> str:
+def _evidence_section(solution: Solution) -> str:
     found = evidence(solution)
     parts = page.paragraph(found["plain_words"], "words")
     parts += page.paragraph(solution.message)
     rows = [
         (f"noise of output {i + 1}, standard deviation", _size(np.sqrt(s)))
-        for i, s in enumerate(solution.noise)
+        for i, s in enumerate(solution.about.noise)
     ]
     return parts + page.table("What the kernels leave", ["", "value"], rows)
 

@@ -5,9 +5,9 @@ from mklearn.solvers.base import History, Iterate, Solution, Status
 from mklearn.solvers.conic import Conic
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.driver import solve
-from mklearn.solvers.evidence import EvidenceSolution, maximise_evidence
+from mklearn.solvers.evidence import AverageInformation, maximise_evidence
 from mklearn.solvers.interleaved import Interleaved
-from mklearn.solvers.joint import JointSolution, solve_joint
+from mklearn.solvers.joint import Damped, Exact, Rounds, solve_joint
 from mklearn.solvers.lbfgs import LBFGS
 from mklearn.solvers.multiclass_newton import MulticlassNewton, ProjectedGradient
 from mklearn.solvers.multilevel import Multilevel
@@ -20,13 +20,14 @@ from mklearn.solvers.semidefinite import Semidefinite
 
 __all__ = [
     "Alternating",
+    "AverageInformation",
     "Conic",
     "CuttingPlane",
-    "EvidenceSolution",
+    "Damped",
+    "Exact",
     "History",
     "Interleaved",
     "Iterate",
-    "JointSolution",
     "LBFGS",
     "MulticlassNewton",
     "Multilevel",
@@ -35,6 +36,7 @@ __all__ = [
     "Path",
     "ProjectedGradient",
     "ReducedGradient",
+    "Rounds",
     "Screened",
     "Semidefinite",
     "Solution",

@@ -6,7 +6,8 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import partial
 from typing import Any, TextIO
 
@@ -14,9 +15,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.data.threads import blas_threads
+from mklearn.problems.base import Certificate, Judge, Judgement, relative_gap
 from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.losses import CrammerSinger
-from mklearn.problems.mkl import Problem, relative_gap
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
 from mklearn.solvers.conic import Conic
@@ -57,8 +58,11 @@ MULTICLASS: dict[str, Callable[[], Solver]] = {
 _PATIENCE = 100  # iterations without progress before a run counts as stalled
 
 
-def choose_solver(solver: str | Solver, problem: Problem) -> Solver:
+def choose_solver(solver: str | Solver, problem: Any) -> Solver:
     """Return the solver that a name means for a problem."""
+    if not isinstance(solver, str) and hasattr(solver, "iterates"):
+        solver.check(problem)
+        return solver
     if solver == "auto":
         solver = _automatic(problem)
     known = MULTICLASS if isinstance(problem.loss, CrammerSinger) else SOLVERS
@@ -77,7 +81,7 @@ def choose_solver(solver: str | Solver, problem: Problem) -> Solver:
     return solver
 
 
-def _automatic(problem: Problem) -> Solver:
+def _automatic(problem: Any) -> Solver:
     """Choose as docs/solvers.md says."""
     n, _, M = problem.bank.shape
     p = getattr(problem.weights, "p", 2.0)
@@ -100,7 +104,7 @@ def _automatic(problem: Problem) -> Solver:
 
 
 def solve(
-    problem: Problem,
+    problem: Judge,
     solver: str | Solver = "auto",
     *,
     tol: float = 1e-3,
@@ -114,11 +118,12 @@ def solve(
 
     Parameters
     ----------
-    problem : MKLProblem or BilinearProblem
+    problem : MKLProblem, BilinearProblem, or any other problem of the library
     solver : str or Solver
         "auto", a name, or an instance with settings.
     tol : float
-        Relative duality gap, as the problem computes it.
+        Relative duality gap, as the problem computes it. Where an objective is not
+        convex and its bounds need not meet, what the method expects to gain yet.
     max_iter : int
         Limit on the solver's iterations.
     time_limit : float, optional
@@ -138,13 +143,21 @@ def solve(
     """
     solver = choose_solver(solver, problem)
     run = _Run(problem, tol, verbose)
+    steps = run.steps(solver, start, max_iter, time_limit, callback)
     with blas_threads(1):
-        status = run.loop(solver, start, max_iter, time_limit, callback)
+        try:
+            status = _last(steps)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        finally:
+            steps.close()
         solution = run.solution(status, type(solver).__name__)
-    if solution.gap > tol:
+    if solution.gap > tol and status not in (Status.OPTIMAL, Status.STATIONARY):
+        reached = f"at a relative duality gap of {solution.gap:.2g}"
+        if solution.slack is not None and np.isinf(solution.gap):
+            reached = f"where the objective may yet improve by {solution.slack:.2g}"
         warnings.warn(
-            f"Stopped at a relative duality gap of {solution.gap:.2g}, above tol="
-            f"{tol:.2g}: {status.value}.",
+            f"Stopped {reached}, above tol={tol:.2g}: {status.value}.",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -153,77 +166,101 @@ def solve(
     return solution
 
 
+def solved_within(
+    problem: Judge,
+    solver: str | Solver,
+    point: Iterate | None,
+    *,
+    tol: float,
+    max_iter: int = 1000,
+    start: Iterate | None = None,
+    shown: Callable[[Iterate], Iterate] | None = None,
+) -> Generator[Iterate | None, Judgement | None, Solution]:
+    """Solve a problem inside a step of another solver.
+
+    It yields ``point``, where the outer run would stop (None if there is none yet), as
+    a sign of life after each iteration: the limits of the outer run, and Ctrl-C, hold
+    for the inner one as well. ``shown`` makes a point of the best one of this run.
+    """
+    chosen = choose_solver(solver, problem)
+    run = _Run(problem, tol, 0)
+    steps = run.steps(chosen, start, max_iter, None, None)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return run.solution(end.value, type(chosen).__name__)
+        if shown is not None and run.best is not None:
+            point = shown(run.best)
+        yield None if point is None else point.alive()
+
+
+def _last(steps: Generator[None, None, Status]) -> Status:
+    """Return how a run ended."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return Status(end.value)
+
+
 class _Run:
     """State of one run: best primal and dual witnesses, history, clock."""
 
-    def __init__(self, problem: Problem, tol: float, verbose: int) -> None:
+    def __init__(self, problem: Judge, tol: float, verbose: int) -> None:
         self.problem, self.tol = problem, tol
         self.upper, self.lower = math.inf, -math.inf
         self.best: Iterate | None = None
-        self.bias: Any = None
-        self.dual: Any = None
+        self.below: Iterate | None = None
+        self.latest: Iterate | None = None  # from within a step that has not ended
+        self.certificate: Certificate | None = None
         self.history = History()
         self.began = time.perf_counter()
-        self.certified = False
-        self.quads: Any = None
         self.progress = _Progress(verbose, tol)
 
-    def loop(
+    def steps(
         self,
         solver: Solver,
         start: Iterate | None,
         max_iter: int,
         time_limit: float | None,
         callback: Callable[[Any], Any] | None,
-    ) -> Status:
+    ) -> Generator[None, None, Status]:
+        """Run the solver, with a halt after every sign of life; return how it ended."""
         iterates = solver.iterates(self.problem, start)
-        latest: Iterate | None = None
         answer = None
-        status = Status.STALLED
         try:
             while True:
                 try:
                     iterate = iterates.send(answer)
-                except StopIteration:
-                    break
+                except StopIteration as end:
+                    return end.value or Status.STALLED
                 late = time_limit is not None and self.elapsed() > time_limit
-                if not iterate.complete:
-                    latest, answer = iterate, None
+                if iterate is None or not iterate.complete:
+                    self.latest, answer = iterate, None
                     if late:
-                        status = Status.TIME_LIMIT
-                        break
+                        return Status.TIME_LIMIT
+                    yield
                     continue
-                latest = None
+                self.latest = None
                 answer = self.consider(iterate)
-                self.record()
                 close = self.gap() <= self.tol or self.lower > self.upper
-                if close and self.certify():
-                    status = Status.OPTIMAL
-                    break
+                if close and self.certified().gap <= self.tol:
+                    return Status.OPTIMAL
                 if callback is not None and callback(self.history):
-                    status = Status.CALLBACK
-                    break
+                    return Status.CALLBACK
+                if iterate.slack is not None and iterate.slack <= self.tol:
+                    return Status.STATIONARY
                 if late:
-                    status = Status.TIME_LIMIT
-                    break
+                    return Status.TIME_LIMIT
                 if len(self.history) >= max_iter:
-                    status = Status.MAX_ITER
-                    break
+                    return Status.MAX_ITER
                 if self.stalled():
-                    break
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
+                    return Status.STALLED
+                yield
         finally:
             iterates.close()
             self.progress.close()
-        if latest is not None:
-            self.consider(latest)
-            self.record()
-        if self.best is None:  # stopped before anything was found: the zero function
-            zero = np.zeros(self.problem.loss.shape)
-            self.consider(Iterate(self.problem.center(), zero))
-            self.record()
-        return status
 
     def elapsed(self) -> float:
         return time.perf_counter() - self.began
@@ -236,36 +273,24 @@ class _Run:
         gap = self.history.gap
         return len(gap) > _PATIENCE and gap[-1] > 0.99 * gap[-1 - _PATIENCE]
 
-    def consider(self, iterate: Iterate) -> Any:
-        """Judge an iterate and keep what it improves."""
-        judgement = self.problem.judge(
-            iterate.theta, iterate.A, iterate.scores, iterate.quads
-        )
-        if judgement.upper < self.upper:
-            self.upper, self.best, self.bias = judgement.upper, iterate, judgement.bias
-            self.certified = False
-        lower, dual = judgement.lower, iterate.A
+    def consider(self, iterate: Iterate) -> Judgement:
+        """Judge an iterate, keep what it improves, and note it in the history."""
+        judgement = self.problem.judge(iterate)
+        if judgement.upper < self.upper or self.best is None:
+            self.upper, self.best = judgement.upper, iterate
+            self.certificate = None
+        lower, below = judgement.lower, iterate
         if iterate.dual is not None:
             other = self.problem.dual(iterate.dual)
-            lower, dual = max((lower, 0, dual), (other, 1, iterate.dual))[::2]
-        if lower > self.lower:
-            self.lower, self.dual = lower, dual
-            self.certified = False
+            if other >= lower:
+                lower, below = other, replace(iterate, A=iterate.dual)
+        if lower > self.lower or self.below is None:
+            self.lower, self.below = lower, below
+            self.certificate = None
+        self.record(iterate, judgement)
         return judgement
 
-    def certify(self) -> bool:
-        """Compute both bounds afresh, without anything a solver claimed."""
-        if not self.certified and self.best is not None:
-            problem, best = self.problem, self.best
-            self.quads = problem.quads(problem.loss.repair(self.dual))
-            quads = self.quads if self.dual is best.A else None
-            judgement = problem.judge(best.theta, best.A, quads=quads)
-            self.upper, self.bias = judgement.upper, judgement.bias
-            self.lower = problem.dual(self.dual, self.quads)
-            self.certified = True
-        return self.gap() <= self.tol
-
-    def record(self) -> None:
+    def record(self, iterate: Iterate, judgement: Judgement) -> None:
         assert self.best is not None
         history = self.history
         history.upper.append(self.upper)
@@ -273,30 +298,50 @@ class _Run:
         history.gap.append(self.gap())
         history.theta.append(self.best.theta)
         history.time.append(self.elapsed())
+        history.values.append(judgement.upper)
+        history.bounds.append(judgement.lower)
+        history.slack.append(math.nan if iterate.slack is None else iterate.slack)
         self.progress.show(history)
 
+    def certified(self) -> Certificate:
+        """Return both bounds computed afresh, without anything a solver claimed."""
+        if self.certificate is None:
+            assert self.best is not None and self.below is not None
+            self.certificate = self.problem.certify(self.best, self.below)
+            self.upper, self.lower = self.certificate.upper, self.certificate.lower
+        return self.certificate
+
     def solution(self, status: Status, name: str) -> Solution:
-        self.certify()
+        if self.latest is not None:
+            self.consider(self.latest)
+        if self.best is None:  # stopped before anything was found
+            self.consider(self.problem.first())
+        found = self.certified()
         assert self.best is not None
-        loss = self.problem.loss
         return Solution(
-            theta=self.best.theta,
-            A=loss.repair(self.best.A),
-            bias=self.bias,
-            dual=loss.repair(self.dual),
-            upper=self.upper,
-            lower=self.lower,
+            theta=found.theta,
+            A=found.A,
+            bias=found.bias,
+            dual=found.dual,
+            upper=found.upper,
+            lower=found.lower,
             status=status,
             n_iter=len(self.history),
             time=self.elapsed(),
             solver=name,
             history=self.history,
-            weight_bounds=self.problem.weight_bounds(self.dual, self.upper, self.quads),
+            weight_bounds=found.weight_bounds,
+            about=found.about,
+            slack=self.best.slack,
+            claim=found.claim if status is Status.OPTIMAL else found.doubt,
         )
 
 
 class _Progress:
-    """A bar from the first gap down to the tolerance, on a logarithmic scale."""
+    """A bar from the first gap down to the tolerance, on a logarithmic scale.
+
+    Where nothing bounds the optimum, it is what the method expects to gain yet.
+    """
 
     def __init__(self, verbose: int, tol: float, width: int = 30) -> None:
         self.verbose, self.tol, self.width = verbose, tol, width
@@ -306,16 +351,20 @@ class _Progress:
     def show(self, history: History) -> None:
         if not self.verbose:
             return
-        n, gap = len(history), history.gap[-1]
-        text = (
-            f"iteration {n:4d}  objective {history.upper[-1]:.6g}  "
-            f"bound {history.lower[-1]:.6g}  gap {gap:.2e}"
-        )
+        bounded = np.isfinite(history.lower[-1])
+        left = history.gap if bounded else history.slack
+        text = f"iteration {len(history):4d}  objective {history.upper[-1]:.6g}  "
+        if bounded:
+            text += f"bound {history.lower[-1]:.6g}  gap {left[-1]:.2e}"
+        else:
+            text += f"expected gain {left[-1]:.2e}"
         if self.verbose > 1:
             print(f"{text}  {history.time[-1]:.2f} s", file=self.stream)
             return
-        first = max(history.gap[0], self.tol * 1.0001)
-        done = math.log(first / max(gap, self.tol, 1e-300)) / math.log(first / self.tol)
+        first, now = (
+            min(max(value, self.tol * 1.0001), 1e300) for value in (left[0], left[-1])
+        )
+        done = math.log(first / now) / math.log(first / self.tol)
         bar = "#" * round(self.width * min(1.0, max(0.0, done)))
         print(f"\r[{bar:<{self.width}}] {text}", end="", file=self.stream, flush=True)
         self.open = True

@@ -69,9 +69,7 @@ class Multilevel:
                 iterate = run.send(answer)
                 answer = None
                 if iterate.complete:
-                    answer = part.judge(
-                        iterate.theta, iterate.A, iterate.scores, iterate.quads
-                    )
+                    answer = part.judge(iterate)
                     if answer.gap <= self.tol:
                         break
                 yield Iterate(iterate.theta, A, complete=False)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mklearn.data.threads import factor_threads
+from mklearn.problems.base import Judgement
 from mklearn.problems.losses import CrammerSinger
-from mklearn.problems.mkl import Judgement, Problem
+from mklearn.problems.mkl import Problem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.cutting_plane import CuttingPlane

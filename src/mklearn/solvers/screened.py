@@ -84,7 +84,7 @@ class Screened:
             if np.mean(likely == 0) < self.share:
                 return np.arange(len(likely))  # not worth a closer look
         # what is dropped is dropped for good: only exact values may tell
-        value = part.judge(iterate.theta, iterate.A).upper
+        value = part.judge(Iterate(iterate.theta, iterate.A)).upper
         return np.flatnonzero(part.weight_bounds(iterate.A, value) > 0)
 
 
