@@ -13,31 +13,21 @@ from mklearn import (
     BlockNorm,
     ElasticNet,
     Ellipsoid,
-    EpsilonInsensitive,
-    Hinge,
     KernelBank,
-    Logistic,
     LpBall,
     MKLProblem,
     Squared,
-    SquaredHinge,
     kernels,
     solve,
 )
 from mklearn.data.blocks import Block, MemoryBlocks, merged
 from mklearn.kernels.feature_map import FeatureMap, FeatureSource, Scaling
 from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
-from mklearn.problems.passes import POINTS, FeatureProblem, Point, sums
+from mklearn.problems.losses import LOSSES, by_name
+from mklearn.problems.passes import FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised
 from mklearn.problems.statistics import Statistics
 from mklearn.solvers.pass_newton import PassNewton, minimised, solve_passes
-
-LOSSES = {
-    "hinge": Hinge,
-    "squared_hinge": SquaredHinge,
-    "logistic": Logistic,
-    "epsilon_insensitive": EpsilonInsensitive,
-}
 
 
 def rows(n=60, D=5, T=2, seed=0, far=0.0):
@@ -235,17 +225,16 @@ def test_an_expansion_is_solved_to_its_dual_bound():
 # --- passes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(POINTS))
+@pytest.mark.parametrize("name", list(LOSSES))
 def test_points_are_the_losses(name):
     rng = np.random.default_rng(0)
     f = rng.normal(size=(40, 1))
     Y = np.where(rng.random((40, 1)) < 0.5, -1.0, 1.0)
     C = np.ones((40, 1))
-    if name == "epsilon_insensitive":
+    points = by_name(name, epsilon=0.2)
+    if points.targets != "labels":
         Y = rng.normal(size=(40, 1))
-        loss, points = EpsilonInsensitive(Y, C, epsilon=0.2), POINTS[name](0.2)
-    else:
-        loss, points = LOSSES[name](Y, C), POINTS[name]()
+    loss = points.on(Y, C)
     assert np.isclose(points.value(f, Y).sum(), loss.primal(f, np.zeros(1)))
     zero = 0 * f
     a = points.slope(f, Y, 0.3, zero)
@@ -269,7 +258,7 @@ def in_passes(name, p, n=50, T=1, size=17, seed=0):
     features, Z, y, w, bank = problem_data(n, seed=seed)
     Y = (
         y[:, None]
-        if name == "epsilon_insensitive"
+        if LOSSES[name].targets != "labels"
         else np.column_stack(
             [np.where(y > q, 1.0, -1.0) for q in np.quantile(y, [0.5, 0.3, 0.8])[:T]]
         )
@@ -279,17 +268,17 @@ def in_passes(name, p, n=50, T=1, size=17, seed=0):
     scaling = Scaling.fit(
         "multiplicative", features, found.total, found.mean, np.diagonal(found.ZZ)
     )
-    points = POINTS[name](0.1) if name == "epsilon_insensitive" else POINTS[name]()
+    points = by_name(name, epsilon=0.1)
     problem = FeatureProblem(
         blocks, points, 2.0, LpBall(p), features.slices, scaling, found
     )
     exact = MKLProblem(
-        bank, LOSSES[name](Y, 2.0 * np.repeat(w[:, None], Y.shape[1], 1)), LpBall(p)
+        bank, points.on(Y, 2.0 * np.repeat(w[:, None], Y.shape[1], 1)), LpBall(p)
     )
     return problem, exact, Z
 
 
-@pytest.mark.parametrize("name", list(POINTS))
+@pytest.mark.parametrize("name", list(LOSSES))
 @pytest.mark.parametrize("p", [1, 4 / 3, 2])
 def test_passes_find_the_optimum_of_all_samples(name, p):
     problem, exact, _ = in_passes(name, p)
@@ -304,10 +293,10 @@ def test_passes_find_the_optimum_of_all_samples(name, p):
     assert np.isclose(ours.upper, known.upper, rtol=2e-6)
 
 
-@pytest.mark.parametrize("name", list(POINTS))
+@pytest.mark.parametrize("name", list(LOSSES))
 @pytest.mark.parametrize("p", [1, 4 / 3, 2])
 def test_weights_and_scores_are_those_of_the_exact_method(name, p):
-    smooth = name in ("squared_hinge", "logistic")
+    smooth = name in ("squared_hinge", "squared", "logistic")
     problem, exact, Z = in_passes(name, p)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -396,7 +385,7 @@ def test_functions_of_blocks_can_be_sent():
     at = Point(np.ones((5, 1)), np.zeros(1))
     task = partial(
         sums,
-        loss=POINTS["hinge"](),
+        loss=by_name("hinge"),
         C=1.0,
         start=at,
         end=at,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -34,7 +34,7 @@ from mklearn.estimators._features import (
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.kernels.feature_map import FeatureMap, Scaling
 from mklearn.problems import Ellipsoid, LpBall, MKLProblem
-from mklearn.problems.losses import Loss
+from mklearn.problems.losses import Loss, loss_names
 from mklearn.problems.passes import FeatureProblem
 from mklearn.problems.reduction import Reduced
 from mklearn.problems.statistics import Statistics
@@ -216,7 +216,7 @@ class BaseMKL(BaseKernelMachine):
             Of features, targets and costs.
         found : Gathered
             Statistics of these.
-        loss : PointLoss, or None for the squared loss
+        loss : Pointwise, or None for the squared loss
         C : float
         tasks : sequence of slice
         """
@@ -352,6 +352,14 @@ def weight_set(norm: Any) -> WeightSet:
         "norm must be a number p >= 1 or inf, a positive definite matrix or a weight "
         f"set, got {norm!r}."
     )
+
+
+def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:
+    """Raise ValueError unless there is such a loss for labels, or for numbers."""
+    known = loss_names(targets)
+    if not isinstance(name, str) or name not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"loss must be {', '.join(others)} or {last}, got {name!r}.")
 
 
 def check_limits(model: Any) -> None:

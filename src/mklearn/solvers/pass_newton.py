@@ -76,12 +76,12 @@ class PassNewton:
 
     def passes(self, problem: FeatureProblem) -> Iterator[Reached]:
         """Yield the best point of each pass."""
-        scale, width = self._widths(problem)
+        scale = problem.loss.band(problem.spread())
         mu, damping = self.band * scale, self.damping
         anchors: list[Anchor] = []
         T, D = problem.n_tasks, len(problem.scaling.root)
         w, bias, theta = np.zeros((D, T)), np.zeros(T), problem.center()
-        w1, b1, theta1 = self._first(problem, width)
+        w1, b1, theta1 = self._first(problem)
         steps: tuple[float, ...] = _STEPS
         while True:
             start, end = problem.raw(w, bias), problem.raw(w1, b1)
@@ -117,26 +117,12 @@ class PassNewton:
             w1, b1, theta1 = self._step(problem, found, w, bias, theta, damping)
             steps = _STEPS
 
-    def _widths(self, problem: FeatureProblem) -> tuple[float, float]:
-        """Return the width of the first band, and one that all samples lie in."""
-        spread = 1.0
-        if not hasattr(problem.loss, "epsilon"):
-            return spread, 2.0
-        H = problem.statistics
-        spread = float(np.sqrt(np.trace(H.HH) / max(H.total * len(H.HH), 1e-300)))
-        return max(0.5 * spread, 1e-12), max(2.0 * spread, 1e-12)
-
     def _first(
-        self, problem: FeatureProblem, width: float
+        self, problem: FeatureProblem
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the solution of the expansion at zero, known without a pass."""
-        loss, H = problem.loss, problem.statistics
-        if hasattr(loss, "epsilon"):
-            slope, bend = 1.0 / width, 1.0 / width
-        else:
-            one = np.ones(1)
-            slope = float(loss.slope(0 * one, one, width, 0 * one)[0])
-            bend = float(loss.bend(0 * one, one, width, 0 * one)[0])
+        H = problem.statistics
+        slope, bend = problem.loss.outset(problem.spread())
         scatter, mean, _ = problem.curvature(H.weighted(problem.C * bend))
         g = problem.scaling.root[:, None] * (problem.C * slope * H.ZH)
         S = (scatter,) * problem.n_tasks
