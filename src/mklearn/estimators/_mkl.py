@@ -40,7 +40,8 @@ from mklearn.problems.reduction import Reduced
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Iterate, Solution, solve
-from mklearn.solvers.pass_newton import PassNewton, solve_passes
+from mklearn.solvers.pass_newton import solve_passes
+from mklearn.solvers.registry import choose_solver
 
 
 class BaseMKL(BaseKernelMachine):
@@ -274,13 +275,6 @@ class BaseMKL(BaseKernelMachine):
         scaling: Scaling, loss: Any, C: float, tasks: Sequence[slice],
     ) -> list[Solution]:  # fmt: skip
         """Solve for a loss that needs passes over the rows."""
-        automatic = isinstance(self.solver, str) and self.solver == "auto"
-        solver = PassNewton() if automatic else self.solver
-        if not isinstance(solver, PassNewton):
-            raise ValueError(
-                "With approximation= and this loss, solver is 'auto' or an instance of "
-                f"PassNewton, got {self.solver!r}; loss='squared' takes others."
-            )
         out = []
         for which in tasks:
             part = statistics.with_targets(np.eye(len(statistics.target))[:, which])
@@ -290,7 +284,7 @@ class BaseMKL(BaseKernelMachine):
             out.append(
                 solve_passes(
                     problem,
-                    solver,
+                    choose_solver(self.solver, problem),
                     tol=self.tol,
                     max_iter=self.max_iter,
                     time_limit=self.time_limit,
@@ -302,10 +296,7 @@ class BaseMKL(BaseKernelMachine):
 
     def _run(self, problem: MKLProblem, start: Iterate | None = None) -> Solution:
         """Solve a problem of pseudo-samples; they are no samples to choose from."""
-        solver = self.solver
-        if isinstance(solver, str) and solver == "auto":
-            smooth = hasattr(problem.weights, "constraint")
-            solver = "newton" if smooth else "alternating"
+        solver = choose_solver(self.solver, problem, samples=False)
         return self._solved(problem, solver, start)
 
     def _solved(

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from mklearn.estimators._base import BaseKernelMachine, Training
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators._mkl import check_limits, check_positive
-from mklearn.estimators.discriminant import SOLVERS
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems import Hinge
 from mklearn.problems.subspace import (
@@ -272,12 +271,9 @@ class SubspaceKernel(
         return replace(learned, subspace=principal(made, learned.subspace))
 
     def _kernels(self, training: Training, reg: float) -> Kernels:
-        solver = self.solver
-        if isinstance(solver, str):
-            solver = SOLVERS.get(solver, solver)
         one = np.ones(1) if training.bank.shape[2] == 1 else None
         return Kernels(
-            training.bank, reg, self.uncorrelated, training.weight, one, solver,
+            training.bank, reg, self.uncorrelated, training.weight, one, self.solver,
             self.tol,
         )  # fmt: skip
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,44 @@ class Iterate:
 Iterates = Generator[Iterate, Judgement | None, None]
 
 
+@dataclass(frozen=True)
+class Need:
+    """What a solver asks of a problem, and what it says where that is not so.
+
+    Parameters
+    ----------
+    otherwise : str
+        What is needed and which solver to use instead; ``{loss}`` and ``{weights}``
+        stand for what was given.
+    loss, weights : type
+        Classes or protocols, such as :class:`~mklearn.problems.losses.BoxLoss` and
+        :class:`~mklearn.problems.weights.ConvexSet`.
+    holds : callable, optional
+        What else must be true of the problem.
+    """
+
+    otherwise: str
+    loss: Any = object
+    weights: Any = object
+    holds: Callable[[Problem], bool] | None = None
+
+    def met(self, problem: Problem) -> bool:
+        """Tell whether a problem has what is needed."""
+        return (
+            isinstance(problem.loss, self.loss)
+            and isinstance(problem.weights, self.weights)
+            and (self.holds is None or self.holds(problem))
+        )
+
+
+@runtime_checkable
 class Solver(Protocol):
     """An algorithm: settings in its fields, iterates on demand, no judgement."""
 
-    def check(self, problem: Problem) -> None:
-        """Raise ValueError, naming what would work, if the problem does not suit."""
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What it asks of a problem; nothing by default."""
+        return ()
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield iterates; each ``yield`` returns the driver's judgement of it."""

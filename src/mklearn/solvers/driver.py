@@ -7,96 +7,17 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TextIO
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.data.threads import blas_threads
-from mklearn.problems.bilinear import BilinearProblem
-from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem, relative_gap
-from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
-from mklearn.solvers.conic import Conic
-from mklearn.solvers.cutting_plane import CuttingPlane
-from mklearn.solvers.interleaved import Interleaved
-from mklearn.solvers.lbfgs import LBFGS
-from mklearn.solvers.multiclass_newton import MulticlassNewton, ProjectedGradient
-from mklearn.solvers.multilevel import Multilevel
-from mklearn.solvers.newton import Newton
-from mklearn.solvers.reduced_gradient import ReducedGradient
-from mklearn.solvers.screened import Screened
-from mklearn.solvers.semidefinite import Semidefinite
-
-SOLVERS: dict[str, Callable[[], Solver]] = {
-    "alternating": Alternating,
-    "conic": Conic,
-    "cutting_plane": CuttingPlane,
-    "interleaved": Interleaved,
-    "lbfgs": LBFGS,
-    "multilevel": Multilevel,
-    "newton": Newton,
-    "reduced_gradient": ReducedGradient,
-    "screened": Screened,
-    "sdp": Semidefinite,
-}
-
-# what the names mean for the Crammer-Singer loss
-MULTICLASS: dict[str, Callable[[], Solver]] = {
-    "alternating": Alternating,
-    "conic": Conic,
-    "cutting_plane": CuttingPlane,
-    "multilevel": partial(Multilevel, MulticlassNewton()),
-    "newton": MulticlassNewton,
-    "projected_gradient": ProjectedGradient,
-    "reduced_gradient": ReducedGradient,
-}
+from mklearn.solvers.registry import choose_solver
 
 _PATIENCE = 100  # iterations without progress before a run counts as stalled
-
-
-def choose_solver(solver: str | Solver, problem: Problem) -> Solver:
-    """Return the solver that a name means for a problem."""
-    if solver == "auto":
-        solver = _automatic(problem)
-    known = MULTICLASS if isinstance(problem.loss, CrammerSinger) else SOLVERS
-    if isinstance(solver, str):
-        if solver not in known:
-            raise ValueError(
-                f"Unknown solver {solver!r}; known are 'auto' and {sorted(known)}."
-            )
-        solver = known[solver]()
-    if not hasattr(solver, "iterates"):
-        raise ValueError(
-            f"solver must be 'auto', one of {sorted(known)} or an instance of a "
-            f"solver, got {solver!r}."
-        )
-    solver.check(problem)
-    return solver
-
-
-def _automatic(problem: Problem) -> Solver:
-    """Choose as docs/solvers.md says."""
-    n, _, M = problem.bank.shape
-    p = getattr(problem.weights, "p", 2.0)
-    if M == 1 or np.isinf(p) or not hasattr(problem.weights, "constraint"):
-        return Alternating()  # one step is all, or the set has no smooth description
-    if isinstance(problem.loss, CrammerSinger):
-        per_class = isinstance(problem, BilinearProblem)
-        size = M * problem.loss.shape[1] if per_class else M
-        if size > 2000 or (per_class and p != 1):
-            return Alternating()
-        newton = MulticlassNewton()
-        return Multilevel(newton) if n >= 2500 else newton
-    box = hasattr(problem.loss, "box")
-    if box and problem.bank.row_budget() < min(n, 500):
-        return Interleaved()  # too little memory for the rows of a working set
-    solver: Solver = CuttingPlane() if p == 1 else Alternating()
-    if M <= 1000 and p <= 8:
-        solver = Multilevel(Newton()) if n >= 1500 else Newton()
-    return Screened(solver) if Screened.suits(problem) else solver
 
 
 def solve(
@@ -136,11 +57,11 @@ def solve(
         The best iterate; a ConvergenceWarning tells if the gap is above ``tol``. After
         Ctrl-C it is returned as well, with a warning.
     """
-    solver = choose_solver(solver, problem)
+    chosen: Solver = choose_solver(solver, problem)
     run = _Run(problem, tol, verbose)
     with blas_threads(1):
-        status = run.loop(solver, start, max_iter, time_limit, callback)
-        solution = run.solution(status, type(solver).__name__)
+        status = run.loop(chosen, start, max_iter, time_limit, callback)
+        solution = run.solution(status, type(chosen).__name__)
     if solution.gap > tol:
         warnings.warn(
             f"Stopped at a relative duality gap of {solution.gap:.2g}, above tol="

@@ -18,7 +18,6 @@ from mklearn.problems.passes import Anchor, FeatureProblem, Sums
 from mklearn.problems.reduction import Expansion, by_kernel, squares
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
-from mklearn.solvers.driver import _Progress
 from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
@@ -186,8 +185,7 @@ def minimised(
     max_iter: int = 60,
 ) -> tuple[FloatArray, FloatArray]:
     """Return kernel weights and w of an expansion, as good as rounding allows."""
-    smooth = hasattr(problem.weights, "constraint")
-    solver: Solver = Newton() if smooth else Alternating()
+    solver: Solver = Newton() if problem.weights.smooth else Alternating()
     first = None
     if start is not None:
         # a weight that is zero has no slope to leave it by
@@ -238,6 +236,8 @@ def solve_passes(
         Its ``A`` and ``dual`` are in the coordinates of the features, shape (D, T):
         ``f(x) = sum_m theta_m <z_m(x), A_m> + bias``.
     """
+    from mklearn.solvers.driver import _Progress  # the registry knows this solver
+
     solver = PassNewton() if solver is None else solver
     history, progress = History(), _Progress(verbose, tol)
     began = time.perf_counter()
@@ -306,7 +306,7 @@ def _solution(
     A = np.divide(best.w, by_feature, out=np.zeros_like(best.w), where=by_feature > 0)
     q = squares(best.dual, problem.slices)
     bounds = np.ones(len(best.theta))
-    if getattr(problem.weights, "p", None) == 1:
+    if problem.weights.sparse:
         # as MKLProblem.weight_bounds: what no optimal weight exceeds
         gap, short = max(best.upper - best.lower, 0.0), q.max() - q
         below = short > 2 * gap
