@@ -40,7 +40,7 @@ from mklearn.problems.subspace import (
     label_factor,
 )
 from mklearn.solvers import solve_joint
-from mklearn.solvers.joint import integrate, maximise_alignment, svm_on
+from mklearn.solvers.subspace import integrate, maximise_alignment, svm_on
 
 REG = 5e-4
 CLASSES = 10

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cases import problem, signs, small, stack
 from mklearn import Solution, solve
-from mklearn.solvers import Alternating, History, Iterate, Status
+from mklearn.solvers import Alternating, History, Iterate, Need, Status
 from mklearn.solvers.smo import BoxSolver
 
 
@@ -195,8 +195,7 @@ class Liar:
 
     times: int = 5
 
-    def check(self, problem):
-        pass
+    needs = ()
 
     def iterates(self, problem, start):
         rng = np.random.default_rng(0)
@@ -271,8 +270,7 @@ def test_weights_outside_of_the_set_are_an_error_of_the_solver():
 class Declines(Liar):
     """Suits no problem."""
 
-    def check(self, problem):
-        raise ValueError("use another one")
+    needs = (Need("use another one", holds=lambda problem: False),)
 
 
 def test_a_solver_may_decline():

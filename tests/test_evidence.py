@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mklearn import EvidenceMKLRegressor, KernelBank, MKLRegressor, kernels
+from mklearn import EvidenceMKLRegressor, KernelBank, MKLRegressor, kernels, solve
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.persistence import load, save
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.solvers.base import Status
-from mklearn.solvers.evidence import LARGEST, maximise_evidence
+from mklearn.solvers.evidence import LARGEST, AverageInformation
 
 SPECS = [
     kernels.RBF(0.5, columns=[0]),
@@ -106,7 +106,7 @@ def test_the_curvature_is_right_on_average():
 def test_no_other_method_finds_more(seed):
     p = problem(40, seed=seed)
     grams, y = grams_of(p.bank), p.Y[:, 0]
-    found = maximise_evidence(p, tol=1e-8)
+    found = solve(p, AverageInformation(1e-8), tol=1e-8)
     assert found.status is Status.STATIONARY
     other = minimize(
         lambda theta: -density(grams, y, theta),
@@ -123,7 +123,7 @@ def test_no_other_method_finds_more(seed):
 
 def test_first_order_conditions():
     p = problem(50)
-    found = maximise_evidence(p, tol=1e-10)
+    found = solve(p, AverageInformation(1e-10), tol=1e-10)
     slopes, _ = p.at(found.theta).model()
     used = found.theta > 0
     assert used.any() and not used.all()
@@ -151,7 +151,7 @@ def test_it_does_not_take_the_first_hill():
     p = EvidenceProblem(bank, y[:, None], np.ones(60))
     values = [p.at(np.array([t])).value for t in (0.0, 1.0, 300.0)]
     assert values[1] < values[0] < values[2]  # a hill at zero, and one far from it
-    found = maximise_evidence(p)
+    found = solve(p)
     assert found.about.evidence > values[2] and found.theta[0] > 30
 
 

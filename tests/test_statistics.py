@@ -13,32 +13,22 @@ from mklearn import (
     BlockNorm,
     ElasticNet,
     Ellipsoid,
-    EpsilonInsensitive,
-    Hinge,
     KernelBank,
-    Logistic,
     LpBall,
     MKLProblem,
     Squared,
-    SquaredHinge,
     kernels,
     solve,
 )
 from mklearn.data.blocks import Block, MemoryBlocks, merged
 from mklearn.kernels.feature_map import FeatureMap, FeatureSource, Scaling
 from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
-from mklearn.problems.passes import POINTS, FeatureProblem, Point, sums
+from mklearn.problems.losses import LOSSES, by_name
+from mklearn.problems.passes import FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised
 from mklearn.problems.statistics import Statistics
 from mklearn.solvers import Iterate
-from mklearn.solvers.pass_newton import PassNewton, minimised, solve_passes
-
-LOSSES = {
-    "hinge": Hinge,
-    "squared_hinge": SquaredHinge,
-    "logistic": Logistic,
-    "epsilon_insensitive": EpsilonInsensitive,
-}
+from mklearn.solvers.pass_newton import PassNewton, minimised
 
 
 def rows(n=60, D=5, T=2, seed=0, far=0.0):
@@ -236,17 +226,16 @@ def test_an_expansion_is_solved_to_its_dual_bound():
 # --- passes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(POINTS))
+@pytest.mark.parametrize("name", list(LOSSES))
 def test_points_are_the_losses(name):
     rng = np.random.default_rng(0)
     f = rng.normal(size=(40, 1))
     Y = np.where(rng.random((40, 1)) < 0.5, -1.0, 1.0)
     C = np.ones((40, 1))
-    if name == "epsilon_insensitive":
+    points = by_name(name, epsilon=0.2)
+    if points.targets != "labels":
         Y = rng.normal(size=(40, 1))
-        loss, points = EpsilonInsensitive(Y, C, epsilon=0.2), POINTS[name](0.2)
-    else:
-        loss, points = LOSSES[name](Y, C), POINTS[name]()
+    loss = points.on(Y, C)
     assert np.isclose(points.value(f, Y).sum(), loss.primal(f, np.zeros(1)))
     zero = 0 * f
     a = points.slope(f, Y, 0.3, zero)
@@ -270,7 +259,7 @@ def in_passes(name, p, n=50, T=1, size=17, seed=0):
     features, Z, y, w, bank = problem_data(n, seed=seed)
     Y = (
         y[:, None]
-        if name == "epsilon_insensitive"
+        if LOSSES[name].targets != "labels"
         else np.column_stack(
             [np.where(y > q, 1.0, -1.0) for q in np.quantile(y, [0.5, 0.3, 0.8])[:T]]
         )
@@ -280,21 +269,21 @@ def in_passes(name, p, n=50, T=1, size=17, seed=0):
     scaling = Scaling.fit(
         "multiplicative", features, found.total, found.mean, np.diagonal(found.ZZ)
     )
-    points = POINTS[name](0.1) if name == "epsilon_insensitive" else POINTS[name]()
+    points = by_name(name, epsilon=0.1)
     problem = FeatureProblem(
         blocks, points, 2.0, LpBall(p), features.slices, scaling, found
     )
     exact = MKLProblem(
-        bank, LOSSES[name](Y, 2.0 * np.repeat(w[:, None], Y.shape[1], 1)), LpBall(p)
+        bank, points.on(Y, 2.0 * np.repeat(w[:, None], Y.shape[1], 1)), LpBall(p)
     )
     return problem, exact, Z
 
 
-@pytest.mark.parametrize("name", list(POINTS))
+@pytest.mark.parametrize("name", list(LOSSES))
 @pytest.mark.parametrize("p", [1, 4 / 3, 2])
 def test_passes_find_the_optimum_of_all_samples(name, p):
     problem, exact, _ = in_passes(name, p)
-    ours = solve_passes(problem, tol=1e-6)
+    ours = solve(problem, tol=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         known = solve(exact, tol=1e-8)
@@ -305,15 +294,15 @@ def test_passes_find_the_optimum_of_all_samples(name, p):
     assert np.isclose(ours.upper, known.upper, rtol=2e-6)
 
 
-@pytest.mark.parametrize("name", list(POINTS))
+@pytest.mark.parametrize("name", list(LOSSES))
 @pytest.mark.parametrize("p", [1, 4 / 3, 2])
 def test_weights_and_scores_are_those_of_the_exact_method(name, p):
-    smooth = name in ("squared_hinge", "logistic")
+    smooth = name in ("squared_hinge", "squared", "logistic")
     problem, exact, Z = in_passes(name, p)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         # kinks end where rounding begins, at a gap of 1e-8 to 1e-7
-        ours = solve_passes(problem, tol=1e-12 if smooth else 1e-8, max_iter=300)
+        ours = solve(problem, tol=1e-12 if smooth else 1e-8, max_iter=300)
         known = solve(exact, "newton" if smooth else "auto", tol=1e-13, max_iter=300)
     assert ours.gap < (1e-11 if smooth else 2e-7)
     coef = by_kernel(ours.theta, problem.slices)[:, None] * ours.A
@@ -332,7 +321,7 @@ def test_weights_and_scores_are_those_of_the_exact_method(name, p):
 def test_any_weight_set_will_do(weights):
     problem, exact, _ = in_passes("squared_hinge", 2)
     problem, exact = replace(problem, weights=weights), replace(exact, weights=weights)
-    ours, known = solve_passes(problem, tol=1e-5), solve(exact, tol=1e-6)
+    ours, known = solve(problem, tol=1e-5), solve(exact, tol=1e-6)
     assert weights.contains(ours.theta)
     assert ours.lower <= known.upper * (1 + 1e-9)
     assert known.lower <= ours.upper * (1 + 1e-9)
@@ -342,7 +331,7 @@ def test_any_weight_set_will_do(weights):
 def test_the_bounds_are_those_of_the_bank():
     # the certificate computed by KernelBank from the dual point of a pass
     problem, exact, Z = in_passes("hinge", 2)
-    solution = solve_passes(problem, tol=1e-4)
+    solution = solve(problem, tol=1e-4)
     coef = by_kernel(solution.theta, problem.slices)[:, None] * solution.A
     point = problem.raw(coef, solution.bias)
     scores = Z @ point.w + point.bias
@@ -364,7 +353,7 @@ def test_the_bounds_are_those_of_the_bank():
 @pytest.mark.parametrize("name", ["hinge", "logistic"])
 def test_tasks_share_their_weights(name):
     problem, exact, _ = in_passes(name, 2, T=3)
-    ours = solve_passes(problem, tol=1e-5)
+    ours = solve(problem, tol=1e-5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         known = solve(exact, tol=1e-7)
@@ -373,7 +362,7 @@ def test_tasks_share_their_weights(name):
 
 def test_passes_do_not_depend_on_the_size_of_blocks():
     values = [
-        solve_passes(in_passes("logistic", 2, size=size)[0], tol=1e-8).upper
+        solve(in_passes("logistic", 2, size=size)[0], tol=1e-8).upper
         for size in (3, 50)
     ]
     assert np.isclose(*values, rtol=1e-10)
@@ -382,12 +371,12 @@ def test_passes_do_not_depend_on_the_size_of_blocks():
 def test_a_limit_leaves_honest_bounds():
     problem, exact, _ = in_passes("hinge", 1)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        early = solve_passes(problem, max_iter=2, tol=1e-9)
+        early = solve(problem, max_iter=2, tol=1e-9)
     best = solve(exact, tol=1e-6)
     assert early.n_iter == 2
     assert early.lower <= best.upper and best.lower <= early.upper
     with pytest.warns(ConvergenceWarning, match="callback"):
-        stopped = solve_passes(problem, PassNewton(), tol=1e-9, callback=len)
+        stopped = solve(problem, PassNewton(), tol=1e-9, callback=len)
     assert stopped.n_iter == 1
 
 
@@ -397,7 +386,7 @@ def test_functions_of_blocks_can_be_sent():
     at = Point(np.ones((5, 1)), np.zeros(1))
     task = partial(
         sums,
-        loss=POINTS["hinge"](),
+        loss=by_name("hinge"),
         C=1.0,
         start=at,
         end=at,

@@ -45,7 +45,8 @@ from mklearn.problems.subspace import (
     principal,
 )
 from mklearn.solvers import Status, solve_joint
-from mklearn.solvers.joint import integrate, maximise_alignment, svm_on, svms_on
+from mklearn.solvers.joint import svms_on
+from mklearn.solvers.subspace import integrate, maximise_alignment, svm_on
 
 
 @parametrize_with_checks(

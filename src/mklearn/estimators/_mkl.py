@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -34,13 +34,13 @@ from mklearn.estimators._features import (
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.kernels.feature_map import FeatureMap, Scaling
 from mklearn.problems import Ellipsoid, LpBall, MKLProblem
-from mklearn.problems.losses import Loss
+from mklearn.problems.losses import Loss, loss_names
 from mklearn.problems.passes import FeatureProblem
 from mklearn.problems.reduction import Reduced
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Iterate, Solution, solve
-from mklearn.solvers.pass_newton import PassNewton, solve_passes
+from mklearn.solvers.registry import choose_solver
 
 
 class BaseMKL(BaseKernelMachine):
@@ -216,7 +216,7 @@ class BaseMKL(BaseKernelMachine):
             Of features, targets and costs.
         found : Gathered
             Statistics of these.
-        loss : PointLoss, or None for the squared loss
+        loss : Pointwise, or None for the squared loss
         C : float
         tasks : sequence of slice
         """
@@ -274,13 +274,6 @@ class BaseMKL(BaseKernelMachine):
         scaling: Scaling, loss: Any, C: float, tasks: Sequence[slice],
     ) -> list[Solution]:  # fmt: skip
         """Solve for a loss that needs passes over the rows."""
-        automatic = isinstance(self.solver, str) and self.solver == "auto"
-        solver = PassNewton() if automatic else self.solver
-        if not isinstance(solver, PassNewton):
-            raise ValueError(
-                "With approximation= and this loss, solver is 'auto' or an instance of "
-                f"PassNewton, got {self.solver!r}; loss='squared' takes others."
-            )
         out = []
         for which in tasks:
             part = statistics.with_targets(np.eye(len(statistics.target))[:, which])
@@ -288,9 +281,9 @@ class BaseMKL(BaseKernelMachine):
                 rows, loss, C, self._weights(), features.slices, scaling, part, which
             )
             out.append(
-                solve_passes(
+                solve(
                     problem,
-                    solver,
+                    choose_solver(self.solver, problem),
                     tol=self.tol,
                     max_iter=self.max_iter,
                     time_limit=self.time_limit,
@@ -302,10 +295,7 @@ class BaseMKL(BaseKernelMachine):
 
     def _run(self, problem: MKLProblem, start: Iterate | None = None) -> Solution:
         """Solve a problem of pseudo-samples; they are no samples to choose from."""
-        solver = self.solver
-        if isinstance(solver, str) and solver == "auto":
-            smooth = hasattr(problem.weights, "constraint")
-            solver = "newton" if smooth else "alternating"
+        solver = choose_solver(self.solver, problem, samples=False)
         return self._solved(problem, solver, start)
 
     def _solved(
@@ -352,6 +342,14 @@ def weight_set(norm: Any) -> WeightSet:
         "norm must be a number p >= 1 or inf, a positive definite matrix or a weight "
         f"set, got {norm!r}."
     )
+
+
+def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:
+    """Raise ValueError unless there is such a loss for labels, or for numbers."""
+    known = loss_names(targets)
+    if not isinstance(name, str) or name not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"loss must be {', '.join(others)} or {last}, got {name!r}.")
 
 
 def check_limits(model: Any) -> None:

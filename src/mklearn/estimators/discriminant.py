@@ -46,17 +46,11 @@ from mklearn.problems.discriminant import (
     within_scatter,
 )
 from mklearn.problems.statistics import Statistics
-from mklearn.solvers import Conic, CuttingPlane, Iterate, Semidefinite, Solution, solve
+from mklearn.solvers import Iterate, Solution, solve
 from mklearn.solvers.inner import LinearSolver
 
 FloatArray = NDArray[np.float64]
 
-SOLVERS = {
-    "silp": CuttingPlane(level=0.0),
-    "qcqp": Conic(),
-    "sdp": Semidefinite(),
-    "sdp-approx": Semidefinite(approximate=True),
-}
 CHOICES = ("learn", "loo", "gcv")
 REGS = np.logspace(-6, 0, 13)
 
@@ -321,7 +315,7 @@ class MKLDiscriminant(
         problem = self._problem(training, reg)
         solution = solve(
             problem,
-            _solver(self.solver),
+            self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
@@ -540,7 +534,7 @@ class MKLDiscriminant(
         self.intercept_ = shift
 
     def _run(self, problem: MKLProblem, start: Iterate | None = None) -> Solution:
-        return self._solved(problem, _solver(self.solver), start)
+        return self._solved(problem, self.solver, start)
 
     def _block_targets(self, blocks: Any) -> Any:
         """Return blocks with class numbers; several labels need arrays in memory."""
@@ -668,11 +662,6 @@ class MKLDiscriminant(
         tags.classifier_tags.multi_class = self.criterion != "kfda"
         tags.classifier_tags.multi_label = self.criterion != "kfda"
         return tags
-
-
-def _solver(given: Any) -> Any:
-    """Return what the papers' names stand for; the driver knows the others."""
-    return SOLVERS.get(given, given) if isinstance(given, str) else given
 
 
 def _temperature(scores: FloatArray, labels: NDArray[Any], w: FloatArray) -> float:

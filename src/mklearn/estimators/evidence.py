@@ -11,7 +11,8 @@ from mklearn.estimators._mkl import check_limits
 from mklearn.estimators._numbers import NumbersMixin
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.mkl import shares
-from mklearn.solvers.evidence import maximise_evidence
+from mklearn.solvers import solve
+from mklearn.solvers.evidence import AverageInformation
 
 
 class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
@@ -149,8 +150,9 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         problem = EvidenceProblem(
             training.bank, training.target - shift, training.weight
         )
-        self.solution_ = maximise_evidence(
+        self.solution_ = solve(
             problem,
+            AverageInformation(rest=self.tol),
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from mklearn.estimators._base import BaseKernelMachine, Training
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators._mkl import check_limits, check_positive
-from mklearn.estimators.discriminant import SOLVERS
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems import Hinge
 from mklearn.problems.subspace import (
@@ -28,7 +27,7 @@ from mklearn.problems.subspace import (
     principal,
 )
 from mklearn.solvers import Solution
-from mklearn.solvers.joint import (
+from mklearn.solvers.subspace import (
     METHODS,
     integrate,
     maximise_alignment,
@@ -278,14 +277,10 @@ class SubspaceKernel(
             self.joint,
             tol=self.tol,
             max_iter=self.max_iter,
-            solver=self._weight_solver(),
+            solver=self.solver,
             weights_tol=self.tol,
             **settings,
         )
-
-    def _weight_solver(self) -> Any:
-        solver = self.solver
-        return SOLVERS.get(solver, solver) if isinstance(solver, str) else solver
 
     def _kernels(self, training: Training, reg: float) -> Kernels:
         one = np.ones(1) if training.bank.shape[2] == 1 else None
@@ -319,7 +314,7 @@ class SubspaceKernel(
         open_weights = self.criterion == "svm" and self.uncorrelated
         if kernels.theta is None and not open_weights:
             solution = integrate(
-                kernels, L, self._weight_solver(), start=start, tol=self.tol, **settings
+                kernels, L, self.solver, start=start, tol=self.tol, **settings
             )
             kernels.theta, n_iter = solution.theta, max(1, solution.n_iter)
         theta = middle if kernels.theta is None else kernels.theta

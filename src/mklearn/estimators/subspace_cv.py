@@ -24,7 +24,7 @@ from mklearn.kernels import RBF, KernelBank
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems.subspace import label_factor
 from mklearn.solvers import Status
-from mklearn.solvers.joint import svm_on
+from mklearn.solvers.subspace import svm_on
 
 FloatArray = NDArray[np.float64]
 

@@ -27,7 +27,7 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.problems.base import Certificate, Iterate, Judgement
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import certified
-from mklearn.problems.weights import WeightSet
+from mklearn.problems.weights import LpBall, WeightSet
 
 FloatArray = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ class BilinearProblem:
                 f"The bank is {n} x {m} and the loss has {self.loss.shape[0]} samples; "
                 "a problem needs a square bank on the samples of the loss."
             )
-        if not hasattr(self.weights, "constraint"):
+        if not self.weights.smooth:
             raise ValueError(
                 "Weights per class need a convex set such as LpBall(1), got "
                 f"{type(self.weights).__name__}."
@@ -146,9 +146,9 @@ class BilinearProblem:
         """
         A = self.loss.repair(A)
         q = self.bank.quads(A) if quads is None else quads
-        p = getattr(self.weights, "p", None)
-        bounds = np.full(q.shape, np.inf if p is None else upper)
-        if p == 1:
+        ball = isinstance(self.weights, LpBall)
+        bounds = np.full(q.shape, upper if ball else np.inf)
+        if self.weights.sparse:
             excess = self._excess(q)
             gap = max(upper - self.loss.dual(A) / excess, 0.0)
             short = 1.0 - q / excess**2

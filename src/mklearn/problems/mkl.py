@@ -145,7 +145,7 @@ class MKLProblem:
         optimum, and so has its bound.
         """
         n_kernels = self.bank.shape[2]
-        if getattr(self.weights, "p", None) != 1:
+        if not self.weights.sparse:
             return np.ones(n_kernels)
         q = self.bank.quad(self.loss.repair(A)) if quads is None else quads
         gap = max(upper - self.dual(A, q), 0.0)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.problems.base import Iterate, Judge, Judgement, relative_gap
+from mklearn.problems.weights import LpBall
 
 FloatArray = NDArray[np.float64]
 
@@ -21,11 +22,56 @@ Iterates = Generator[Iterate, Judgement | None, None]
 Steps = Generator[Iterate | None, Judgement | None, "Status | None"]
 
 
+@dataclass(frozen=True)
+class Need:
+    """What a solver asks of a problem, and what it says where that is not so.
+
+    Parameters
+    ----------
+    otherwise : str
+        What is needed and which solver to use instead; ``{loss}`` and ``{weights}``
+        stand for what was given.
+    loss, weights : type
+        Classes or protocols, such as :class:`~mklearn.problems.losses.BoxLoss` and
+        :class:`~mklearn.problems.weights.ConvexSet`.
+    holds : callable, optional
+        What else must be true of the problem.
+    """
+
+    otherwise: str
+    loss: Any = object
+    weights: Any = object
+    holds: Callable[[Any], bool] | None = None
+
+    def met(self, problem: Any) -> bool:
+        """Tell whether a problem has what is needed."""
+        return (
+            (self.loss is object or isinstance(problem.loss, self.loss))
+            and (self.weights is object or isinstance(problem.weights, self.weights))
+            and (self.holds is None or self.holds(problem))
+        )
+
+    def message(self, problem: Any) -> str:
+        """Return what is needed, and what was given."""
+        words = self.otherwise
+        if "{loss}" in words:
+            words = words.replace("{loss}", type(problem.loss).__name__)
+        if "{weights}" in words:
+            weights = problem.weights
+            ball = isinstance(weights, LpBall)  # with its p
+            called = repr(weights) if ball else type(weights).__name__
+            words = words.replace("{weights}", called)
+        return words
+
+
+@runtime_checkable
 class Solver(Protocol):
     """An algorithm: settings in its fields, iterates on demand, no judgement."""
 
-    def check(self, problem: Any) -> None:
-        """Raise ValueError, naming what would work, if the problem does not suit."""
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What it asks of a problem; nothing by default."""
+        return ()
 
     def iterates(
         self, problem: Any, start: Iterate | None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from mklearn.problems.evidence import Evidence, EvidenceProblem
-from mklearn.solvers.base import Iterate, Solution, Steps
-from mklearn.solvers.driver import solve
+from mklearn.solvers.base import Iterate, Need, Steps
 
 FloatArray = NDArray[np.float64]
 
@@ -40,8 +39,7 @@ class AverageInformation:
 
     rest: float = 1e-3
 
-    def check(self, problem: EvidenceProblem) -> None:
-        """Every problem of evidence suits."""
+    needs: ClassVar[tuple[Need, ...]] = ()
 
     def iterates(self, problem: EvidenceProblem, start: Iterate | None) -> Steps:
         """Yield the weights after each step."""
@@ -79,30 +77,6 @@ class AverageInformation:
                     yield resting
                 return None
             here = found
-
-
-def maximise_evidence(
-    problem: EvidenceProblem, *, tol: float = 1e-3, max_iter: int = 100, **settings: Any
-) -> Solution:
-    """Find weights at which the evidence of the values is largest.
-
-    Parameters
-    ----------
-    problem : EvidenceProblem
-    tol : float
-        Stop when the log evidence can be expected to grow by less.
-    max_iter : int
-    **settings
-        Other limits, as in :func:`mklearn.solve`.
-
-    Returns
-    -------
-    Solution
-        With the :class:`~mklearn.problems.evidence.Likelihood` in ``about``; its
-        ``upper`` is minus the evidence.
-    """
-    solver = AverageInformation(rest=tol)
-    return solve(problem, solver, tol=tol, max_iter=max_iter, **settings)
 
 
 @dataclass(frozen=True)

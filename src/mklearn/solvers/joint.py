@@ -1,17 +1,14 @@
-"""Subspace kernels together with SVMs, and by alignment: the iterative methods."""
+"""Subspace kernels together with SVMs: the iterative methods."""
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.specs import Linear
@@ -20,7 +17,6 @@ from mklearn.problems.discriminant import rkda
 from mklearn.problems.losses import Loss
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.subspace import (
-    Alignment,
     Cut,
     JointPoint,
     JointProblem,
@@ -28,17 +24,17 @@ from mklearn.problems.subspace import (
     Subspace,
 )
 from mklearn.problems.weights import LpBall
-from mklearn.solvers.base import Solution, Solver, Status, Steps
+from mklearn.solvers.alternating import Alternating
+from mklearn.solvers.base import Need, Solver, Status, Steps
 from mklearn.solvers.cutting_plane import lowest_of_cuts
-from mklearn.solvers.driver import solve, solved_within
 from mklearn.solvers.interior import outward, project
+from mklearn.solvers.loop import solved_within
+from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
 Step = Generator[Iterate | None, Judgement | None, Any]
 
 _LEVEL = 0.2  # where between the bounds the next kernel weights are looked for
-
-METHODS = ("auto", "exact", "damped", "alternating")
 
 
 # --- what is alternated between -------------------------------------------------------
@@ -50,58 +46,6 @@ def integration(kernels: Kernels, L: FloatArray) -> MKLProblem:
     This is the problem of discriminant kernel learning with targets L, (n, k), centred.
     """
     return rkda(kernels.bank, L, kernels.reg, LpBall(1.0), kernels.weight)
-
-
-def integrate(
-    kernels: Kernels,
-    L: FloatArray,
-    solver: str | Solver = "newton",
-    *,
-    start: FloatArray | None = None,
-    **settings: Any,
-) -> Solution:
-    """Return the weights that minimise (27).
-
-    Parameters
-    ----------
-    kernels : Kernels
-    L : array of shape (n, k)
-        Centred targets.
-    solver : str or Solver
-    start : array of shape (M,), optional
-        Weights to start from.
-    **settings
-        Of :func:`mklearn.solve`: tolerance, limits, callback, verbosity.
-    """
-    begin = None if start is None else Iterate(start, np.zeros_like(L))
-    return solve(integration(kernels, L), solver, start=begin, **settings)
-
-
-def svm_on(
-    features: FloatArray | KernelBank,
-    loss: Loss,
-    *,
-    tol: float = 1e-5,
-    start: FloatArray | None = None,
-    time_limit: float | None = None,
-) -> Solution:
-    """Return the SVMs, one for each task, on the linear kernel of features.
-
-    Parameters
-    ----------
-    features : array of shape (n, q), or KernelBank of one kernel
-    loss : Loss
-    tol : float
-        Relative duality gap.
-    start : array of shape (n, T), optional
-        Signed dual variables to start from.
-    time_limit : float, optional
-    """
-    problem, begin = svms_on(features, loss, start)
-    with warnings.catch_warnings():
-        # whoever asks judges the answer, however exact it is
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return solve(problem, tol=tol, time_limit=time_limit, start=begin)
 
 
 def svms_on(
@@ -126,18 +70,17 @@ class JointSolver:
     ----------
     accuracy : float
         Relative duality gap of the SVMs.
-    solver : str or Solver
+    solver : Solver
         For the kernel weights, the problem (27) and (40).
     tol : float
         Relative duality gap of the kernel weights.
     """
 
     accuracy: float = 1e-5
-    solver: str | Solver = "newton"
+    solver: Solver = field(default_factory=Newton)
     tol: float = 1e-6
 
-    def check(self, problem: JointProblem) -> None:
-        """Every joint problem suits."""
+    needs: ClassVar[tuple[Need, ...]] = ()
 
     def svms(
         self,
@@ -149,7 +92,7 @@ class JointSolver:
         """Find the signed dual variables of the SVMs."""
         task, begin = svms_on(features, problem.loss, start)
         found = yield from solved_within(
-            task, "auto", point, tol=self.accuracy, start=begin
+            task, Alternating(), point, tol=self.accuracy, start=begin
         )
         return found.A
 
@@ -209,14 +152,12 @@ class Exact(JointSolver):
     level method on its tangents, from the weights that suit the first SVMs.
     """
 
-    def check(self, problem: JointProblem) -> None:
-        """Require as many features as SVMs."""
-        if not problem.complete:
-            raise ValueError(
-                "joint='exact' needs as many features as SVMs, "
-                f"{problem.loss.shape[1]}, got n_components={problem.n_components}; "
-                "use 'damped'."
-            )
+    needs: ClassVar[tuple[Need, ...]] = (
+        Need(
+            "joint='exact' needs as many features as SVMs; use 'damped'.",
+            holds=lambda problem: problem.complete,
+        ),
+    )
 
     def iterates(self, problem: JointProblem, start: Iterate | None) -> Steps:
         """Yield a point for each tangent."""
@@ -358,64 +299,6 @@ class Damped(JointSolver):
             yield replace(point, slack=_change(before, value))
 
 
-def solve_joint(
-    problem: JointProblem,
-    method: str = "auto",
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 100,
-    time_limit: float | None = None,
-    callback: Callable[[Any], Any] | None = None,
-    verbose: int = 0,
-    start: FloatArray | None = None,
-    solver: str | Solver = "newton",
-    weights_tol: float = 1e-6,
-) -> Solution:
-    """Solve (9), (20) or, over several kernels, (39).
-
-    Parameters
-    ----------
-    problem : JointProblem
-    method : {"auto", "exact", "damped", "alternating"}
-        :class:`Exact`, :class:`Damped` or :class:`Rounds`; "auto" is "exact" where
-        there are as many features as SVMs, and "damped" otherwise.
-    tol : float
-        Relative distance of the bounds or, unless the method is "exact", relative
-        change of the objective, at which to stop.
-    max_iter, time_limit, callback, verbose
-        As in :func:`mklearn.solve`.
-    start : array of shape (n, T), optional
-        Signed dual variables of a similar problem.
-    solver, weights_tol
-        For the kernel weights.
-
-    Returns
-    -------
-    Solution
-        With the :class:`~mklearn.problems.subspace.JointPoint` in ``about``.
-    """
-    if method == "auto":
-        method = "exact" if problem.complete else "damped"
-    if method not in METHODS:
-        raise ValueError(f"joint must be one of {METHODS}, got {method!r}.")
-    settings = (0.1 * tol, solver, weights_tol)
-    made: Solver = Rounds(*settings)
-    if method == "exact":
-        made = Exact(*settings)
-    elif method == "damped":
-        made = Damped(*settings, enough=tol)
-    return solve(
-        problem,
-        made,
-        tol=tol,
-        max_iter=max_iter,
-        time_limit=time_limit,
-        callback=callback,
-        verbose=verbose,
-        start=None if start is None else Iterate(problem.kernels.start(), start),
-    )
-
-
 def _change(before: float, value: float) -> float:
     return abs(value - before) / max(abs(value), 1e-300)
 
@@ -425,55 +308,3 @@ def _compressed(N: FloatArray) -> FloatArray:
     U, s, _ = np.linalg.svd(N, full_matrices=False)
     keep = s > 1e-12 * s[0]
     return np.asarray(U[:, keep] * s[keep])
-
-
-# --- alignment ------------------------------------------------------------------------
-
-
-def maximise_alignment(
-    problem: Alignment,
-    n_components: int,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 100,
-    random_state: int = 0,
-) -> tuple[Subspace, float, int]:
-    """Return a subspace of locally maximal alignment (SKFE), by conjugate gradients.
-
-    The coefficients W are the variables, as in the paper. Nothing but the number of
-    steps keeps the features from fitting the labels of the training samples exactly.
-
-    Parameters
-    ----------
-    problem : Alignment
-    n_components : int
-    tol : float
-        Largest entry of the gradient, relative to that at the start, to stop at.
-    max_iter : int
-    random_state : int
-        Of the first directions beyond the class means.
-
-    Returns
-    -------
-    subspace : Subspace
-    alignment : float
-    n_iter : int
-    """
-    W = problem.start(n_components, random_state)
-    shape = W.shape
-    # alignment is the same for W of any length: one in which the slopes are moderate
-    scale = max(float(np.abs(problem.value_and_gradient(W)[1]).max()), 1e-300)
-
-    def cost(flat: FloatArray) -> tuple[float, FloatArray]:
-        value, slope = problem.value_and_gradient(flat.reshape(shape) / scale)
-        return -value, -slope.ravel() / scale
-
-    found = minimize(
-        cost,
-        W.ravel() * scale,
-        jac=True,
-        method="CG",
-        options={"gtol": tol, "maxiter": max_iter},
-    )
-    subspace = problem.features(found.x.reshape(shape) / scale)
-    return subspace, -float(found.fun), max(1, int(found.nit))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,7 @@ from mklearn.problems.base import relative_gap
 from mklearn.problems.passes import Anchor, FeatureProblem, Passed, Sums
 from mklearn.problems.reduction import Expansion, squares
 from mklearn.solvers.alternating import Alternating
-from mklearn.solvers.base import Iterate, Solution, Solver, Steps
-from mklearn.solvers.driver import solve
+from mklearn.solvers.base import Iterate, Need, Solver, Steps
 from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
@@ -54,17 +53,16 @@ class PassNewton:
     damping: float = 1e-3
     share: float = 0.3
 
-    def check(self, problem: FeatureProblem) -> None:
-        """Every problem in feature space suits."""
+    needs: ClassVar[tuple[Need, ...]] = ()
 
     def iterates(self, problem: FeatureProblem, start: Iterate | None) -> Steps:
         """Yield the best point of each pass."""
-        scale, width = self._widths(problem)
+        scale = problem.loss.band(problem.spread())
         mu, damping = self.band * scale, self.damping
         anchors: list[Anchor] = []
         T, D = problem.n_tasks, len(problem.scaling.root)
         w, bias, theta = np.zeros((D, T)), np.zeros(T), problem.center()
-        w1, b1, theta1 = self._first(problem, width)
+        w1, b1, theta1 = self._first(problem)
         steps: tuple[float, ...] = _STEPS
         gaps: list[float] = []
         reached, bound = np.inf, -np.inf
@@ -106,26 +104,12 @@ class PassNewton:
             w1, b1, theta1 = self._step(problem, found, w, bias, theta, damping)
             steps = _STEPS
 
-    def _widths(self, problem: FeatureProblem) -> tuple[float, float]:
-        """Return the width of the first band, and one that all samples lie in."""
-        spread = 1.0
-        if not hasattr(problem.loss, "epsilon"):
-            return spread, 2.0
-        H = problem.statistics
-        spread = float(np.sqrt(np.trace(H.HH) / max(H.total * len(H.HH), 1e-300)))
-        return max(0.5 * spread, 1e-12), max(2.0 * spread, 1e-12)
-
     def _first(
-        self, problem: FeatureProblem, width: float
+        self, problem: FeatureProblem
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the solution of the expansion at zero, known without a pass."""
-        loss, H = problem.loss, problem.statistics
-        if hasattr(loss, "epsilon"):
-            slope, bend = 1.0 / width, 1.0 / width
-        else:
-            one = np.ones(1)
-            slope = float(loss.slope(0 * one, one, width, 0 * one)[0])
-            bend = float(loss.bend(0 * one, one, width, 0 * one)[0])
+        H = problem.statistics
+        slope, bend = problem.loss.outset(problem.spread())
         scatter, mean, _ = problem.curvature(H.weighted(problem.C * bend))
         g = problem.scaling.root[:, None] * (problem.C * slope * H.ZH)
         S = (scatter,) * problem.n_tasks
@@ -189,8 +173,7 @@ def minimised(
     max_iter: int = 60,
 ) -> tuple[FloatArray, FloatArray]:
     """Return kernel weights and w of an expansion, as good as rounding allows."""
-    smooth = hasattr(problem.weights, "constraint")
-    solver: Solver = Newton() if smooth else Alternating()
+    solver: Solver = Newton() if problem.weights.smooth else Alternating()
     first = None
     if start is not None:
         # a weight that is zero has no slope to leave it by
@@ -215,27 +198,3 @@ def minimised(
     iterates.close()
     assert found is not None and found.scores is not None
     return found.theta, found.scores
-
-
-def solve_passes(
-    problem: FeatureProblem, solver: PassNewton | None = None, **settings: Any
-) -> Solution:
-    """Solve a problem in feature space until its relative duality gap is below ``tol``.
-
-    Parameters
-    ----------
-    problem : FeatureProblem
-    solver : PassNewton, optional
-    **settings
-        As in :func:`~mklearn.solvers.driver.solve`; an iteration is a pass.
-
-    Returns
-    -------
-    Solution
-        Its ``A`` and ``dual`` are in the coordinates of the features, shape (D, T):
-        ``f(x) = sum_m theta_m <z_m(x), A_m> + bias``.
-    """
-    return solve(problem, PassNewton() if solver is None else solver, **settings)
-
-
-__all__ = ["PassNewton", "minimised", "solve_passes"]
