@@ -2,8 +2,7 @@
 
 A command is a function with annotated options, listed in ``COMMANDS``. Standard output
 is for results, standard error for progress and errors. Exit codes: 0 done, 2 the user
-can repair it (one line says how), 1 a number of a quick reproduction left its band, 130
-stopped by Ctrl-C.
+can repair it (one line says how), 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -328,77 +326,7 @@ def compare(
         _show_comparison(Console(highlight=False), content)
 
 
-def reproduce(
-    paper: Annotated[
-        str, typer.Argument(help="dkl, kfda, subspace, bilinear or lpmkl.")
-    ],
-    table: Annotated[
-        str | None,
-        typer.Option(help="One table by its number, or figure1 ...; all by default."),
-    ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="A few cells; fails if a number leaves its band."),
-    ] = False,
-    jobs: Annotated[int, typer.Option(help="Cells at a time; -1 for all cores.")] = 1,
-    out: Annotated[
-        Path, typer.Option(help="Folder; page, figures and cells are in PAPER there.")
-    ] = Path("reproduction-output"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
-    repetitions: Annotated[
-        int | None, typer.Option(min=1, help="At most so many of each table.")
-    ] = None,
-    budget: Annotated[
-        float,
-        typer.Option(min=1, help="Seconds for each slow method on each data set."),
-    ] = 300.0,
-    cap: Annotated[
-        float | None,
-        typer.Option(min=1, help="Seconds for one conic program; --budget by default."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the numbers of the page as JSON.")
-    ] = False,
-) -> None:
-    """Run the tables of a paper and compare with the printed numbers."""
-    from mklearn.reproduction import Settings, protocol, run
-    from mklearn.reproduction.page import content, outside, write
-
-    began = time.perf_counter()
-    settings = Settings(seed, quick, repetitions, budget, table, cap)
-    try:
-        plan = protocol(paper)
-        plan.select(table, quick)
-    except ValueError as error:
-        _fail(str(error))
-    if jobs == 0:
-        _fail("--jobs must not be 0; -1 takes all cores")
-    errors = Console(stderr=True, highlight=False)
-    with _results_folder(out):
-        with Progress(console=errors, disable=not errors.is_terminal) as progress:
-            task = progress.add_task("starting", total=None)
-
-            def tick(done: int, total: int, name: str) -> None:
-                progress.update(task, completed=done, total=total, description=name)
-                if not errors.is_terminal:
-                    errors.print(f"{done}/{total} {name}", markup=False)
-
-            with _writing(out):
-                found = run(plan, out, settings, jobs=jobs, tick=tick)
-        with _writing(out):
-            page = write(found, out, time.perf_counter() - began)
-    numbers = {**content(found), "page": str(page)} if as_json else {}
-    print(json.dumps(numbers, allow_nan=False) if as_json else page)
-    for name, reason in found.missing.items():
-        errors.print(f"left out {name}: {reason}", markup=False)
-    if not found.cells:
-        _fail("no cell could be run; see the reasons above")
-    broken = outside(found) if quick else []
-    if broken:
-        _fail("a number left its band: " + "; ".join(broken), 1)
-
-
-COMMANDS = (demo, kernels, fit, predict, inspect_model, compare, reproduce)
+COMMANDS = (demo, kernels, fit, predict, inspect_model, compare)
 
 
 def make_app() -> Any:
