@@ -9,6 +9,9 @@ from mklearn.problems.losses import (
     Hinge,
     Logistic,
     OneClass,
+    Piece,
+    Piecewise,
+    Pointwise,
     Squared,
     SquaredHinge,
 )
@@ -23,9 +26,11 @@ from mklearn.problems.passes import FeatureProblem
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import (
     BlockNorm,
+    ConvexSet,
     ElasticNet,
     Ellipsoid,
     LpBall,
+    WeightSet,
     block_norm,
 )
 
@@ -33,6 +38,7 @@ __all__ = [
     "BilinearProblem",
     "BlockNorm",
     "Blocks",
+    "ConvexSet",
     "CrammerSinger",
     "ElasticNet",
     "Ellipsoid",
@@ -45,9 +51,13 @@ __all__ = [
     "LpBall",
     "MKLProblem",
     "OneClass",
+    "Piece",
+    "Piecewise",
+    "Pointwise",
     "Squared",
     "SquaredHinge",
     "Statistics",
+    "WeightSet",
     "block_norm",
     "ivanov",
     "learned_cost",
