@@ -10,6 +10,9 @@ from mklearn.problems.losses import (
     Hinge,
     Logistic,
     OneClass,
+    Piece,
+    Piecewise,
+    Pointwise,
     Squared,
     SquaredHinge,
 )
@@ -23,9 +26,11 @@ from mklearn.problems.passes import FeatureProblem
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import (
     BlockNorm,
+    ConvexSet,
     ElasticNet,
     Ellipsoid,
     LpBall,
+    WeightSet,
     block_norm,
 )
 
@@ -34,6 +39,7 @@ __all__ = [
     "BlockNorm",
     "Certificate",
     "Blocks",
+    "ConvexSet",
     "CrammerSinger",
     "ElasticNet",
     "Ellipsoid",
@@ -47,9 +53,13 @@ __all__ = [
     "LpBall",
     "MKLProblem",
     "OneClass",
+    "Piece",
+    "Piecewise",
+    "Pointwise",
     "Squared",
     "SquaredHinge",
     "Statistics",
+    "WeightSet",
     "block_norm",
     "ivanov",
     "learned_cost",
