@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv, cross_validate
 
+from mklearn.estimators._folds import stop_if_interrupted
 from mklearn.report.facts import used_kernels
-from mklearn.solvers import Status
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
@@ -110,6 +110,7 @@ def compare(
     y: Any,
     cv: Any = 5,
     *,
+    groups: Any = None,
     scoring: Any = None,
     callback: Callable[[str, int], Any] | None = None,
     watch: Callable[[str, Any, Split], Any] | None = None,
@@ -124,6 +125,9 @@ def compare(
         As the models take them; a MultiView or a bank is sliced like an array.
     cv : int, splitter or iterable of (train, test)
         Split once, and used for all models.
+    groups : array of shape (n_samples,), optional
+        What ``cv.split`` is given as groups. Models that choose by cross-validation
+        make folds of their own.
     scoring : str or callable, optional
         As in ``cross_validate``; the estimators' own score by default.
     callback : callable, optional
@@ -150,7 +154,8 @@ def compare(
     if not models:
         raise ValueError("compare needs at least one model, got none.")
     first = next(iter(models.values()))
-    splits = tuple(check_cv(cv, y, classifier=is_classifier(first)).split(X, y))
+    splitter = check_cv(cv, y, classifier=is_classifier(first))
+    splits = tuple(splitter.split(X, y, groups))
     if len(splits) < 2:
         raise ValueError(
             f"compare needs at least 2 folds to tell how sure it is, got {len(splits)}."
@@ -184,16 +189,3 @@ def compare(
             if callback is not None:
                 callback(name, k)
     return Comparison(tuple(models), scores, seconds, used, available, splits)
-
-
-def stop_if_interrupted(model: Any) -> None:
-    """Pass Ctrl-C on: a solver answers it with its best iterate so far.
-
-    Parameters
-    ----------
-    model : fitted estimator
-    """
-    solutions = getattr(model, "solution_", [])
-    for solution in solutions if isinstance(solutions, list) else [solutions]:
-        if solution.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt

@@ -10,6 +10,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
 
 from mklearn.data.blocks import Block, GeneratorBlocks, as_blocks
 from mklearn.estimators._base import _check_weight as check_weights
@@ -193,6 +194,10 @@ def _spread(
     return replace(found, statistics=replace(old, target=target, ZH=ZH, HH=HH))
 
 
+def _has_approximation(model: Any) -> bool:
+    return "approximation" in model.get_params(deep=False)
+
+
 class StatisticsMixin:
     """Fitting from an :class:`Accumulator`, for losses that need nothing else.
 
@@ -202,6 +207,7 @@ class StatisticsMixin:
 
     _takes_labels = True
 
+    @available_if(_has_approximation)
     def accumulator(self, X: Any, sample_weight: Any = None) -> Accumulator:
         """Choose the features on some samples, and return sums over none yet.
 
@@ -220,6 +226,7 @@ class StatisticsMixin:
         found = sample_rows(Block(data, None, weight), model._sample(), model._seed())
         return model._empty(found, names)
 
+    @available_if(_has_approximation)
     def fit_statistics(self, sums: Accumulator) -> Any:
         """Learn from sums over samples, without any of them.
 

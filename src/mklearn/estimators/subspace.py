@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn.data.checks import NothingToLearnError
 from mklearn.estimators._base import BaseKernelMachine, Training
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators._mkl import check_limits, check_positive
@@ -327,7 +328,7 @@ class SubspaceKernel(
 
     def _check_rank(self, found: Subspace) -> None:
         if found.rank == 0:
-            raise ValueError(
+            raise NothingToLearnError(
                 "No direction of the kernel depends on the labels, so there is nothing "
                 "to learn from; check the kernel and its parameters."
             )
