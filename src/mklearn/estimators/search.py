@@ -16,7 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-from mklearn.estimators._base import Training, _check_weight
+from mklearn.data.checks import check_weight
+from mklearn.estimators._base import Training
 from mklearn.estimators._labels import one_vs_rest
 from mklearn.estimators._mkl import BaseMKL
 from mklearn.estimators.classifier import MKLClassifier
@@ -73,7 +74,7 @@ class _PathSearch(BaseMKL):
         """
         self._check_parameters()
         training = self._training(X, y, sample_weight)
-        row_weight = _check_weight(sample_weight, len(training.group))
+        row_weight = check_weight(sample_weight, len(training.group))
         target = self._target(y, row_weight)
         folds = self._folds(training, target, row_weight)
         weighted = row_weight if sample_weight is not None else None
