@@ -20,7 +20,7 @@ from mklearn import (
     kernels,
     solve,
 )
-from mklearn.data.blocks import Block, MemoryBlocks, merged
+from mklearn.data.blocks import ArrayBlocks, Block
 from mklearn.kernels.feature_map import FeatureMap, FeatureSource, Scaling
 from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
 from mklearn.problems.losses import LOSSES, by_name
@@ -61,7 +61,7 @@ def test_statistics_are_their_formulas():
 @pytest.mark.parametrize("size", [1, 7, 59, 60, 4096])
 def test_statistics_do_not_depend_on_the_size_of_blocks(size):
     Z, H, w = rows()
-    found = MemoryBlocks(Z, H, w, size=size).reduce(Statistics.of_block)
+    found = ArrayBlocks(Z, H, w, rows=size).reduce(Statistics.of_block)
     assert close(found, Statistics.of(Z, H, w))
 
 
@@ -73,7 +73,6 @@ def test_statistics_do_not_depend_on_order_or_tree():
     assert close(a + b, b + a)
     whole = Statistics.of(Z, H, w)
     assert close(sum(parts), whole)
-    assert close(merged(parts), whole)
     assert close(((f + (e + d)) + c) + (b + a), whole)
 
 
@@ -81,7 +80,7 @@ def test_statistics_keep_their_digits_far_from_zero():
     Z, H, w = rows(far=1e6)
     Zc = Z - 1e6
     exact = Statistics.of(Zc, H, w).ZZ
-    found = MemoryBlocks(Z, H, w, size=7).reduce(Statistics.of_block).ZZ
+    found = ArrayBlocks(Z, H, w, rows=7).reduce(Statistics.of_block).ZZ
     assert np.allclose(found, exact, rtol=1e-7)
     naive = (Z * w[:, None]).T @ Z - np.outer(w @ Z, w @ Z) / w.sum()
     assert not np.allclose(naive, exact, rtol=1e-4)
@@ -110,8 +109,8 @@ def test_statistics_of_other_features_are_refused():
     Z, H, w = rows()
     with pytest.raises(ValueError, match="one feature map"):
         Statistics.of(Z, H, w) + Statistics.of(Z[:, :3], H, w)
-    with pytest.raises(ValueError, match="nothing to merge"):
-        merged([])
+    with pytest.raises(ValueError, match="holds no samples"):
+        ArrayBlocks(Z[:0], H[:0]).reduce(Statistics.of_block)
 
 
 def test_blocks_are_kept_only_where_there_is_room():
@@ -124,7 +123,7 @@ def test_blocks_are_kept_only_where_there_is_room():
 
     for keep, passes in ((0, 12), (10**6, 6)):
         calls.clear()
-        blocks = MemoryBlocks(Z, H, w, size=10, keep=keep).then(note)
+        blocks = ArrayBlocks(Z, H, w, rows=10).keeping(keep).then(note)
         first = blocks.reduce(Statistics.of_block)
         assert close(first, blocks.reduce(Statistics.of_block))
         assert len(calls) == passes
@@ -167,7 +166,7 @@ def test_pseudo_samples_have_the_problem_of_all_samples(kind, p, memory):
     Y = np.column_stack([y, y**2])
     costs = 3.0 * np.repeat(w[:, None], 2, axis=1)
     exact = solve(MKLProblem(bank, Squared(Y, costs), LpBall(p)), "newton", tol=1e-10)
-    found = MemoryBlocks(Z, Y, w, size=13).reduce(Statistics.of_block)
+    found = ArrayBlocks(Z, Y, w, rows=13).reduce(Statistics.of_block)
     scaling = Scaling.fit(
         kind, features, found.total, found.mean, np.diagonal(found.ZZ)
     )
@@ -191,7 +190,7 @@ def test_a_path_needs_no_further_pass():
         passes.append(1)
         return Statistics.of_block(block)
 
-    found = MemoryBlocks(Z, y[:, None], w).reduce(count)
+    found = ArrayBlocks(Z, y[:, None], w).reduce(count)
     scaling = Scaling.fit(
         "multiplicative", features, found.total, found.mean, np.diagonal(found.ZZ)
     )
@@ -264,7 +263,7 @@ def in_passes(name, p, n=50, T=1, size=17, seed=0):
             [np.where(y > q, 1.0, -1.0) for q in np.quantile(y, [0.5, 0.3, 0.8])[:T]]
         )
     )
-    blocks = MemoryBlocks(Z, Y, w, size=size)
+    blocks = ArrayBlocks(Z, Y, w, rows=size)
     found = blocks.reduce(Statistics.of_block)
     scaling = Scaling.fit(
         "multiplicative", features, found.total, found.mean, np.diagonal(found.ZZ)

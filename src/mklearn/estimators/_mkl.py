@@ -11,11 +11,13 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mklearn.data.blocks import Block, MemoryBlocks, as_blocks
+from mklearn.data.blocks import ArrayBlocks, Block, Blocks
+from mklearn.data.checks import check_enough, check_weight
+from mklearn.data.reading import as_blocks
+from mklearn.data.threads import factor_threads
 from mklearn.estimators._base import (
     BaseKernelMachine,
     Training,
-    _check_weight,
     _merge_equal,
 )
 from mklearn.estimators._features import (
@@ -112,43 +114,43 @@ class BaseMKL(BaseKernelMachine):
 
     def _feature_training(self, X: Any, y: Any, sample_weight: Any) -> FeatureTraining:
         """Return the rows in blocks, and the map to features that they are given."""
-        if self._precomputed():
-            raise ValueError(
-                "approximation= makes features of samples, and kernels='precomputed' "
-                "has none; give kernels, or approximation=None."
-            )
+        self._require_samples()
         blocks = as_blocks(X, y, sample_weight)
         if blocks is not None:
             return self._stream(blocks)
         data, names = self._validate(X)
-        if data.shape[0] < 2:
-            raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
-        weight = _check_weight(sample_weight, data.shape[0])
+        check_enough(data.shape[0])
+        weight = check_weight(sample_weight, data.shape[0])
         target = self._target(y, weight)
         index, _, weight = _merge_equal(data, target, weight)
         data = data[index]
         # the sample that blocks of the same rows would give: the same features
         sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
         features = self._feature_map(as_views(sample.X, names), sample.weight)
-        rows = MemoryBlocks(
+        rows = ArrayBlocks(
             as_views(data, names),
             target[index],
             weight,
-            size=block_rows(features.n_features),
-            keep=self._room(),
+            rows=block_rows(features.n_features),
         )
-        return FeatureTraining(rows, features)
+        return FeatureTraining(rows.keeping(self._room()), features)
 
-    def _stream(self, blocks: Any) -> FeatureTraining:
+    def _require_samples(self) -> None:
+        if self._precomputed():
+            raise ValueError(
+                "approximation= makes features of samples, and kernels='precomputed' "
+                "has none; give kernels, or approximation=None."
+            )
+
+    def _stream(self, blocks: Blocks) -> FeatureTraining:
         """Return blocks from elsewhere with checked targets, and their features."""
-        if hasattr(blocks, "keeping"):
-            blocks = blocks.keeping(self._room())
+        self._require_samples()
+        blocks = blocks.keeping(self._room())
         sample = blocks.reduce(
             partial(sample_rows, size=self._sample(), seed=self._seed())
         )
-        if sample.n_rows < 2:
-            raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
-        names = getattr(blocks, "names", None)
+        check_enough(sample.n_rows)
+        names = blocks.names
         data = as_views(sample.X, names)
         self.n_features_in_ = data.shape[1]
         self._keep_names(names)
@@ -184,17 +186,18 @@ class BaseMKL(BaseKernelMachine):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _feature_map(self, data: Any, weight: Any) -> FeatureMap:
-        features = FeatureMap.fit(
-            data,
-            self.kernels,
-            approximation=self.approximation,
-            rank=self.rank,
-            landmarks=self.landmarks,
-            sample_weight=weight,
-            random_state=self._seed(),
-            spherical=self.normalize == "spherical",
-            psd=self.psd,
-        )
+        with factor_threads(int(self.rank)):
+            features = FeatureMap.fit(
+                data,
+                self.kernels,
+                approximation=self.approximation,
+                rank=self.rank,
+                landmarks=self.landmarks,
+                sample_weight=weight,
+                random_state=self._seed(),
+                spherical=self.normalize == "spherical",
+                psd=self.psd,
+            )
         check_size(features)
         return features
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
-from mklearn.data.dask import by_blocks
+from mklearn.data.reading import by_blocks
 from mklearn.estimators._base import Training
 from mklearn.estimators._features import FeatureTraining, against_rest, gather
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest

@@ -13,10 +13,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from mklearn.data.dask import by_blocks
-from mklearn.estimators._base import Training, check_given
+from mklearn.data.checks import check_given, check_indicators
+from mklearn.data.reading import by_blocks
+from mklearn.estimators._base import Training
 from mklearn.estimators._feature_discriminant import FeatureFit, FeatureSpace
 from mklearn.estimators._features import (
     FeatureTraining,
@@ -550,19 +551,7 @@ class MKLDiscriminant(
         )
         if not self._multilabel:
             return super()._target(y, weight)
-        Y = check_array(y, accept_sparse="csr", dtype=np.float64, input_name="y")
-        Y = Y.toarray() if hasattr(Y, "toarray") else Y
-        if len(Y) != len(weight):
-            raise ValueError(
-                f"X has {len(weight)} samples and y has {len(Y)}; they must be as many."
-            )
-        count = weight @ Y
-        empty = np.flatnonzero((count == 0) | (count == weight.sum()))
-        if len(empty):
-            raise ValueError(
-                "Every label needs samples with and without it; these columns of y "
-                f"are all the same: {empty.tolist()}. Drop them."
-            )
+        Y = check_indicators(y, weight)
         self.classes_ = np.arange(Y.shape[1])
         return Y
 

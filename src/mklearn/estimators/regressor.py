@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.data.blocks import Block, MemoryBlocks
-from mklearn.estimators._base import check_given
+from mklearn.data.blocks import ArrayBlocks, Block
+from mklearn.data.checks import check_given
 from mklearn.estimators._features import FeatureTraining, gather, shifted
 from mklearn.estimators._mkl import BaseMKL, check_loss, check_positive
 from mklearn.estimators._numbers import NumbersMixin
@@ -157,8 +157,8 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     def _fit_features(self, training: FeatureTraining) -> MKLRegressor:
         """Learn in feature space."""
         shift = np.zeros(1)
-        if isinstance(training.rows, MemoryBlocks):  # as without approximation
-            shift = np.median(training.rows.y, axis=0)
+        if isinstance(training.rows, ArrayBlocks):  # as without approximation
+            shift = np.median(np.asarray(training.rows.y, dtype=np.float64), axis=0)
         rows = training.encoded(partial(shifted, shift=shift))
         found = rows.reduce(gather)
         loss = None if self.loss == "squared" else self._formula()
