@@ -27,8 +27,8 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 
-from mklearn.data.checks import NothingToLearnError
-from mklearn.estimators._base import Training, _check_weight
+from mklearn.data.checks import NothingToLearnError, check_weight
+from mklearn.estimators._base import Training
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.solvers import Status
@@ -264,7 +264,7 @@ class SearchMixin:
             Whether whole numbers make folds of distinct samples, so that no model is
             tested on what it knows, or of rows with weight.
         """
-        row_weight = _check_weight(sample_weight, len(training.group))
+        row_weight = check_weight(sample_weight, len(training.group))
         truth = self._truth(self._target(y, row_weight))
         asked = self._asked_by_splitter(groups)
         if isinstance(self.cv, Integral):
