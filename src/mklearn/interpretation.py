@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.estimators import BilinearMKLClassifier, SingleKernelCV
 from mklearn.estimators._base import BaseKernelMachine
+from mklearn.estimators._predictor import KnownScores
 from mklearn.model_selection import stop_if_interrupted
 from mklearn.report.facts import NEGLIGIBLE
 
@@ -320,12 +321,12 @@ def kernel_importance(
     if n_repeats < 2:
         raise ValueError(f"n_repeats must be at least 2, got {n_repeats!r}.")
     groups = _groups(estimator, by)
-    parts = estimator._parts(X)
+    parts = estimator.predictor_.parts(estimator.checked(X))
     scorer = check_scoring(estimator, scoring=scoring)
     model = copy.copy(estimator)
 
     def score(of_kernels: FloatArray) -> float:
-        model._scores = lambda _: of_kernels + estimator.intercept_
+        model.predictor_ = KnownScores.of(of_kernels + estimator.intercept_)
         return float(scorer(model, X, y))
 
     rng = check_random_state(random_state)
@@ -443,7 +444,8 @@ def decision_parts(estimator: Any, X: Any) -> DecisionParts:
     True
     """
     _check_sums(estimator)
-    parts, intercept = estimator._parts(X), np.asarray(estimator.intercept_)
+    parts = estimator.predictor_.parts(estimator.checked(X))
+    intercept = np.asarray(estimator.intercept_)
     if isinstance(estimator, BilinearMKLClassifier) and parts.shape[1] == 2:
         # two classes are decided by the difference of their scores
         parts, intercept = (

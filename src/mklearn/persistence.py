@@ -32,7 +32,8 @@ from sklearn.utils.validation import check_is_fitted
 import mklearn
 from mklearn import estimators, problems
 from mklearn.estimators._base import check_state
-from mklearn.estimators._features import FeatureModel
+from mklearn.estimators._predictor import FeaturePredictor, GramPredictor
+from mklearn.estimators.baselines import OfOneKernel
 from mklearn.kernels import KernelBank
 from mklearn.kernels.columns import FeatureSet
 from mklearn.kernels.feature_map import (
@@ -71,7 +72,7 @@ _RECORDS: dict[str, type] = {
         Solution, History, Subspace, JointPoint, Cut, Likelihood, Passed, Point, Anchor,
         Column,
         Spread,
-        FeatureMap, FeatureModel, ApproximationError, Nystroem, Fourier, Explicit,
+        FeatureMap, GramPredictor, FeaturePredictor, OfOneKernel, ApproximationError, Nystroem, Fourier, Explicit,
     )
 }  # fmt: skip
 _NOT_KEPT = ("path_",)  # what predictions do not need

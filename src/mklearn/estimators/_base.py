@@ -1,74 +1,118 @@
-"""What all estimators share: from X and y to a bank, and from a bank to scores."""
+"""What all estimators share: from X and y to a model, and from a model to scores."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from numbers import Integral, Real
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mklearn.data.checks import check_enough, check_weight
-from mklearn.data.reading import comes_in_blocks
+from mklearn.data.blocks import ArrayBlocks, Block, Blocks
+from mklearn.data.checks import check_enough, check_given, check_weight
+from mklearn.data.reading import as_blocks, comes_in_blocks
+from mklearn.data.sampling import RowSample, sample_rows
+from mklearn.data.threads import factor_threads
 from mklearn.data.views import MultiView
-from mklearn.estimators._features import FeatureModel
+from mklearn.estimators._predictor import (
+    Predictor,
+    as_bank,
+    block_rows,
+    check_finite,
+    kernels_first,
+    require,
+)
+from mklearn.estimators._training import (
+    OF_ONE,
+    SAMPLE,
+    FeatureTraining,
+    GramTraining,
+    Training,
+    as_views,
+    check_approximation,
+    check_size,
+    is_all,
+    merge_equal,
+    room,
+)
+from mklearn.estimators.accumulator import Accumulator
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.normalise import Clip, Normaliser, check_definite, fit_normaliser
+from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.normalise import check_definite, fit_normaliser
+from mklearn.problems import Ellipsoid, LpBall
+from mklearn.problems.losses import loss_names
+from mklearn.problems.weights import WeightSet
+from mklearn.solvers import Iterate, Solution, solve
 
-
-@dataclass(frozen=True)
-class Training:
-    """What ``fit`` learns from: distinct samples, their weights, their kernels."""
-
-    raw: KernelBank
-    bank: KernelBank  # normalised
-    normaliser: Normaliser
-    clip: Clip | None
-    target: NDArray[Any]  # (n,) class numbers, (n, T) values; zeros without targets
-    weight: NDArray[np.float64]
-    index: NDArray[np.intp]  # of each distinct sample, its first row in X
-    group: NDArray[np.intp]  # of each row in X, its distinct sample; -1 if weightless
+FloatArray = NDArray[np.float64]
 
 
 class BaseKernelMachine(BaseEstimator):
     """Scores ``f(x) = sum_m theta_m sum_i A_i k_m(x_i, x) + b``, whoever finds them.
 
     Subclasses have parameters ``kernels``, ``normalize``, ``psd`` and ``memory_limit``,
-    say in ``_target`` what they learn, and call ``_training`` and ``_keep`` in ``fit``.
+    those that can do with explicit features ``approximation``, ``rank``, ``landmarks``
+    and ``random_state`` as well. They say in ``_target`` what they learn, take a
+    ``_training`` in ``fit``, and ``_keep`` a predictor.
     """
+
+    approximation: str | None = None
+    _takes_labels = True
 
     # --- fit --------------------------------------------------------------------------
 
-    def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[Any]:
+    def _target(self, y: Any, weight: FloatArray) -> NDArray[Any]:
         """Return the checked target, one row for each sample; zeros without any."""
         return np.zeros(len(weight))
 
     def _training(self, X: Any, y: Any, sample_weight: Any) -> Training:
+        """Return what to learn from: Grams or features, decided here and only here."""
+        if self.approximation is None:
+            return self._grams(X, y, sample_weight)
+        if self._precomputed():
+            raise ValueError(
+                "approximation= makes features of samples, and kernels='precomputed' "
+                "has none; give kernels, or approximation=None."
+            )
+        blocks = as_blocks(X, y, sample_weight)
+        if blocks is None:
+            return self._features_of_arrays(X, y, sample_weight)
+        if blocks.one_pass:  # what can be read only once becomes sums at once
+            return self._of_sums(self._summed(blocks))
+        return self._features_of_blocks(blocks)
+
+    def _grams(self, X: Any, y: Any, sample_weight: Any) -> GramTraining:
         """Validate, merge equal samples, compute and normalise the kernels."""
-        data, names = self._validate(X)
-        check_enough(data.shape[0])
-        weight = check_weight(sample_weight, data.shape[0])
-        target = self._target(y, weight)
-        index, group, weight = _merge_equal(data, target, weight)
+        data, names, target, index, group, weight = self._distinct(X, y, sample_weight)
         if isinstance(data, KernelBank):
-            raw = data if _is_all(index, len(data)) else data[np.ix_(index, index)]
+            raw = data if is_all(index, len(data)) else data[np.ix_(index, index)]
         else:
-            if not isinstance(data, MultiView):
-                data = MultiView.from_table(data, names)
-            raw = KernelBank(data[index], self.kernels, sample_weight=weight)
+            samples = as_views(data, names)[index]
+            raw = KernelBank(samples, self.kernels, sample_weight=weight)
         raw = raw.stored(self.memory_limit)
         clip = check_definite(raw, self.psd)
         if clip is not None:
             raw = clip.train(raw)
         normaliser = fit_normaliser(self.normalize, raw, weight)
-        bank = normaliser.train(raw)
-        return Training(
-            raw, bank, normaliser, clip, target[index], weight, index, group
+        bank, given = normaliser.train(raw), self._precomputed()
+        return GramTraining(
+            raw, bank, normaliser, clip, target[index], weight, index, group, given
         )
+
+    def _distinct(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
+        """Return checked samples and targets, and which of them are distinct."""
+        data, names = self._validate(X)
+        check_enough(data.shape[0])
+        weight = check_weight(sample_weight, data.shape[0])
+        target = self._target(y, weight)
+        index, group, weight = merge_equal(data, target, weight)
+        return data, names, target, index, group, weight
 
     def _validate(self, X: Any) -> tuple[Any, Any]:
         """Return X as bank, MultiView or table, and the names of its columns."""
@@ -84,7 +128,7 @@ class BaseKernelMachine(BaseEstimator):
             if rows != cols:
                 raise ValueError(
                     f"Precomputed training kernels must have shape (n, n, M), kernels "
-                    f"last, got {bank.shape}.{_kernels_first(cols == bank.shape[2])}"
+                    f"last, got {bank.shape}.{kernels_first(cols == bank.shape[2])}"
                 )
             self.n_features_in_ = rows
             return bank, None
@@ -104,121 +148,180 @@ class BaseKernelMachine(BaseEstimator):
     def _precomputed(self) -> bool:
         return isinstance(self.kernels, str) and self.kernels == "precomputed"
 
+    # --- in feature space -------------------------------------------------------------
+
+    def _features_of_arrays(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> FeatureTraining:
+        """Return rows of arrays in blocks, and the map to their features."""
+        data, names, target, index, _, weight = self._distinct(X, y, sample_weight)
+        data, target = data[index], target[index]
+        # the sample that blocks of the same rows would give: the same features
+        sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
+        features = self._feature_map(as_views(sample.X, names), sample.weight)
+        size = block_rows(features.n_features)
+        rows = ArrayBlocks(as_views(data, names), target, weight, rows=size)
+        median = np.zeros(1) if self._takes_labels else np.median(target, axis=0)
+        return self._in_features(rows.keeping(self._room()), features, sample, median)
+
+    def _features_of_blocks(self, blocks: Blocks) -> FeatureTraining:
+        """Return blocks from elsewhere with checked targets, and their features."""
+        blocks = blocks.keeping(self._room())
+        sample = blocks.reduce(
+            partial(sample_rows, size=self._sample(), seed=self._seed())
+        )
+        check_enough(sample.n_rows)
+        data = as_views(sample.X, blocks.names)
+        self.n_features_in_ = data.shape[1]
+        self._keep_names(blocks.names)
+        rows = self._block_targets(blocks)
+        features = self._feature_map(data, sample.weight)
+        return self._in_features(rows, features, sample, np.zeros(1))
+
+    def _in_features(
+        self, rows: Blocks, features: FeatureMap, sample: RowSample, median: FloatArray
+    ) -> FeatureTraining:
+        memory = room(self.memory_limit)
+        return FeatureTraining.of(
+            rows, features, sample, self.normalize, memory, median
+        )
+
+    def _of_sums(self, sums: Accumulator) -> FeatureTraining:
+        """Return a training that knows sums over samples, and no samples."""
+        if sums.labels != self._takes_labels:
+            kinds = ("labels", "values") if sums.labels else ("values", "labels")
+            raise ValueError(
+                f"These sums are over samples with {kinds[0]}, and "
+                f"{type(self).__name__} learns {kinds[1]}."
+            )
+        check_enough(sums.n_rows)
+        self.n_features_in_ = sums.width
+        self._keep_names(sums.names)
+        found = sums.gathered()
+        if sums.labels:
+            self._target(sums.classes, found.statistics.target)
+        else:
+            self._flat = sums.flat
+        memory = room(self.memory_limit)
+        return FeatureTraining(None, sums.features, self.normalize, memory, found)
+
+    def _summed(self, blocks: Blocks) -> Accumulator:
+        """Return sums over blocks; features are chosen on the first rows."""
+        self._require_sums()
+        rows = iter(blocks)
+        first, found = [], None
+        for block in rows:
+            part = sample_rows(block, self._sample(), self._seed())
+            first.append(block)
+            found = part if found is None else found + part
+            if found.n_rows >= self._sample():
+                break
+        if found is None:
+            raise ValueError(f"{blocks!r} holds no samples.")
+        sums = self._empty(found, blocks.names)
+        for block in chain(first, rows):
+            check_given(block.y)
+            sums.add(block)
+        return sums
+
+    def _empty(self, found: RowSample, names: Any) -> Accumulator:
+        """Return sums over no samples yet, of features chosen on some."""
+        data = as_views(found.X, names)
+        features = self._feature_map(data, found.weight)
+        return Accumulator(features, data.shape[1], names, labels=self._takes_labels)
+
+    def _require_sums(self) -> None:
+        """Raise ValueError unless sums over samples are enough to fit from."""
+        if self.approximation is None:
+            raise ValueError(
+                "Sums over samples need explicit features: give "
+                "approximation='nystroem' or 'rff'."
+            )
+        reason = self._needs_rows()
+        if reason:
+            raise ValueError(
+                f"Sums over samples are not enough for {reason}, which needs several "
+                "passes over them. Pass arrays, files, or a function that returns a "
+                "new iterator of blocks at each call, or use the squared loss."
+            )
+
+    def _needs_rows(self) -> str:
+        """Return the parameter for which sums over one pass are not enough, if any."""
+        return ""
+
+    def _keep_names(self, names: Any) -> None:
+        """Store the names of the columns, or forget those of an earlier fit."""
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        else:
+            vars(self).pop("feature_names_in_", None)
+
+    def _block_targets(self, blocks: Blocks) -> Blocks:
+        """Return the blocks with targets as ``_target`` makes them."""
+        return blocks
+
+    def _room(self) -> int:
+        """Return the bytes for features that later passes need again."""
+        return room(self.memory_limit) if self._needs_rows() else 0
+
+    def _sample(self) -> int:
+        """Return how many rows features are chosen on."""
+        return SAMPLE if self.rank < 1 else max(SAMPLE, 10 * int(self.rank))
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _feature_map(self, data: Any, weight: Any) -> FeatureMap:
+        with factor_threads(int(self.rank)):
+            features = FeatureMap.fit(
+                data,
+                self.kernels,
+                approximation=self.approximation,
+                rank=self.rank,
+                landmarks=self.landmarks,
+                sample_weight=weight,
+                random_state=self._seed(),
+                spherical=self.normalize == "spherical",
+                psd=self.psd,
+            )
+        check_size(features)
+        return features
+
+    # --- what remains -----------------------------------------------------------------
+
     def _keep(
         self,
         training: Training,
-        theta: NDArray[np.float64],
-        A: NDArray[np.float64],
-        bias: NDArray[np.float64],
-        whole: bool = False,
+        predictor: Predictor,
+        theta: FloatArray,
+        A: FloatArray,
+        shares: FloatArray,
     ) -> None:
-        """Store what prediction needs: support vectors and kernels with weight.
-
-        Parameters
-        ----------
-        theta : array of shape (M,), or (T, M) if each task has its own
-        A : array of shape (n, T)
-        bias : array of shape (T,)
-        whole : bool
-            Keep all samples, and the kernels between them and new ones as they are.
-        """
-        support = np.flatnonzero(A.any(axis=1))
-        used = np.flatnonzero(np.atleast_2d(theta).any(axis=0))
-        if len(used) == 0:
-            used = np.arange(1)
-        normaliser = training.normaliser.select(used)
-        # centring needs all samples unless the coefficients sum to zero, and so does
-        # the projection that clips a kernel; where samples lack a view, those that
-        # have it need not sum to zero
-        holed = normaliser.present is not None
-        balanced = not (holed or whole) and bool(
-            (np.abs(A.sum(axis=0)) <= 1e-9 * np.abs(A).sum(axis=0) + 1e-300).all()
-        )
-        every = (
-            training.clip is not None
-            or holed
-            or whole
-            or (normaliser.means is not None and not balanced)
-        )
-        cols = np.arange(len(A)) if every else support
-        if len(cols) == 0:
-            cols = np.arange(1)
-        self.kernel_names_ = training.raw.names
-        self.kernels_ = training.raw.kernels
-        self.kernel_weights_ = theta
-        self.support_ = training.index[support]
-        self.dual_coef_ = A[support].T.copy()
-        self.intercept_ = bias
-        self._theta = np.atleast_2d(theta)[:, used]
-        self._A = A[cols]
-        self._cols = cols
-        self._balanced = balanced
-        self._normaliser = normaliser
-        self._used = used
-        self._clip = None
-        if training.clip is not None:
-            place = {int(m): i for i, m in enumerate(used)}
-            negative = training.clip.negative
-            self._clip = Clip({place[m]: negative[m] for m in negative if m in place})
-        self._reference, self._model = None, None
-        self._columns = training.index[cols]
-        if not self._precomputed():
-            self._reference = training.raw.select(used).reference(cols)
+        """Store the predictor, and what is to be read of it."""
+        self.predictor_ = predictor
+        self.kernel_names_, self.kernels_ = training.names, training.kernels
+        self.kernel_weights_, self.kernel_contributions_ = theta, shares
+        for name in OF_ONE:  # those of an earlier fit may be of the other kind
+            vars(self).pop(name, None)
+        vars(self).update(training.fitted(A))
 
     # --- predict ----------------------------------------------------------------------
 
-    def _scores(self, X: Any) -> NDArray[np.float64]:
+    def _scores(self, X: Any) -> FloatArray:
         """Return ``f`` at new samples, shape (n_samples, T)."""
         check_is_fitted(self)
-        if self._on_features:
-            return np.asarray(self._model.scores(self._new(X)) + self.intercept_)
-        bank = self._cross(X)
-        if len(self._theta) == 1:
-            scores = bank.apply(self._theta[0], self._A)
-        else:
-            scores = bank.apply_each(self._theta, self._A)
-        return np.asarray(scores + self.intercept_)
+        return self.predictor_.scores(self.checked(X))
 
-    def _parts(self, X: Any) -> NDArray[np.float64]:
-        """Return what each kernel adds to ``f``, shape (n_samples, T, n_kernels).
+    def checked(self, X: Any) -> Any:
+        """Return new samples, checked as the predictor needs it.
 
-        With the intercept they sum to ``_scores``.
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
-        check_is_fitted(self)
-        if self._on_features:
-            return self._model.parts(self._new(X), len(self.kernel_names_))
-        products = self._cross(X).multiply(self._A) * self._theta
-        parts = np.zeros((*products.shape[:2], len(self.kernel_names_)))
-        parts[..., self._used] = products
-        return parts
-
-    def _cross(self, X: Any) -> KernelBank:
-        """Return the normalised kernels between new samples and those kept."""
-        if self._reference is None:
-            bank = as_bank(X, cross=True)
-            expected = (self.n_features_in_, len(self.kernel_names_))
-            if bank.shape[1:] != expected:
-                swapped = bank.shape[::2] == expected[::-1]
-                raise ValueError(
-                    f"Precomputed test kernels must have shape (n_test, {expected[0]}, "
-                    f"{expected[1]}): training samples second, kernels last; got "
-                    f"{bank.shape}.{_kernels_first(swapped)}"
-                )
-            bank = bank.select(self._used)[:, self._columns]
-        else:
-            bank = self._reference.cross(self._new(X))
-        if self._clip is not None:
-            bank = self._clip.cross(bank)
-        return self._normaliser.cross(bank, self._cols, self._balanced)
-
-    @property
-    def _on_features(self) -> bool:
-        """Whether the fitted model works on explicit features."""
-        return getattr(self, "_model", None) is not None
-
-    def _new(self, X: Any) -> Any:
-        """Return new samples, checked."""
-        if isinstance(X, MultiView):
+        if isinstance(X, MultiView) or not self.predictor_.checked:
             return X
         return validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, reset=False
@@ -262,151 +365,127 @@ class BaseKernelMachine(BaseEstimator):
         return tags
 
 
+class BaseMKL(BaseKernelMachine):
+    """A kernel machine whose weights and coefficients solve an MKL problem.
+
+    Subclasses have the parameters of :class:`BaseKernelMachine` and ``norm``,
+    ``solver``, ``tol``, ``max_iter``, ``time_limit``, ``callback`` and ``verbose``.
+    """
+
+    def _solve(
+        self, training: Training, problem: Any, start: Iterate | None = None
+    ) -> Solution:
+        """Solve a problem of a training set within the limits of the estimator."""
+        return self._solve_by(training.solver(self.solver, problem), problem, start)
+
+    def _solve_by(
+        self, solver: Any, problem: Any, start: Iterate | None = None
+    ) -> Solution:
+        return solve(
+            problem,
+            solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+            callback=self.callback,
+            verbose=self.verbose,
+            start=start,
+        )
+
+    def _store(
+        self,
+        training: Training,
+        problems: Sequence[Any],
+        solutions: Sequence[Solution],
+        shift: Any = 0.0,
+    ) -> None:
+        """Keep what was solved: one problem for all tasks, or one for each.
+
+        ``shift`` is what was subtracted from the values.
+        """
+        M, one = len(training.names), len(solutions) == 1
+        theta = np.stack([s.theta[..., :M] for s in solutions])
+        shares = np.stack(
+            [training.shares(p, s) for p, s in zip(problems, solutions, strict=True)]
+        )
+        if one:
+            theta, shares = theta[0], shares[0]
+        A = np.column_stack([s.A for s in solutions])
+        bias = np.concatenate([s.bias for s in solutions]) + shift
+        self._keep(training, training.predictor(theta, A, bias), theta, A, shares)
+        self.intercept_ = bias
+        self.solution_ = solutions[0] if one else list(solutions)
+        self.duality_gap_ = max(s.gap for s in solutions)
+        self.n_iter_ = max(s.n_iter for s in solutions)
+
+    def _weights(self) -> WeightSet:
+        """Return the set of the kernel weights."""
+        return weight_set(self.norm)
+
+    def _check_parameters(self) -> None:
+        weight_set(self.norm)
+        if self.approximation is not None:
+            check_approximation(self.approximation, self.rank, self.landmarks)
+        check_limits(self)
+
+
 def check_state(model: BaseKernelMachine) -> None:
     """Raise ValueError if what a fitted model predicts with does not fit together.
 
     For models from files: a sum over arrays of other shapes, or with NaN, would be an
     answer as well, but not the model's.
     """
-    names = model.kernel_names_
-    M = len(names)
-    _require(M > 0 and len(model.kernels_) == M, "kernels and their names")
-    _require(np.shape(model.kernel_weights_)[-1:] == (M,), "kernel weights")
-    if model._on_features:
-        n_targets = _check_features(model._model, M)
-    else:
-        n_targets = _check_samples(model, M)
+    M = len(model.kernel_names_)
+    require(M > 0 and len(model.kernels_) == M, "kernels and their names")
+    require(np.shape(model.kernel_weights_)[-1:] == (M,), "kernel weights")
+    predictor = model.predictor_
+    require(isinstance(predictor, Predictor), "no predictor")
+    require(predictor.n_kernels == M, "kernels")
+    predictor.check()
     for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_", "intercept_",
-                 "coef_", "means_", "temperature_", "_theta", "_A"):  # fmt: skip
-        _check_finite(name, getattr(model, name, 0.0))
-    scores = np.shape(getattr(model, "intercept_", np.zeros(1)))
-    _require(len(scores) == 1, "intercepts")
-    coef = getattr(model, "coef_", None)
-    if coef is not None:
-        _require(np.shape(coef) == (*scores, n_targets), "coefficients")
-    classes = getattr(model, "classes_", None)
+                 "coef_", "means_", "temperature_"):  # fmt: skip
+        check_finite(name, vars(model).get(name, 0.0))
+    classes = vars(model).get("classes_")
     if classes is not None:
-        _require(np.ndim(classes) == 1 and len(classes) > 0, "classes")
-        _require(scores[0] in (1, len(classes)), "a score for each class")
+        require(np.ndim(classes) == 1 and len(classes) > 0, "classes")
+        scores = len(predictor.bias)
+        decides = "intercept_" in vars(model)
+        require(not decides or scores in (1, len(classes)), "a score for each class")
 
 
-def _check_samples(model: BaseKernelMachine, n_kernels: int) -> int:
-    """Check what a model on kernels keeps; return its number of targets."""
-    normaliser, n_cols = model._normaliser, len(model._cols)
-    used = _as_places(model._used)
-    _require(used.size > 0 and used.max() < n_kernels, "a kernel that there is not")
-    _require(model._theta.ndim == 2 and model._theta.shape[1] == len(used), "weights")
-    _require(model._A.ndim == 2 and len(model._A) == n_cols > 0, "coefficients")
-    n_targets = int(model._A.shape[1])
-    _require(len(model._theta) in (1, n_targets), "weights for each class")
-    _require(isinstance(normaliser, Normaliser), "no normalisation")
-    normaliser.check(len(used))
-    n = len(normaliser.weight)
-    _require(bool((_as_places(model._cols) < n).all()), "a sample that there is not")
-    if model._clip is not None:
-        _require(isinstance(model._clip, Clip), "clipping")
-        model._clip.check(len(used), n)
-    if model._reference is None:
-        places = _as_places(model._columns)
-        _require(len(places) == n_cols, "samples")
-        _require(bool((places < model.n_features_in_).all()), "samples")
-    else:
-        _require(isinstance(model._reference, KernelBank), "samples")
-        _require(model._reference.shape == (0, n_cols, len(used)), "samples")
-    return n_targets
-
-
-def _check_features(model: Any, n_kernels: int) -> int:
-    """Check what a model on features keeps; return its number of targets."""
-    _require(isinstance(model, FeatureModel), "no model on features")
-    used = _as_places(model.used)
-    _require(used.size > 0 and used.max() < n_kernels, "a kernel that there is not")
-    D = model.features.n_features
-    _require(model.coef.ndim == 2 and len(model.coef) == D, "coefficients")
-    _require(model.shift.shape == (D,), "means of features")
-    _check_finite("coef", model.coef)
-    _check_finite("shift", model.shift)
-    return int(model.coef.shape[1])
-
-
-def _require(sound: bool, why: str) -> None:
-    if not sound:
-        raise ValueError(f"the fitted values do not fit together: {why}")
-
-
-def _check_finite(name: str, values: Any) -> None:
-    values = np.asarray(values)
-    numbers = values.dtype.kind in "biuf"
-    _require(numbers and bool(np.isfinite(values).all()), f"{name} is not finite")
-
-
-def _as_places(values: Any) -> NDArray[np.intp]:
-    array = np.asarray(values)
-    if array.ndim != 1 or array.dtype.kind not in "iu" or (array < 0).any():
-        raise ValueError("the fitted values do not fit together: no whole numbers")
-    return array
-
-
-def as_bank(X: Any, cross: bool = False) -> KernelBank:
-    """Return Grams as a bank; ``cross`` ones have no diagonal."""
-    if isinstance(X, KernelBank):
-        return X
-    if isinstance(X, MultiView) or sparse.issparse(X):
-        raise ValueError(
-            "kernels='precomputed' takes an (n, n, M) array or a KernelBank, got "
-            f"{type(X).__name__}."
-        )
-    return KernelBank.from_grams(X, cross=cross)
-
-
-def _kernels_first(suspected: bool) -> str:
-    advice = " This looks like kernels first; pass np.moveaxis(B, 0, -1)."
-    return advice if suspected else ""
-
-
-def _is_all(index: NDArray[np.intp], n: int) -> bool:
-    return len(index) == n and bool((index == np.arange(n)).all())
-
-
-def _merge_equal(
-    data: Any, target: NDArray[Any], weight: NDArray[np.float64]
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
-    """Drop samples without weight and merge equal rows of equal target.
-
-    Equal samples of equal target are one sample with the sum of their weights: the
-    optimum is the same and the problem smaller. Rows of a table are put in an order
-    that depends on their content only, so the answer does not depend on how they came.
-
-    Returns the first row, the group of each row (-1: dropped), and the weights.
-    """
-    n = len(target)
-    present = np.flatnonzero(weight > 0)
-    group = np.full(n, -1, dtype=np.intp)
-    if isinstance(data, (KernelBank, MultiView)):
-        group[present] = np.arange(len(present))
-        return present, group, weight[present]
-    if sparse.issparse(data):
-        data = data.sorted_indices()
-        data.eliminate_zeros()
-        ends = data.indptr
-
-        def content(i: int) -> bytes:
-            part = slice(ends[i], ends[i + 1])
-            indices = data.indices[part].astype(np.int64)
-            return bytes(indices.tobytes() + data.data[part].tobytes())
-    else:
-        data = np.ascontiguousarray(data) + 0.0  # no negative zeros
-
-        def content(i: int) -> bytes:
-            return bytes(data[i].tobytes())
-
-    digests = np.array(
-        [
-            hashlib.blake2b(content(i) + target[i].tobytes(), digest_size=16).digest()
-            for i in present
-        ],
-        dtype="V16",
+def weight_set(norm: Any) -> WeightSet:
+    """Return the set that a number, a matrix or a weight set stands for."""
+    if isinstance(norm, Real):
+        return LpBall(float(norm))
+    if hasattr(norm, "support") and not isinstance(norm, type):
+        return norm
+    if isinstance(norm, (np.ndarray, list)) and np.ndim(norm) == 2:
+        return Ellipsoid(np.asarray(norm))
+    raise ValueError(
+        "norm must be a number p >= 1 or inf, a positive definite matrix or a weight "
+        f"set, got {norm!r}."
     )
-    _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
-    group[present] = inverse
-    return present[first], group, np.bincount(inverse, weight[present], len(first))
+
+
+def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:
+    """Raise ValueError unless there is such a loss for labels, or for numbers."""
+    known = loss_names(targets)
+    if not isinstance(name, str) or name not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"loss must be {', '.join(others)} or {last}, got {name!r}.")
+
+
+def check_limits(model: Any) -> None:
+    """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive."""
+    check_positive("tol", model.tol)
+    if not model.max_iter >= 1:
+        raise ValueError(f"max_iter must be at least 1, got {model.max_iter!r}.")
+    if model.time_limit is not None and not model.time_limit > 0:
+        raise ValueError(f"time_limit must be positive, got {model.time_limit!r}.")
+
+
+def check_positive(name: str, value: Any, otherwise: str = "") -> float:
+    """Return a parameter that must be a positive number."""
+    if not (isinstance(value, Real) and np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a positive number{otherwise}, got {value!r}.")
+    return float(value)

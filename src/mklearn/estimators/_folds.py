@@ -28,7 +28,7 @@ from sklearn.utils.metadata_routing import (
 )
 
 from mklearn.data.checks import NothingToLearnError, check_weight
-from mklearn.estimators._base import Training
+from mklearn.estimators._training import GramTraining
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.solvers import Status
@@ -79,7 +79,7 @@ class Part:
     Kernels are sliced where they are needed first, in the process that works on them.
     """
 
-    whole: Training
+    whole: GramTraining
     fold: Fold
     budget: int | None
 
@@ -95,7 +95,7 @@ class Part:
         """Kernels between the samples tested and those to learn from."""
         return self.whole.raw[np.ix_(self.fold.tested, self.fold.members)]
 
-    def normalised(self, kind: str | None) -> tuple[Training, KernelBank]:
+    def normalised(self, kind: str | None) -> tuple[GramTraining, KernelBank]:
         """Return training set and test kernels, normalised as the former says."""
         normaliser = fit_normaliser(kind, self.raw, self.fold.weight)
         training = replace(
@@ -136,7 +136,7 @@ class Part:
 class Folds:
     """A training set and its folds."""
 
-    training: Training
+    training: GramTraining
     folds: tuple[Fold, ...]
 
     def run(
@@ -246,7 +246,7 @@ class SearchMixin:
 
     def _folds(
         self,
-        training: Training,
+        training: GramTraining,
         y: Any,
         sample_weight: Any,
         groups: Any,
@@ -256,7 +256,7 @@ class SearchMixin:
 
         Parameters
         ----------
-        training : Training
+        training : GramTraining
             Of the same rows.
         y, sample_weight, groups
             As ``fit`` has them.
@@ -289,7 +289,7 @@ class SearchMixin:
         return dict(process_routing(self, "fit", groups=groups).splitter.split)
 
     def _number_of_folds(
-        self, training: Training, asked: dict[str, Any], together: bool
+        self, training: GramTraining, asked: dict[str, Any], together: bool
     ) -> Iterator[tuple[Index, Index]]:
         """Yield train and test as rows of X, in as many folds as there can be."""
         classifier = is_classifier(self)
@@ -319,7 +319,7 @@ class SearchMixin:
             train, test = (np.flatnonzero(np.isin(unit, part)) for part in parts)
             yield train, test
 
-    def _check_fold(self, training: Training, fold: Fold, number: int) -> None:
+    def _check_fold(self, training: GramTraining, fold: Fold, number: int) -> None:
         members, rows = fold.members, fold.place
         if len(members) < 2 or not len(rows):
             raise ValueError(
@@ -338,7 +338,7 @@ class SearchMixin:
 
 
 def _fold(
-    training: Training,
+    training: GramTraining,
     truth: NDArray[Any],
     row_weight: FloatArray,
     train: Any,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mklearn.data.threads import blas_threads, run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.feature_map import FeatureMap, Scaling
@@ -48,6 +50,11 @@ class Predictor(ABC):
     @abstractmethod
     def terms(self, X: Any) -> FloatArray:
         """Return what each kernel in use adds to them, shape (n, q, n_used)."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether new samples are a table or views, to be checked as such first."""
+        return True
 
     @property
     @abstractmethod
@@ -191,6 +198,11 @@ class GramPredictor(Predictor):
         )
 
     @property
+    def checked(self) -> bool:
+        """Not so for precomputed kernels."""
+        return self.reference is not None
+
+    @property
     def n_coordinates(self) -> int:
         """Number of columns of A."""
         return int(self.A.shape[1])
@@ -298,26 +310,32 @@ class FeaturePredictor(Predictor):
 
     def project(self, X: Any) -> FloatArray:
         """Return the weighted sums over features."""
-        n = X.shape[0]
-        out = np.empty((n, self.coef.shape[1]))
-        size = block_rows(self.features.n_features)
+        out = np.empty((X.shape[0], self.coef.shape[1]))
         offset = self.shift @ self.coef
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
+
+        def work(rows: slice) -> None:
             out[rows] = self.features.transform(X[rows]) @ self.coef - offset
+
+        self._by_rows(work, X.shape[0])
         return out
 
     def terms(self, X: Any) -> FloatArray:
         """Return what the features of each kernel add."""
-        n = X.shape[0]
-        out = np.zeros((n, self.coef.shape[1], len(self.used)))
-        size = block_rows(self.features.n_features)
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
+        out = np.zeros((X.shape[0], self.coef.shape[1], len(self.used)))
+
+        def work(rows: slice) -> None:
             Z = self.features.transform(X[rows]) - self.shift
             for m, part in enumerate(self.features.slices):
                 out[rows, :, m] = Z[:, part] @ self.coef[part]
+
+        self._by_rows(work, X.shape[0])
         return out
+
+    def _by_rows(self, work: Callable[[slice], None], n: int) -> None:
+        """Call ``work`` on blocks of rows; the digits do not depend on threads."""
+        size = block_rows(self.features.n_features)
+        with blas_threads(1):
+            run_blocks(work, [slice(i, min(i + size, n)) for i in range(0, n, size)])
 
     def check(self) -> None:
         """Raise ValueError if the values do not fit together."""
@@ -330,6 +348,48 @@ class FeaturePredictor(Predictor):
         check_finite("shift", self.shift)
 
 
+@dataclass(frozen=True)
+class KnownScores(Predictor):
+    """Scores of some samples, for whoever asks about just these.
+
+    What folds and permutations score is known before; no sample is looked at again.
+    """
+
+    values: FloatArray
+
+    @classmethod
+    def of(cls, values: FloatArray) -> KnownScores:
+        """Return the predictor that answers with ``values``, shape (n, T)."""
+        zero = np.zeros(values.shape[1])
+        return cls(1, np.arange(1), zero, values)
+
+    @property
+    def checked(self) -> bool:
+        """Samples do not matter."""
+        return False
+
+    @property
+    def n_coordinates(self) -> int:
+        """Number of columns of the scores."""
+        return int(self.values.shape[1])
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return what is known, if it is about as many samples."""
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        if n != len(self.values):
+            raise ValueError(
+                f"A scorer may ask for the {len(self.values)} samples whose scores are "
+                f"known, got {n}."
+            )
+        return self.values
+
+    project = scores
+
+    def terms(self, X: Any) -> FloatArray:
+        """Return the scores as those of one kernel."""
+        return self.scores(X)[:, :, None]
+
+
 def used_kernels(theta: FloatArray) -> NDArray[np.intp]:
     """Return the kernels that have a weight; the first one if none has."""
     used = np.flatnonzero(np.atleast_2d(theta).any(axis=0))
@@ -337,8 +397,12 @@ def used_kernels(theta: FloatArray) -> NDArray[np.intp]:
 
 
 def block_rows(n_features: int) -> int:
-    """Return how many rows of features make a block of about 64 megabytes."""
-    return int(np.clip(_BLOCK_BYTES // (8 * n_features), 256, 8192))
+    """Return how many rows of features make a block, of 64 megabytes at most.
+
+    It does not depend on the number of threads, so that sums over blocks do not; blocks
+    are small enough to give each thread some.
+    """
+    return int(np.clip(_BLOCK_BYTES // (8 * n_features), 256, 2048))
 
 
 def as_bank(X: Any, cross: bool = False) -> KernelBank:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 from uuid import uuid4
 
@@ -13,19 +12,12 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 
 from mklearn.data.blocks import Block
-from mklearn.data.checks import check_enough, check_given, check_weight
+from mklearn.data.checks import check_given, check_weight
 from mklearn.data.files import GeneratorBlocks
-from mklearn.data.reading import as_blocks
-from mklearn.data.threads import factor_threads
-from mklearn.estimators._features import (
-    Gathered,
-    RowSample,
-    block_rows,
-    gather,
-    sample_rows,
-)
-from mklearn.estimators._mkl import as_views
+from mklearn.data.sampling import sample_rows
+from mklearn.estimators._predictor import block_rows
 from mklearn.kernels.feature_map import FeatureMap
+from mklearn.problems.statistics import Gathered, gather
 
 FloatArray = NDArray[np.float64]
 
@@ -172,17 +164,6 @@ class Accumulator:
             raise ValueError("There are no samples yet; call update(X, y) first.")
         return self._found
 
-    def against_rest(self) -> Gathered:
-        """Return the sums with targets -1 and 1: one for two classes, or one each."""
-        found = self.gathered()
-        k = len(found.statistics.target)
-        B = 2.0 * np.eye(k)
-        if k == 2:
-            B = B[:, 1:]
-        # a shift of all targets moves their means, and no deviations
-        made = found.statistics.with_targets(B)
-        return replace(found, statistics=replace(made, target=made.target - 1.0))
-
 
 def _spread(
     found: Gathered, places: NDArray[np.intp], classes: NDArray[Any]
@@ -203,11 +184,9 @@ def _has_approximation(model: Any) -> bool:
 class StatisticsMixin:
     """Fitting from an :class:`Accumulator`, for losses that need nothing else.
 
-    Subclasses are those of ``BaseMKL`` with an ``approximation``, and say in
-    ``_quadratic`` whether sums are enough and in ``_fit_sums`` how to fit from them.
+    Subclasses are estimators with an ``approximation`` that learn from a training in
+    ``_learn``.
     """
-
-    _takes_labels = True
 
     @available_if(_has_approximation)
     def accumulator(self, X: Any, sample_weight: Any = None) -> Accumulator:
@@ -245,67 +224,4 @@ class StatisticsMixin:
                 f"fit_statistics takes an Accumulator, got {type(sums).__name__}; make "
                 "one by model.accumulator(X)."
             )
-        if sums.labels != self._takes_labels:
-            kinds = ("labels", "values") if sums.labels else ("values", "labels")
-            raise ValueError(
-                f"These sums are over samples with {kinds[0]}, and "
-                f"{type(self).__name__} learns {kinds[1]}."
-            )
-        check_enough(sums.n_rows)
-        self.n_features_in_ = sums.width
-        self._keep_names(sums.names)
-        if sums.labels:
-            self._target(sums.classes, sums.gathered().statistics.target)
-        with factor_threads(sums.features.n_features):
-            self._fit_sums(sums)
-        return self
-
-    def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> Any:
-        """Fit in feature space: what can be read only once becomes sums at once."""
-        blocks = as_blocks(X, y, sample_weight)
-        if blocks is None:
-            training = self._feature_training(X, y, sample_weight)
-        elif blocks.one_pass:
-            return self.fit_statistics(self._summed(blocks))
-        else:
-            training = self._stream(blocks)
-        with factor_threads(training.features.n_features):
-            return self._fit_features(training)
-
-    def _summed(self, blocks: Any) -> Accumulator:
-        """Return sums over blocks; features are chosen on the first rows."""
-        self._require_sums()
-        rows = iter(blocks)
-        first, found = [], None
-        for block in rows:
-            part = sample_rows(block, self._sample(), self._seed())
-            first.append(block)
-            found = part if found is None else found + part
-            if found.n_rows >= self._sample():
-                break
-        if found is None:
-            raise ValueError(f"{blocks!r} holds no samples.")
-        sums = self._empty(found, blocks.names)
-        for block in chain(first, rows):
-            check_given(block.y)
-            sums.add(block)
-        return sums
-
-    def _empty(self, found: RowSample, names: Any) -> Accumulator:
-        data = as_views(found.X, names)
-        features = self._feature_map(data, found.weight)
-        return Accumulator(features, data.shape[1], names, labels=self._takes_labels)
-
-    def _require_sums(self) -> None:
-        if self.approximation is None:
-            raise ValueError(
-                "Sums over samples need explicit features: give "
-                "approximation='nystroem' or 'rff'."
-            )
-        reason = self._not_quadratic()
-        if reason:
-            raise ValueError(
-                f"Sums over samples are not enough for {reason}, which needs several "
-                "passes over them. Pass arrays, files, or a function that returns a "
-                "new iterator of blocks at each call, or use the squared loss."
-            )
+        return self._learn(self._of_sums(sums))

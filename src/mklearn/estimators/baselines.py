@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.estimators._base import BaseKernelMachine
 from mklearn.estimators._folds import Part, SearchMixin, best_cell
-from mklearn.estimators._labels import LabelsMixin, one_vs_rest
+from mklearn.estimators._predictor import GramPredictor, Predictor
+from mklearn.estimators._targets import LabelsMixin
+from mklearn.estimators._training import GramTraining
 from mklearn.estimators.classifier import MKLClassifier
 from mklearn.kernels.measures import centred_products
-from mklearn.problems.mkl import shares
+from mklearn.problems.base import shares
 from mklearn.solvers.rules import alignment_weights
 
 
@@ -81,7 +84,27 @@ class UniformMKLClassifier(MKLClassifier):
         )
 
 
-class AlignmentMKLClassifier(MKLClassifier):
+class _GivenWeights(MKLClassifier):
+    """A classifier on kernels whose weights were found without it."""
+
+    def _fit_weights(self, training: GramTraining, theta: NDArray[np.float64]) -> None:
+        """Learn the classifier on the plain sum of the weighted kernels."""
+        training, _ = self._encoded(training)
+        used = np.flatnonzero(theta)
+        problem = training.problem(self._formula(), self.C, self._weights())
+        problem = replace(problem, bank=training.bank.weighted(theta).select(used))
+        solution = self._solve(training, problem)
+        A = solution.A
+        parts = np.zeros(len(theta))
+        parts[used] = problem.bank.quad(A)
+        predictor = training.predictor(theta, A, solution.bias)
+        self._keep(training, predictor, theta, A, shares(parts))
+        self.intercept_ = solution.bias
+        self.solution_, self.duality_gap_ = solution, solution.gap
+        self.n_iter_, self.C_ = solution.n_iter, float(self.C)
+
+
+class AlignmentMKLClassifier(_GivenWeights):
     """Support vector classifier on the sum of kernels best aligned with the classes.
 
     The weights maximise the centred alignment ``<G_theta, L> / (|G_theta| |L|)`` with
@@ -164,24 +187,13 @@ class AlignmentMKLClassifier(MKLClassifier):
         Z = Z - w @ Z / w.sum()
         inner, with_target = centred_products(bank, Z, w)
         theta = alignment_weights(inner, with_target)
-        used = np.flatnonzero(theta)
-        Y = one_vs_rest(training.target, k)
-        # for fixed weights: the plain sum of the weighted kernels
-        self.solution_ = self._solve(
-            bank.weighted(theta).select(used),
-            self._loss(Y, self.C * self._costs(training)),
-        )
-        A = self.solution_.A
-        self._keep(training, theta, A, self.solution_.bias)
-        self.kernel_contributions_ = shares(bank, theta, A)
+        self._fit_weights(training, theta)
         size = np.sqrt(theta @ inner @ theta) * np.linalg.norm(Z.T @ (w[:, None] * Z))
         self.alignment_ = float(theta @ with_target / size) if size > 0 else 0.0
-        self.duality_gap_, self.n_iter_ = self.solution_.gap, self.solution_.n_iter
-        self.C_ = float(self.C)
         return self
 
 
-class BestKernelClassifier(SearchMixin, MKLClassifier):
+class BestKernelClassifier(SearchMixin, _GivenWeights):
     """Support vector classifier on the one kernel that does best in cross-validation.
 
     Parameters
@@ -272,17 +284,10 @@ class BestKernelClassifier(SearchMixin, MKLClassifier):
         scores = np.array(folds.run(self._score, self.n_jobs, each))
         self.cv_scores_ = scores.mean(axis=1)
         (self.best_index_,) = best_cell(scores, lambda m: m)
-        Y = one_vs_rest(training.target, len(self.classes_))
-        alone = training.bank.select([self.best_index_])
-        self.solution_ = self._solve(
-            alone, self._loss(Y, self.C * self._costs(training))
-        )
         weights = np.zeros(training.raw.shape[2])
         weights[self.best_index_] = 1.0
-        self._keep(training, weights, self.solution_.A, self.solution_.bias)
+        self._fit_weights(training, weights)
         self.kernel_contributions_ = weights.copy()
-        self.duality_gap_, self.n_iter_ = self.solution_.gap, self.solution_.n_iter
-        self.C_ = float(self.C)
         return self
 
     def _score(self, part: Part) -> float:
@@ -415,11 +420,13 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         weights = np.zeros(M)
         weights[self.best_index_] = 1.0
         n = len(training.weight)
-        self._keep(training, weights, np.ones((n, 1)), np.zeros(1))
-        self.kernel_contributions_ = weights.copy()
+        kept = training.predictor(weights, np.ones((n, 1)), np.zeros(1))
+        chosen = OfOneKernel.of(kept, self.estimator_.predictor_)
+        self._keep(training, chosen, weights, np.zeros((n, 1)), weights.copy())
         self.support_ = training.index[self.estimator_.support_]
         self.dual_coef_ = self.estimator_.dual_coef_
         self.intercept_ = self.estimator_.intercept_
+        self.solution_ = self.estimator_.solution_
         return self
 
     def _alone(self, **settings: float) -> Any:
@@ -433,18 +440,6 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
             for value in self.values_.tolist()
         ]
 
-    def _scores(self, X: Any) -> NDArray[np.float64]:
-        """Return the decision function of the kernel chosen."""
-        check_is_fitted(self)
-        scores = self.estimator_.decision_function(self._cross(X))
-        return np.asarray(scores[:, None] if scores.ndim == 1 else scores)
-
-    def _parts(self, X: Any) -> NDArray[np.float64]:
-        """Return the decision function without intercept, and zeros for the others."""
-        check_is_fitted(self)
-        alone = self.estimator_._parts(self._cross(X))
-        return alone * self.kernel_weights_
-
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class.
@@ -454,4 +449,55 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         check_is_fitted(self)
-        return self.estimator_.predict_proba(self._cross(X))
+        return self.estimator_.predict_proba(
+            self.predictor_.kept.cross(self.checked(X))
+        )
+
+
+@dataclass(frozen=True)
+class OfOneKernel(Predictor):
+    """The predictor of a model on one kernel, for samples in place of its Grams.
+
+    Attributes
+    ----------
+    kept : GramPredictor
+        Makes the kernel between new samples and all those of training.
+    alone : Predictor
+        Of the model that takes it.
+    """
+
+    kept: GramPredictor
+    alone: Predictor
+
+    @classmethod
+    def of(cls, kept: GramPredictor, alone: Predictor) -> OfOneKernel:
+        """Return the two, one after the other."""
+        return cls(kept.n_kernels, kept.used, alone.bias, kept, alone)
+
+    @property
+    def checked(self) -> bool:
+        """As the kernels ask for it."""
+        return self.kept.checked
+
+    @property
+    def n_coordinates(self) -> int:
+        """Number of scores."""
+        return len(self.bias)
+
+    def scores(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores of the model on the kernel."""
+        return self.alone.scores(self.kept.cross(X))
+
+    def project(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores without bias."""
+        return np.asarray(self.scores(X) - self.bias)
+
+    def terms(self, X: Any) -> NDArray[np.float64]:
+        """Return what the kernel adds to the scores."""
+        return self.alone.parts(self.kept.cross(X))
+
+    def check(self) -> None:
+        """Raise ValueError if the values do not fit together."""
+        super().check()
+        self.kept.check()
+        self.alone.check()

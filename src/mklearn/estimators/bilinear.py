@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from mklearn.estimators._labels import LabelsMixin
-from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.estimators._base import BaseMKL, check_positive
+from mklearn.estimators._targets import LabelsMixin
 from mklearn.kernels import KernelBank
 from mklearn.problems import BilinearProblem, CrammerSinger, MKLProblem
-from mklearn.solvers import Multilevel, solve
-from mklearn.solvers.registry import choose_solver
+from mklearn.solvers import Multilevel
 
 
 class BilinearMKLClassifier(LabelsMixin, BaseMKL):
@@ -159,19 +158,8 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         cost = self.C * self._costs(training)
         loss = CrammerSinger(training.target, cost, len(self.classes_))
         problem = self._problem(training.bank, loss)
-        solution = solve(
-            problem,
-            self._seeded(choose_solver(self.solver, problem)),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            time_limit=self.time_limit,
-            callback=self.callback,
-            verbose=self.verbose,
-        )
-        self._keep(training, solution.theta, solution.A, solution.bias)
-        self.solution_ = solution
-        self.kernel_contributions_ = problem.contributions(solution.theta, solution.A)
-        self.duality_gap_, self.n_iter_ = solution.gap, solution.n_iter
+        solver = self._seeded(training.solver(self.solver, problem))
+        self._store(training, [problem], [self._solve_by(solver, problem)])
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

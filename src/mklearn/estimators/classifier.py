@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,12 @@ from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
 from mklearn.data.reading import by_blocks
-from mklearn.estimators._base import Training
-from mklearn.estimators._features import FeatureTraining, against_rest, gather
-from mklearn.estimators._labels import LabelsMixin, one_vs_rest
-from mklearn.estimators._mkl import BaseMKL, check_loss, check_positive, weight_set
-from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
-from mklearn.kernels.diagonal import add_diagonal
-from mklearn.problems import Hinge
-from mklearn.problems.losses import by_name
+from mklearn.estimators._base import BaseMKL, check_loss, check_positive
+from mklearn.estimators._targets import LabelsMixin
+from mklearn.estimators._training import Training
+from mklearn.estimators.accumulator import StatisticsMixin
+from mklearn.problems.losses import Pointwise, by_name
+from mklearn.solvers import Solution
 
 
 def _gives_probabilities(model: MKLClassifier) -> bool:
@@ -194,46 +191,55 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
             Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
-        if self.approximation is not None:
-            return self._fit_rows(X, y, sample_weight)
-        training = self._training(X, y, sample_weight)
-        Y = one_vs_rest(training.target, len(self.classes_))
-        tasks = [Y] if self.weights == "shared" else [y[:, None] for y in Y.T]
-        cost = self._costs(training)
+        return self._learn(self._training(X, y, sample_weight))
+
+    def _learn(self, training: Training) -> MKLClassifier:
+        """Pose the problems, solve them, and keep what was found."""
+        with training.threads():
+            training, _ = self._encoded(training)
+            problems = [self._problem(training, which) for which in self._sharing()]
+            solutions = [self._solve(training, problem) for problem in problems]
+            self._store(training, problems, solutions)
+        self.C_ = self._cost_used(training, solutions)
+        return self
+
+    def _problem(self, training: Training, tasks: slice) -> Any:
+        """Return the problem of some classes against the rest."""
         if isinstance(self.C, str):
-            self._learn_cost(training, tasks, cost)
-        else:
-            self._learn(training, [self._loss(Y, self.C * cost) for Y in tasks])
-            self.C_ = float(self.C)
-        return self
+            return training.hard_margin(self._weights(), self._unit(training), tasks)
+        return training.problem(self._formula(), self.C, self._weights(), tasks)
 
-    def _fit_features(self, training: FeatureTraining) -> MKLClassifier:
-        """Learn in feature space."""
-        factors = self._factors(lambda: self._counts(training.rows))
-        rows = training.encoded(partial(against_rest, factors=factors))
-        found = rows.reduce(partial(gather, factors=factors))
-        loss = None if self.loss == "squared" else by_name(self.loss)
-        tasks = self._feature_tasks()
-        self._learn_features(training.features, rows, found, loss, float(self.C), tasks)
-        self.C_ = float(self.C)
-        return self
+    def _encoded(self, training: Training) -> tuple[Training, float]:
+        """Return the training with targets -1 and 1, and no shift of values."""
+        return training.encoded(self._against_rest(training)), 0.0
 
-    def _fit_sums(self, sums: Accumulator) -> None:
-        found, tasks = sums.against_rest(), self._feature_tasks()
-        self._learn_features(sums.features, None, found, None, float(self.C), tasks)
-        self.C_ = float(self.C)
+    def _formula(self) -> Pointwise:
+        return by_name(self.loss)
 
-    def _not_quadratic(self) -> str:
-        if self.class_weight is not None:
-            return f"class_weight={self.class_weight!r}"
-        return "" if self.loss == "squared" else f"loss={self.loss!r}"
-
-    def _feature_tasks(self) -> list[slice]:
+    def _sharing(self) -> list[slice]:
         """Return which columns of the targets share their kernel weights."""
         k = len(self.classes_)
         if self.weights == "shared":
             return [slice(None)]
         return [slice(t, t + 1) for t in range(1 if k == 2 else k)]
+
+    def _cost_used(self, training: Training, solutions: list[Solution]) -> Any:
+        """Return C as it was given, or one over the weight of the identity."""
+        if not isinstance(self.C, str):
+            return float(self.C)
+        M = len(training.names)
+        with np.errstate(divide="ignore"):
+            C = self._unit(training) / np.array([s.theta[M] for s in solutions])
+        return float(C[0]) if len(C) == 1 else C
+
+    def _unit(self, training: Any) -> float:
+        """Return what the trace of kernels is, up to that of the identity."""
+        return float(training.weight.sum()) if self.normalize == "trace" else 1.0
+
+    def _needs_rows(self) -> str:
+        if self.class_weight is not None:
+            return f"class_weight={self.class_weight!r}"
+        return "" if self._formula().quadratic else f"loss={self.loss!r}"
 
     @available_if(_gives_probabilities)
     @by_blocks
@@ -255,44 +261,6 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         p = np.exp(logs - logs.max(axis=1, keepdims=True))
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
-    def _loss(self, Y: NDArray[np.float64], cost: NDArray[np.float64]) -> Any:
-        return by_name(self.loss).on(Y, np.repeat(cost[:, None], Y.shape[1], axis=1))
-
-    def _learn_cost(
-        self,
-        training: Training,
-        tasks: list[NDArray[np.float64]],
-        cost: NDArray[np.float64],
-    ) -> None:
-        """Learn ``1 / C`` as the weight of the identity kernel.
-
-        The slacks ``xi = max(0, 1 - y f)`` of the squared hinge loss cost ``½ sum_i C
-        s_i xi_i^2``. This is ``½ |w_0|^2 / theta_0`` for ``theta_0 = 1 / C`` and one
-        more kernel ``diag(1 / s)``, whose features tell each training sample from all
-        others: with it in ``f`` every sample keeps the margin ``y f >= 1``, and what is
-        left is a hard margin problem, the hinge loss without a bound on alpha.
-        """
-        # Any bound that the optimum keeps leaves it as it is, and makes the value of
-        # every f finite. Along its ray alpha has 1'alpha = 2 V at the optimum V, and
-        # y'alpha = 0 gives each class half of it: alpha_i <= V. And V is at most the
-        # value at w = 0, equal weights and the best bias, summed over the tasks:
-        # 2 S+ S- / ((S+ + S-) theta_0), S the sums of s by class. A smaller theta_0
-        # is on the safe side; at most 1 covers BlockNorm, where w_0 alone costs
-        # ½ |w_0|^2.
-        M = training.raw.shape[2]
-        unit = training.weight.sum() if self.normalize == "trace" else 1.0
-        bank = add_diagonal(training.bank, 1.0 / (unit * cost))
-        even = min(1.0, float(weight_set(self.norm).center(M + 1)[-1]))
-        losses = []
-        for Y in tasks:
-            plus, minus = (cost @ (Y == sign) for sign in (1.0, -1.0))
-            bound = np.sum(2 * unit * plus * minus / (plus + minus)) / even
-            losses.append(Hinge(Y, np.full(Y.shape, bound)))
-        solutions = self._learn(training, losses, bank)
-        with np.errstate(divide="ignore"):
-            C = unit / np.array([s.theta[M] for s in solutions])
-        self.C_ = float(C[0]) if len(C) == 1 else C
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_loss(self.loss, "labels")
@@ -306,11 +274,6 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
             )
         else:
             check_positive("C", self.C)
-        if isinstance(self.C, str) and self.approximation is not None:
-            raise ValueError(
-                "C='learn' needs a kernel that tells all samples apart, which "
-                "features cannot; give a number, or approximation=None."
-            )
         if self.weights not in ("shared", "per-class"):
             raise ValueError(
                 f"weights must be 'shared' or 'per-class', got {self.weights!r}."

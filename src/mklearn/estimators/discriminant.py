@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -17,60 +16,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.checks import check_given, check_indicators
 from mklearn.data.reading import by_blocks
-from mklearn.estimators._base import Training
-from mklearn.estimators._feature_discriminant import FeatureFit, FeatureSpace
-from mklearn.estimators._features import (
-    FeatureTraining,
-    contributions,
-    indicators,
-    room,
-)
-from mklearn.estimators._labels import LabelsMixin
-from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.estimators._base import BaseMKL, check_positive
+from mklearn.estimators._spaces import FeatureSpace, Fit, GramSpace, space_of
+from mklearn.estimators._targets import Indicators, LabelsMixin
+from mklearn.estimators._training import Training
 from mklearn.estimators.accumulator import StatisticsMixin
 from mklearn.kernels.normalise import CENTRED_TRACE
-from mklearn.problems import MKLProblem
-from mklearn.problems.discriminant import (
-    class_targets,
-    criterion,
-    gaussian_rule,
-    gcv,
-    joint_reg,
-    kfda,
-    label_targets,
-    least_squares,
-    left_out,
-    press,
-    projection,
-    rkda,
-    rkda_joint,
-    within_scatter,
-)
-from mklearn.problems.statistics import Statistics
-from mklearn.solvers import Iterate, Solution, solve
-from mklearn.solvers.inner import LinearSolver
+from mklearn.problems.discriminant import criterion, gaussian_rule, projection
+from mklearn.solvers import Iterate, Solution
 
 FloatArray = NDArray[np.float64]
 
 CHOICES = ("learn", "loo", "gcv")
 REGS = np.logspace(-6, 0, 13)
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """A solved problem and the least-squares model on its kernel."""
-
-    problem: MKLProblem
-    solution: Solution
-    theta: FloatArray  # of the training bank's kernels
-    reg: float
-    targets: FloatArray  # (n, T), as all that follows
-    A: FloatArray
-    scores: FloatArray
-    out: FloatArray  # scores of left-out samples
-    balance: FloatArray  # (n,) what the samples count: their weights, or class shares
-    press: float
-    gcv: float
 
 
 class MKLDiscriminant(
@@ -236,14 +194,23 @@ class MKLDiscriminant(
             Weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
-        if self.approximation is not None:
-            return self._fit_rows(X, y, sample_weight)
-        training = self._training(X, y, sample_weight)
-        if isinstance(self.reg, str) and self.reg != "learn":
-            self._store(training, self._choose(partial(self._fit_reg, training)))
-        else:
-            self._store(training, self._fit_reg(training, self.reg))
+        return self._learn(self._training(X, y, sample_weight))
+
+    def _learn(self, training: Training) -> MKLDiscriminant:
+        """Solve for the reg given, or for several, and keep the best."""
+        with training.threads():
+            space = self._space(training)
+            if isinstance(self.reg, str) and self.reg != "learn":
+                fit = self._choose(space)
+            else:
+                fit = self._fit_reg(space, self.reg)
+            self._store(space, fit)
         return self
+
+    def _space(self, training: Training) -> GramSpace | FeatureSpace:
+        """Return the analysis on Grams or on features."""
+        encoded = training.encoded(Indicators(len(self.classes_)))
+        return space_of(encoded, not self._multilabel, self.criterion)
 
     def reg_path(
         self, X: Any, y: Any, regs: Any, sample_weight: Any = None
@@ -268,33 +235,27 @@ class MKLDiscriminant(
         """
         self._check_parameters()
         regs = _check_regs(regs)
-        training: Any
-        if self.approximation is None:
-            training = self._training(X, y, sample_weight)
-            solve_one, store = self._fit_reg, "_store"
-        else:
-            training = self._space(self._feature_training(X, y, sample_weight))
-            solve_one, store = self._fit_reg_features, "_store_features"
+        space = self._space(self._training(X, y, sample_weight))
         models: dict[float, MKLDiscriminant] = {}
         start = None
         for reg in sorted(set(regs.tolist()), reverse=True):
-            fit = solve_one(training, reg, start)
+            fit = self._fit_reg(space, reg, start)
             start = fit.solution
             models[reg] = clone(self).set_params(reg=reg)
             for name in ("n_features_in_", "feature_names_in_", "classes_"):
                 if hasattr(self, name):
                     setattr(models[reg], name, getattr(self, name))
             models[reg]._multilabel = self._multilabel
-            getattr(models[reg], store)(training, fit)
+            models[reg]._store(space, fit)
         return [models[reg] for reg in regs.tolist()]
 
-    def _choose(self, solve_one: Any) -> Any:
+    def _choose(self, space: GramSpace | FeatureSpace) -> Fit:
         """Return the best fit of those with the values in ``regs``."""
         self.regs_ = _check_regs(REGS if self.regs is None else self.regs)
         found: dict[float, tuple[float, float]] = {}
         best, start = None, None
         for reg in sorted(set(self.regs_.tolist()), reverse=True):
-            fit = solve_one(reg, start)
+            fit = self._fit_reg(space, reg, start)
             start = fit.solution
             found[reg] = (fit.press, fit.gcv)
             if best is None or getattr(fit, self._score) < getattr(best, self._score):
@@ -309,188 +270,29 @@ class MKLDiscriminant(
         return "press" if self.reg == "loo" else "gcv"
 
     def _fit_reg(
-        self, training: Training, reg: Any, start: Solution | None = None
-    ) -> _Fit:
-        """Solve for one reg, then the least-squares model on the combined kernel."""
-        bank, w = training.bank, training.weight
-        problem = self._problem(training, reg)
-        solution = solve(
-            problem,
-            self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            time_limit=self.time_limit,
-            callback=self.callback,
-            verbose=self.verbose,
-            start=None if start is None else Iterate(start.theta, start.A),
-        )
-        theta = solution.theta[: bank.shape[2]]
-        if isinstance(reg, str):
-            reg = joint_reg(solution.theta, float(w.sum()))
-        system = least_squares(problem, reg, w)
-        linear = LinearSolver(bank, system, theta)
-        A, scores = linear.best(theta)
-        inverse = linear.inverse_diagonal()
-        out = left_out(system.right, A, inverse)
-        mean = np.mean(system.right - system.ridge[:, None] * A - scores, axis=0)
-        return _Fit(
-            problem=problem,
-            solution=solution,
-            theta=theta,
-            reg=float(reg),
-            targets=system.right,
-            A=A,
-            scores=scores,
-            out=out - mean,
-            balance=reg / system.ridge,
-            press=press(system.right, out, w),
-            gcv=gcv(A, inverse, system.ridge, w),
-        )
-
-    def _problem(self, training: Training, reg: Any) -> MKLProblem:
-        bank, target, w = training.bank, training.target, training.weight
-        weights = self._weights()
-        if self.criterion == "kfda":
-            if self._multilabel or len(self.classes_) > 2:
-                kind = "multilabel-indicator" if self._multilabel else "multiclass"
-                raise ValueError(
-                    "Only binary classification is supported. The type of the target "
-                    f"is {kind}; use criterion='rkda'."
-                )
-            return kfda(bank, target, float(reg), weights, w)
-        if self._multilabel:
-            H = label_targets(target, w)
-        else:
-            H = class_targets(target, len(self.classes_), w)
-        if isinstance(reg, str):
-            return rkda_joint(bank, H, weights, w)
-        return rkda(bank, H, float(reg), weights, w)
-
-    def _store(self, training: Training, fit: _Fit) -> None:
-        """Keep directions, decision rule and probabilities."""
-        labels, w = training.target, training.weight
-        rank = fit.A.shape[1] if self._multilabel else len(self.classes_) - 1
-        turn, self.explained_ratio_ = projection(
-            fit.targets, fit.scores, fit.balance, rank
-        )
-        coef, Z = fit.A @ turn, fit.scores @ turn
-        self._keep(training, fit.theta, coef, np.zeros(coef.shape[1]))
-        if self._multilabel:
-            self._label_rules(fit, turn, labels, w)
-        else:
-            self._class_rule(fit, coef, Z, labels, w)
-        out = fit.out @ turn @ self.coef_.T + self.intercept_
-        if self._multilabel:
-            self.temperature_ = np.array(
-                [_temperature(out[:, [j]], labels[:, j], w) for j in range(len(out.T))]
-            )
-        else:
-            self.temperature_ = _temperature(out, labels, w)
-        self.kernel_contributions_ = MKLProblem(
-            training.bank, fit.problem.loss, self._weights()
-        ).contributions(fit.theta, fit.A)
-        self.solution_ = fit.solution
-        self.duality_gap_, self.n_iter_ = fit.solution.gap, fit.solution.n_iter
-        self.reg_ = fit.reg
-        given = None if self.reg == "learn" else fit.reg
-        self.objective_ = criterion(fit.problem, fit.solution.upper, given)
-        q = coef.shape[1]
-        self._n_features_out = min(q, self.n_components or q)
-
-    def _class_rule(
         self,
-        fit: _Fit,
-        coef: FloatArray,
-        Z: FloatArray,
-        labels: NDArray[np.intp],
-        w: FloatArray,
-    ) -> None:
-        """Take classes as normal, with the criterion's covariance."""
-        means, scatter = within_scatter(Z, labels, fit.balance)
-        covariance = (scatter + fit.reg * coef.T @ Z) / fit.balance.sum()
-        counts = np.bincount(labels, w, len(self.classes_))
-        self._normal_classes(means, covariance, counts / w.sum())
-
-    def _normal_classes(
-        self, means: FloatArray, covariance: FloatArray, frequency: FloatArray
-    ) -> None:
-        """Set the decision rule from the classes' means and covariance."""
-        k = len(self.classes_)
-        self.means_ = means
-        priors = _check_priors(self.priors, k, frequency)
-        each, shift = gaussian_rule(self.means_, covariance, priors)
-        if k == 2:
-            each, shift = each[[1]] - each[[0]], shift[[1]] - shift[[0]]
-        self.coef_, self.intercept_ = each, shift
-
-    def _label_rules(
-        self, fit: _Fit, turn: FloatArray, Y: FloatArray, w: FloatArray
-    ) -> None:
-        """Tell samples with a label from those without it along its own scores."""
-        k = Y.shape[1]
-        odds, shift = np.empty(k), np.empty(k)
-        for j in range(k):
-            F, has = fit.scores[:, [j]], Y[:, j].astype(np.intp)
-            means, scatter = within_scatter(F, has, w)
-            covariance = (scatter + fit.reg * fit.A[:, [j]].T @ F) / w.sum()
-            frequency = np.bincount(has, w, 2) / w.sum()
-            priors = _check_priors(self.priors, 2, frequency)
-            each, rest = gaussian_rule(means, covariance, priors)
-            odds[j], shift[j] = each[1, 0] - each[0, 0], rest[1] - rest[0]
-        # scores are coordinates turned back
-        back = np.linalg.pinv(turn)
-        self.coef_, self.intercept_ = (back * odds).T, shift
-        counts = w @ Y
-        self.means_ = (Y * w[:, None]).T @ (fit.scores @ turn) / counts[:, None]
-
-    # --- in feature space -------------------------------------------------------------
-
-    def _space(self, training: FeatureTraining) -> FeatureSpace:
-        rows = training.encoded(partial(indicators, n_classes=len(self.classes_)))
-        statistics = rows.reduce(Statistics.of_block)
-        exclusive, memory = not self._multilabel, room(self.memory_limit)
-        return FeatureSpace(training.features, statistics, exclusive, rows, memory)
-
-    def _fit_features(self, training: FeatureTraining) -> MKLDiscriminant:
-        return self._fit_space(self._space(training))
-
-    def _fit_sums(self, sums: Any) -> None:
-        statistics = sums.gathered().statistics
-        memory = room(self.memory_limit)
-        self._fit_space(FeatureSpace(sums.features, statistics, True, None, memory))
-
-    def _not_quadratic(self) -> str:
-        return "reg='loo'" if self.reg == "loo" else ""
-
-    def _fit_space(self, space: FeatureSpace) -> MKLDiscriminant:
-        if isinstance(self.reg, str) and self.reg != "learn":
-            fit = self._choose(partial(self._fit_reg_features, space))
-        else:
-            fit = self._fit_reg_features(space, self.reg)
-        self._store_features(space, fit)
-        return self
-
-    def _fit_reg_features(
-        self, space: FeatureSpace, reg: Any, start: Solution | None = None
-    ) -> FeatureFit:
+        space: GramSpace | FeatureSpace,
+        reg: Any,
+        start: Solution | None = None,
+    ) -> Fit:
+        """Solve for one reg, from the solution for another."""
         first = None if start is None else Iterate(start.theta, start.A)
-        return space.fit(reg, self._weights(), self._run, first)
+        solve = partial(self._solve, space.training)
+        return space.fit(reg, self._weights(), solve, first)
 
-    def _store_features(self, space: FeatureSpace, fit: FeatureFit) -> None:
+    def _store(self, space: GramSpace | FeatureSpace, fit: Fit) -> None:
         """Keep directions, decision rule and probabilities."""
-        rank = fit.w.shape[1] if self._multilabel else len(self.classes_) - 1
-        turn, self.explained_ratio_ = space.projection(fit, rank)
-        coef = fit.w @ turn
-        self._keep_features(space.features, space.scaling, fit.theta, coef)
-        self.kernel_weights_ = fit.theta
-        means, scatter = space.within(coef)
-        stiff = fit.reg * fit.A.T @ fit.F
+        rank = fit.A.shape[1] if self._multilabel else len(self.classes_) - 1
+        turn, self.explained_ratio_ = projection(fit.targets, fit.F, fit.balance, rank)
+        self.means_ = fit.means @ turn
         if self._multilabel:
-            self.means_ = means
-            self._label_features(space, fit, stiff, turn)
+            self._label_rules(space, fit, turn)
         else:
-            covariance = (scatter + turn.T @ stiff @ turn) / space.total
-            self._normal_classes(means, covariance, space.statistics.target)
+            self._class_rule(space, fit, turn)
+        coef = fit.coef @ turn
+        predictor = space.training.predictor(fit.theta, coef, np.zeros(coef.shape[1]))
+        predictor = predictor.with_rule(self.coef_, self.intercept_)
+        self._keep(space.training, predictor, fit.theta, coef, space.shares(fit))
         out = fit.out @ turn @ self.coef_.T + self.intercept_
         if self._multilabel:
             self.temperature_ = np.array(
@@ -500,42 +302,49 @@ class MKLDiscriminant(
                 ]
             )
         else:
-            self.temperature_ = _temperature(out, fit.labels.argmax(axis=1), fit.weight)
-        slices, A = space.features.slices, space.reduced.dual(fit.A)
-        self.kernel_contributions_ = contributions(fit.theta, A, slices)
-        self.solution_ = replace(
-            fit.solution,
-            A=space.reduced.dual(fit.solution.A),
-            dual=space.reduced.dual(fit.solution.dual),
-        )
+            self.temperature_ = _temperature(out, fit.labels, fit.weight)
+        self.solution_ = space.shown(fit)
         self.duality_gap_, self.n_iter_ = fit.solution.gap, fit.solution.n_iter
         self.reg_ = fit.reg
         given = None if self.reg == "learn" else fit.reg
         self.objective_ = criterion(fit.problem, fit.solution.upper, given)
-        q = coef.shape[1]
+        q = turn.shape[1]
         self._n_features_out = min(q, self.n_components or q)
 
-    def _label_features(
-        self, space: FeatureSpace, fit: FeatureFit, stiff: FloatArray, turn: FloatArray
+    def _class_rule(
+        self, space: GramSpace | FeatureSpace, fit: Fit, turn: FloatArray
+    ) -> None:
+        """Take classes as normal, with the criterion's covariance."""
+        k = len(self.classes_)
+        covariance = turn.T @ (fit.within + fit.stiff) @ turn / fit.size
+        priors = _check_priors(self.priors, k, space.counts / space.size)
+        each, shift = gaussian_rule(self.means_, covariance, priors)
+        if k == 2:
+            each, shift = each[[1]] - each[[0]], shift[[1]] - shift[[0]]
+        self.coef_, self.intercept_ = each, shift
+
+    def _label_rules(
+        self, space: GramSpace | FeatureSpace, fit: Fit, turn: FloatArray
     ) -> None:
         """Tell samples with a label from those without it along its own scores."""
-        k = len(self.classes_)
+        k, size, stiff = len(self.classes_), space.size, fit.stiff
         odds, shift = np.empty(k), np.empty(k)
         for j in range(k):
-            w, n = fit.w[:, j], np.array([space.total, 0.0])
-            n += np.array([-1.0, 1.0]) * space.counts[j]
-            total = float(space.sums[:, j] @ w)
+            n = np.array([size - space.counts[j], space.counts[j]])
+            # scores have mean zero: those without the label are on the other side
+            total = float(fit.means[j, j] * n[1])
             means = np.array([[-total], [total]]) / n[:, None]
-            scatter = w @ space.scatter @ w - n @ means[:, 0] ** 2
-            covariance = np.array([[(scatter + stiff[j, j]) / space.total]])
-            priors = _check_priors(self.priors, 2, n / space.total)
+            scatter = fit.total[j, j] - n @ means[:, 0] ** 2
+            covariance = np.array([[(scatter + stiff[j, j]) / size]])
+            priors = _check_priors(self.priors, 2, n / size)
             each, rest = gaussian_rule(means, covariance, priors)
             odds[j], shift[j] = each[1, 0] - each[0, 0], rest[1] - rest[0]
+        # scores are coordinates turned back
         self.coef_ = (np.linalg.pinv(turn) * odds).T
         self.intercept_ = shift
 
-    def _run(self, problem: MKLProblem, start: Iterate | None = None) -> Solution:
-        return self._solved(problem, self.solver, start)
+    def _needs_rows(self) -> str:
+        return "reg='loo'" if self.reg == "loo" else ""
 
     def _block_targets(self, blocks: Any) -> Any:
         """Return blocks with class numbers; several labels need arrays in memory."""
@@ -569,21 +378,7 @@ class MKLDiscriminant(
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         check_is_fitted(self)
-        return self._project(X)[:, : self._n_features_out]
-
-    def _project(self, X: Any) -> FloatArray:
-        if self._on_features:
-            return np.asarray(self._model.scores(self._new(X)))
-        return np.asarray(self._cross(X).apply(self._theta[0], self._A))
-
-    def _scores(self, X: Any) -> FloatArray:
-        """Return the decision function, one column for two classes."""
-        check_is_fitted(self)
-        return np.asarray(self._project(X) @ self.coef_.T + self.intercept_)
-
-    def _parts(self, X: Any) -> FloatArray:
-        """Return what each kernel adds to the decision function."""
-        return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)
+        return self.predictor_.project(self.checked(X))[:, : self._n_features_out]
 
     @by_blocks
     def predict(self, X: Any) -> NDArray[Any]:

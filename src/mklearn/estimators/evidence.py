@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from mklearn.estimators._base import BaseKernelMachine
-from mklearn.estimators._mkl import check_limits
-from mklearn.estimators._numbers import NumbersMixin
+from mklearn.estimators._base import BaseKernelMachine, check_limits
+from mklearn.estimators._targets import NumbersMixin
 from mklearn.problems.evidence import EvidenceProblem
-from mklearn.problems.mkl import shares
 from mklearn.solvers import solve
 from mklearn.solvers.evidence import AverageInformation
 
@@ -58,7 +54,9 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
 
     Attributes
     ----------
-    evidence_ : EvidenceSolution
+    solution_ : Solution
+        Its ``upper`` is minus the log evidence.
+    evidence_ : Likelihood
         The likelihood, how it was found, and what small changes still promise.
     noise_ : array of shape (n_outputs,)
         Variance of the noise.
@@ -146,11 +144,11 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         check_limits(self)
         training = self._training(X, y, sample_weight)
         # the constant is free: a shift changes rounding only, and makes constants zero
-        shift = np.median(training.target, axis=0)
+        shift = training.middle()
         problem = EvidenceProblem(
             training.bank, training.target - shift, training.weight
         )
-        self.solution_ = solve(
+        solution = solve(
             problem,
             AverageInformation(rest=self.tol),
             tol=self.tol,
@@ -159,15 +157,14 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
             callback=self.callback,
             verbose=self.verbose,
         )
-        theta, A = self.solution_.theta, self.solution_.A
-        self._keep(
-            training, theta, A, self.solution_.bias + shift, whole=self.uncertainty
-        )
-        self.evidence_ = self.solution_.about
+        theta, A, bias = solution.theta, solution.A, solution.bias + shift
+        predictor = training.predictor(theta, A, bias, whole=self.uncertainty)
+        self._keep(training, predictor, theta, A, problem.contributions(theta, A))
+        self.intercept_ = bias
+        self.solution_, self.evidence_ = solution, solution.about
         found = problem.at(theta) if self.uncertainty else None
         self._spread = None if found is None else found.spread()
-        self.kernel_contributions_ = shares(training.bank, theta, A)
-        self.noise_, self.n_iter_ = self.evidence_.noise, self.solution_.n_iter
+        self.noise_, self.n_iter_ = self.evidence_.noise, solution.n_iter
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -195,6 +192,6 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
             raise ValueError(
                 "return_std=True needs a model that was fitted with uncertainty=True."
             )
-        bank, theta = self._cross(X), self._theta[0]
+        bank, theta = self.predictor_.cross(self.checked(X)), self.predictor_.theta[0]
         found = self._spread.deviations(bank.combine(theta), bank.diag() @ theta)
         return values, found[:, 0] if self._flat else found

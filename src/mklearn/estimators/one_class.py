@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
-from mklearn.estimators._base import as_bank
-from mklearn.estimators._mkl import BaseMKL, check_positive
-from mklearn.problems import Hinge, OneClass
+from mklearn.estimators._base import BaseMKL, check_positive
+from mklearn.estimators._predictor import as_bank
+from mklearn.problems import Hinge, MKLProblem, OneClass
 
 
 class MKLOneClass(OutlierMixin, BaseMKL):
@@ -137,13 +137,14 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         """
         self._check_parameters()
         training = self._training(X, None, sample_weight)
-        weight = training.weight[:, None]
+        weight, shift = training.weight[:, None], 0.0
         if self.C is None:
-            self._learn(training, [OneClass(weight / (self.nu * weight.sum()))])
+            loss: Any = OneClass(weight / (self.nu * weight.sum()))
         else:
-            ones = np.ones_like(weight)
-            self._learn(training, [Hinge(ones, self.C * weight, with_bias=False)])
-            self.intercept_ = self.intercept_ - 1.0
+            loss = Hinge(np.ones_like(weight), self.C * weight, with_bias=False)
+            shift = -1.0
+        problem = MKLProblem(training.bank, loss, self._weights())
+        self._store(training, [problem], [self._solve(training, problem)], shift)
         self.offset_ = -float(self.intercept_[0])
         return self
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mklearn.data.blocks import ArrayBlocks, Block
-from mklearn.data.checks import check_given
-from mklearn.estimators._features import FeatureTraining, gather, shifted
-from mklearn.estimators._mkl import BaseMKL, check_loss, check_positive
-from mklearn.estimators._numbers import NumbersMixin
-from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
+from mklearn.estimators._base import BaseMKL, check_loss, check_positive
+from mklearn.estimators._targets import NumbersMixin, Shifted
+from mklearn.estimators._training import Training
+from mklearn.estimators.accumulator import StatisticsMixin
 from mklearn.problems.losses import Pointwise, by_name
 
 
@@ -144,51 +140,26 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
             Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
-        if self.approximation is not None:
-            return self._fit_rows(X, y, sample_weight)
-        training = self._training(X, y, sample_weight)
-        # the bias is free: a shift changes rounding only, and makes constants zero
-        shift = np.median(training.target, axis=0)
-        Y = training.target - shift
-        self._learn(training, [self._loss(Y, self.C * training.weight)])
-        self.intercept_ = self.intercept_ + shift
+        return self._learn(self._training(X, y, sample_weight))
+
+    def _learn(self, training: Training) -> MKLRegressor:
+        """Pose the problem, solve it, and keep what was found."""
+        with training.threads():
+            training, shift = self._encoded(training)
+            problem = training.problem(self._formula(), self.C, self._weights())
+            self._store(training, [problem], [self._solve(training, problem)], shift)
         return self
 
-    def _fit_features(self, training: FeatureTraining) -> MKLRegressor:
-        """Learn in feature space."""
-        shift = np.zeros(1)
-        if isinstance(training.rows, ArrayBlocks):  # as without approximation
-            shift = np.median(np.asarray(training.rows.y, dtype=np.float64), axis=0)
-        rows = training.encoded(partial(shifted, shift=shift))
-        found = rows.reduce(gather)
-        loss = None if self.loss == "squared" else self._formula()
-        self._learn_features(training.features, rows, found, loss, float(self.C))
-        self.intercept_ = self.intercept_ + shift
-        return self
-
-    _takes_labels = False
-
-    def _fit_sums(self, sums: Accumulator) -> None:
-        self._flat = sums.flat
-        self._learn_features(sums.features, None, sums.gathered(), None, float(self.C))
-
-    def _not_quadratic(self) -> str:
-        return "" if self.loss == "squared" else f"loss={self.loss!r}"
-
-    def _loss(self, Y: NDArray[np.float64], cost: NDArray[np.float64]) -> Any:
-        costs = np.repeat(cost[:, None], Y.shape[1], axis=1)
-        return self._formula().on(Y, costs)
+    def _encoded(self, training: Training) -> tuple[Training, Any]:
+        """Return the training with values around zero, and what was subtracted."""
+        shift = training.middle()
+        return training.encoded(Shifted(shift)), shift
 
     def _formula(self) -> Pointwise:
         return by_name(self.loss, epsilon=float(self.epsilon))
 
-    def _block_targets(self, blocks: Any) -> Any:
-        """Return the blocks with numbers for targets, of shape (n, n_outputs)."""
-        outputs = set(blocks.map(_outputs))
-        if len(outputs) > 1:
-            raise ValueError(f"Blocks differ in the shape of y: {sorted(outputs)}.")
-        self._flat = outputs.pop() == 0
-        return blocks
+    def _needs_rows(self) -> str:
+        return "" if self._formula().quadratic else f"loss={self.loss!r}"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -197,9 +168,3 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
         epsilon = self.epsilon
         if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
             raise ValueError(f"epsilon must be a number from 0 on, got {epsilon!r}.")
-
-
-def _outputs(block: Block) -> int:
-    """Return the number of columns of y, 0 if it is one-dimensional."""
-    y = np.asarray(check_given(block.y))
-    return 0 if y.ndim == 1 else int(y.shape[1])

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 
-from mklearn.estimators._base import Training
+from mklearn.estimators._base import BaseMKL
 from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
-from mklearn.estimators._labels import one_vs_rest
-from mklearn.estimators._mkl import BaseMKL
+from mklearn.estimators._predictor import KnownScores
 from mklearn.estimators.classifier import MKLClassifier
 from mklearn.estimators.regressor import MKLRegressor
 from mklearn.kernels import KernelBank
@@ -82,13 +81,14 @@ class _PathSearch(SearchMixin, BaseMKL):
             A[fold.members] += one.A[i, k]
             count[fold.members] += 1
         theta = np.mean([one.path.theta[i, k] for one in found], axis=0)
-        Y, cost, shift = self._tasks(training)
-        loss = self._loss(Y, self.C_ * cost)
+        training, shift = self._encoded(training)
+        weights = self._weights()
+        problem = training.problem(self._formula(), self.C_, weights)
         start = Iterate(
-            scaled(theta, self._weights()), loss.repair(A / np.maximum(count, 1))
+            scaled(theta, weights), problem.loss.repair(A / np.maximum(count, 1))
         )
-        self._learn(training, [loss], start=start)
-        self.intercept_ = self.intercept_ + shift
+        solution = self._solve(training, problem, start)
+        self._store(training, [problem], [solution], shift)
         return self
 
     def _weights(self) -> WeightSet:
@@ -103,10 +103,11 @@ class _PathSearch(SearchMixin, BaseMKL):
             warnings.simplefilter("ignore", UserWarning)
             training, cross = part.normalised(self.normalize)
             warnings.simplefilter("ignore", ConvergenceWarning)
-            Y, cost, shift = self._tasks(training)
+            training, shift = self._encoded(training)
+            one, formula = LpBall(1.0), self._formula()
             path = mkl_path(
                 training.bank,
-                lambda C: self._loss(Y, C * cost),
+                lambda C: training.problem(formula, C, one).loss,
                 self._costs_tried(),
                 tuple(float(p) for p in self.norms),
                 solver=self.solver,
@@ -123,11 +124,12 @@ class _PathSearch(SearchMixin, BaseMKL):
         numbers = np.arange(len(fold.place))[:, None]
         P, K, _ = path.shape
         scores = np.full((P, K), np.nan)
-        A = np.full((P, K, *Y.shape), np.nan)
+        A = np.full((P, K, *training.Y.shape), np.nan)
         for i in range(P):
             row = [s for s in path.solutions[i] if s is not None]
             for k, (s, F) in enumerate(zip(row, _decisions(cross, row), strict=True)):
-                cell._values = (F + s.bias + shift)[fold.place]
+                values = (F + s.bias + shift)[fold.place]
+                cell.predictor_ = KnownScores.of(values)
                 scores[i, k] = scorer(cell, numbers, fold.truth, **weight)
                 A[i, k] = s.A
         # the solutions would take as much memory as the samples for each cell
@@ -207,28 +209,6 @@ def _decisions(cross: KernelBank, solutions: list[Solution]) -> Iterator[FloatAr
         products = cross.select(used).multiply(np.hstack([s.A for s in part]))
         products = products.reshape(n, len(part), T, len(used))
         yield from np.einsum("ictm,cm->cit", products, theta[:, used])
-
-
-class _Cell:
-    """A model that knows its scores at the test samples of a fold, and nothing else."""
-
-    _values: FloatArray
-
-    def _scores(self, X: Any) -> FloatArray:
-        if len(X) != len(self._values):
-            raise ValueError(
-                f"A scorer may ask for the {len(self._values)} test samples of the "
-                f"fold, got {len(X)}."
-            )
-        return self._values
-
-
-class _ClassifierCell(_Cell, MKLClassifier):
-    pass
-
-
-class _RegressorCell(_Cell, MKLRegressor):
-    pass
 
 
 class MKLClassifierCV(_PathSearch, MKLClassifier):
@@ -349,20 +329,15 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         self.callback = callback
         self.verbose = verbose
 
-    def _tasks(self, training: Training) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return targets, costs at C = 1, and what was taken off the targets."""
-        Y = one_vs_rest(training.target, len(self.classes_))
-        return Y, self._costs(training), np.zeros(Y.shape[1])
-
-    def _plain(self) -> _ClassifierCell:
-        return _ClassifierCell(
+    def _plain(self) -> MKLClassifier:
+        return MKLClassifier(
             loss=self.loss,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
         )
 
-    def _cell(self) -> _ClassifierCell:
+    def _cell(self) -> MKLClassifier:
         cell = self._plain()
         cell.classes_ = self.classes_
         return cell
@@ -450,16 +425,11 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         self.callback = callback
         self.verbose = verbose
 
-    def _tasks(self, training: Training) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return targets, costs at C = 1, and what was taken off the targets."""
-        shift = np.median(training.target, axis=0)
-        return training.target - shift, training.weight, shift
-
     def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
         return target[:, 0] if self._flat else target
 
-    def _plain(self) -> _RegressorCell:
-        return _RegressorCell(
+    def _plain(self) -> MKLRegressor:
+        return MKLRegressor(
             loss=self.loss,
             epsilon=self.epsilon,
             tol=self.tol,
@@ -467,7 +437,7 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
             time_limit=self.time_limit,
         )
 
-    def _cell(self) -> _RegressorCell:
+    def _cell(self) -> MKLRegressor:
         cell = self._plain()
         cell._flat = self._flat
         return cell

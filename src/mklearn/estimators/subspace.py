@@ -13,11 +13,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.checks import NothingToLearnError
-from mklearn.estimators._base import BaseKernelMachine, Training
-from mklearn.estimators._labels import LabelsMixin, one_vs_rest
-from mklearn.estimators._mkl import check_limits, check_positive
+from mklearn.estimators._base import BaseKernelMachine, check_limits, check_positive
+from mklearn.estimators._targets import LabelsMixin, one_vs_rest
+from mklearn.estimators._training import GramTraining
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems import Hinge
+from mklearn.problems.base import shares
 from mklearn.problems.subspace import (
     LABEL_KERNELS,
     Alignment,
@@ -34,6 +35,7 @@ from mklearn.solvers.subspace import (
     maximise_alignment,
     solve_joint,
     svm_on,
+    without_bounds,
 )
 
 FloatArray = NDArray[np.float64]
@@ -182,6 +184,7 @@ class SubspaceKernel(
     _target = LabelsMixin._target
     _costs = LabelsMixin._costs
     _factors = LabelsMixin._factors
+    _against_rest = LabelsMixin._against_rest
 
     def __init__(
         self,
@@ -246,7 +249,7 @@ class SubspaceKernel(
         self._store(training, self._learn(training))
         return self
 
-    def _learn(self, training: Training) -> _Learned:
+    def _learn(self, training: GramTraining) -> _Learned:
         w = training.weight
         L = label_factor(training.target, len(self.classes_), self.label_kernel, w)
         reg = self._regularisation(float(np.mean(w @ training.bank.diag())))
@@ -283,7 +286,7 @@ class SubspaceKernel(
             **settings,
         )
 
-    def _kernels(self, training: Training, reg: float) -> Kernels:
+    def _kernels(self, training: GramTraining, reg: float) -> Kernels:
         one = np.ones(1) if training.bank.shape[2] == 1 else None
         return Kernels(training.bank, reg, self.uncorrelated, training.weight, one)
 
@@ -310,7 +313,10 @@ class SubspaceKernel(
                 max_iter=self.max_iter,
                 random_state=self.random_state,
             )
-            return _Learned(middle, found, kernels.reg, value, n_iter=n_iter)
+            solution = without_bounds(middle, found, value, n_iter, local=True)
+            return _Learned(
+                middle, found, kernels.reg, value, solution=solution, n_iter=n_iter
+            )
         solution, n_iter = None, 1
         open_weights = self.criterion == "svm" and self.uncorrelated
         if kernels.theta is None and not open_weights:
@@ -322,6 +328,8 @@ class SubspaceKernel(
         N = kernels.weight[:, None] * L
         found = kernels.criterion(theta).best(N, self.n_components)
         value = float(found.values.sum())
+        if solution is None:
+            solution = without_bounds(theta, found, value)
         return _Learned(
             theta, found, kernels.reg, value, solution=solution, n_iter=n_iter
         )
@@ -339,13 +347,13 @@ class SubspaceKernel(
     def _cost(self, features: FloatArray, w: FloatArray) -> float:
         return unit_cost(features, w) if isinstance(self.C, str) else float(self.C)
 
-    def _loss(self, training: Training, C: float) -> Hinge:
+    def _loss(self, training: GramTraining, C: float) -> Hinge:
         """Return one SVM for each class against the rest, one for two classes."""
         Y = one_vs_rest(training.target, len(self.classes_))
         cost = C * self._costs(training)
         return Hinge(Y, np.repeat(cost[:, None], Y.shape[1], axis=1))
 
-    def _store(self, training: Training, learned: _Learned) -> None:
+    def _store(self, training: GramTraining, learned: _Learned) -> None:
         found = learned.subspace
         q = found.coef.shape[1]
         if self.n_components is not None and self.n_components > q:
@@ -355,20 +363,18 @@ class SubspaceKernel(
                 UserWarning,
                 stacklevel=3,
             )
-        self._keep(training, learned.theta, found.coef, np.zeros(q))
-        del self.intercept_
-        share = learned.theta * np.maximum(training.bank.quad(found.coef), 0.0)
-        self.kernel_contributions_ = share / share.sum()
+        theta, coef = learned.theta, found.coef
+        predictor = training.predictor(theta, coef, np.zeros(q))
+        parts = shares(theta * training.bank.quad(coef))
+        self._keep(training, predictor, theta, coef, parts)
         self.n_components_ = self._n_features_out = q
         self.rank_ = found.rank
         self.criterion_values_ = found.values
         self.objective_, self.reg_, self.C_ = learned.objective, learned.reg, learned.C
         self.n_iter_ = learned.n_iter
-        if learned.solution is not None:
-            self.solution_, self.duality_gap_ = learned.solution, learned.solution.gap
-        else:
-            vars(self).pop("solution_", None)
-            self.duality_gap_ = np.nan if self.criterion == "alignment" else 0.0
+        self.solution_ = learned.solution
+        local = self.criterion == "alignment"
+        self.duality_gap_ = np.nan if local else learned.solution.gap
 
     # --- predict ----------------------------------------------------------------------
 
@@ -383,7 +389,7 @@ class SubspaceKernel(
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         check_is_fitted(self)
-        return np.asarray(self._cross(X).apply(self._theta[0], self._A))
+        return self.predictor_.project(self.checked(X))
 
     # --- checks -----------------------------------------------------------------------
 
@@ -415,7 +421,7 @@ class SubspaceKernel(
         return tags
 
 
-def own_scale(training: Training) -> Training:
+def own_scale(training: GramTraining) -> GramTraining:
     """Return the training set with kernels that are centred and not scaled."""
     normaliser = fit_normaliser("center", training.raw, training.weight)
     bank = normaliser.train(training.raw)
@@ -470,7 +476,7 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
     (True, True)
     """
 
-    def _store(self, training: Training, learned: _Learned) -> None:
+    def _store(self, training: GramTraining, learned: _Learned) -> None:
         super()._store(training, learned)
         Z = learned.subspace.features
         found = learned.solution
@@ -478,11 +484,4 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
             loss = self._loss(training, learned.C)
             found = svm_on(Z, loss, tol=self.tol, time_limit=self.time_limit)
         self.coef_, self.intercept_ = found.A.T @ Z, found.bias
-
-    def _scores(self, X: Any) -> FloatArray:
-        """Return the decision function, one column for two classes."""
-        return np.asarray(self.transform(X) @ self.coef_.T + self.intercept_)
-
-    def _parts(self, X: Any) -> FloatArray:
-        """Return what each kernel adds to the decision function."""
-        return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)
+        self.predictor_ = self.predictor_.with_rule(self.coef_, self.intercept_)

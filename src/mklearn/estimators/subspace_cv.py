@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.data.checks import NothingToLearnError
-from mklearn.estimators._base import Training
+from mklearn.estimators._base import check_positive
 from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
-from mklearn.estimators._mkl import check_positive
+from mklearn.estimators._training import GramTraining
 from mklearn.estimators.subspace import (
     SubspaceClassifier,
     own_scale,
@@ -170,7 +170,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
         self._fit_best(training, choices[self.best_index_[0]])
         return self
 
-    def _fit_best(self, training: Training, choice: NDArray[np.intp]) -> None:
+    def _fit_best(self, training: GramTraining, choice: NDArray[np.intp]) -> None:
         """Fit the choice on all samples."""
         _, i, j = self.best_index_
         names = [training.raw.names[m] for m in choice]
@@ -218,7 +218,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
                 scores[i, j] = fold.accuracy(found == truth)
         return scores
 
-    def _path(self, training: Training, cross: KernelBank) -> Iterator[_Cell]:
+    def _path(self, training: GramTraining, cross: KernelBank) -> Iterator[_Cell]:
         """Yield all cells of the grid, from large to small reg and small to large C."""
         w = training.weight
         L = label_factor(training.target, len(self.classes_), self.label_kernel, w)
@@ -228,7 +228,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
             kernels = self._kernels(training, float(self.regs_[i]) * trace)
             if first is None or self.criterion != "alignment":  # which has no reg
                 first = self._first(kernels, L, theta)
-                stop_on_ctrl_c([] if first.solution is None else [first.solution])
+                stop_on_ctrl_c([first.solution])
             theta, found = first.theta, first.subspace
             if found.rank == 0:
                 continue

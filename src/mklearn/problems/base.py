@@ -123,3 +123,11 @@ def relative_gap(upper: float, lower: float) -> float:
         return np.inf
     size = max(abs(upper), abs(lower), np.finfo(float).tiny)
     return abs(upper - lower) / size
+
+
+def shares(parts: FloatArray) -> FloatArray:
+    """Return parts (..., M) of a whole as shares of it; equal ones if all are zero."""
+    parts = np.maximum(parts, 0.0)
+    total = parts.sum(axis=-1, keepdims=True)
+    even = np.full_like(parts, 1.0 / parts.shape[-1])
+    return np.asarray(np.divide(parts, total, out=even, where=total > 0))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.base import Certificate, Iterate, Judgement
+from mklearn.problems.base import Certificate, Iterate, Judgement, shares
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import certified
 from mklearn.problems.weights import LpBall, WeightSet
@@ -166,7 +166,4 @@ class BilinearProblem:
 
         Every row sums to one (uniform where a class has no w).
         """
-        part = theta * np.maximum(self.bank.quads(A), 0.0)
-        total = part.sum(axis=1, keepdims=True)
-        even = np.full_like(part, 1.0 / part.shape[1])
-        return np.divide(part, total, out=even, where=total > 0)
+        return shares(theta * self.bank.quads(A))

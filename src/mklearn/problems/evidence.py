@@ -10,7 +10,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from mklearn.data.threads import factor_threads
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.base import Certificate, Iterate, Judgement
+from mklearn.problems.base import Certificate, Iterate, Judgement, shares
 
 FloatArray = NDArray[np.float64]
 
@@ -98,6 +98,10 @@ class EvidenceProblem:
             claim=about.words,
             doubt=about.words,
         )
+
+    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (M,)."""
+        return shares(theta * self.bank.quad(A))
 
     def nothing(self) -> float:
         """Return the evidence of weights of zero: noise and a constant alone."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.base import Certificate, Iterate, Judge, Judgement
+from mklearn.problems.base import Certificate, Iterate, Judge, Judgement, shares
 from mklearn.problems.losses import Hinge, Loss, OneClass
 from mklearn.problems.weights import LpBall, WeightSet
 
@@ -172,7 +172,7 @@ class MKLProblem:
         The shares do not depend on the scale of the kernels and sum to one (uniform
         where the solution is zero).
         """
-        return shares(self.bank, theta, A)
+        return shares(theta * self.bank.quad(A))
 
 
 def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
@@ -191,13 +191,6 @@ def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
         dual=below,
         weight_bounds=problem.weight_bounds(dual.A, found.upper, quads),
     )
-
-
-def shares(bank: KernelBank, theta: FloatArray, A: FloatArray) -> FloatArray:
-    """Return ``theta_m A'K_m A`` as parts of their sum; equal ones if all are zero."""
-    part = theta * np.maximum(bank.quad(A), 0.0)
-    total = part.sum()
-    return part / total if total > 0 else np.full(len(theta), 1.0 / len(theta))
 
 
 def learned_cost(bank: KernelBank, Y: FloatArray) -> MKLProblem:

@@ -34,7 +34,7 @@ from mklearn.data.blocks import Block, Blocks
 from mklearn.kernels.feature_map import Scaling
 from mklearn.problems.base import Certificate, Iterate, Judgement
 from mklearn.problems.losses import Pointwise
-from mklearn.problems.reduction import by_kernel, squares
+from mklearn.problems.reduction import by_kernel, feature_shares, squares
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 
@@ -302,6 +302,10 @@ class FeatureProblem:
             below = short > 2 * gap
             bounds[below] = 2 * gap / short[below]
         return bounds
+
+    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (M,)."""
+        return feature_shares(theta, A, self.slices)
 
     def dual(self, A: FloatArray) -> float:
         """Return minus infinity: a dual point is known by the pass that found it."""

@@ -15,7 +15,7 @@ number of samples was. A free bias is the centring.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpstrf
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.feature_map import Scaling, feature_bank
-from mklearn.problems.base import Iterate, Judgement
+from mklearn.problems.base import Certificate, Iterate, Judgement, shares
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.statistics import Statistics
@@ -73,6 +73,10 @@ class Reduced:
     slices : the columns of each kernel
     total : float
         Sum of the sample weights.
+    middle : array of shape (D,)
+        Mean of the normalised features.
+    target : array of shape (T,)
+        Mean of the targets.
     """
 
     bank: KernelBank
@@ -80,6 +84,8 @@ class Reduced:
     R: FloatArray
     slices: tuple[slice, ...]
     total: float
+    middle: FloatArray
+    target: FloatArray
 
     @classmethod
     def of(
@@ -116,28 +122,83 @@ class Reduced:
             rows,
             tuple(slices),
             statistics.total,
+            root * (statistics.mean - scaling.shift),
+            statistics.target,
         )
 
     def squared(
         self, C: float, weights: WeightSet, tasks: slice = slice(None)
-    ) -> MKLProblem:
+    ) -> ReducedProblem:
         """Return the problem with the squared loss and costs ``C`` times the weights.
 
         Its value is that of all samples with a free bias.
         """
         Y = self.targets[:, tasks]
-        return MKLProblem(self.bank, Squared(Y, np.full(Y.shape, C), False), weights)
+        loss = Squared(Y, np.full(Y.shape, C), False)
+        return ReducedProblem(self.bank, loss, weights, self, tasks)
 
     def dual(self, A: FloatArray) -> FloatArray:
         """Return ``Z'A`` of all samples, shape (D, T), from A of the pseudo-samples."""
         return np.asarray(self.R.T @ A)
 
-    def bias(
-        self, statistics: Statistics, scaling: Scaling, w: FloatArray
-    ) -> FloatArray:
+    def bias(self, w: FloatArray, tasks: slice = slice(None)) -> FloatArray:
         """Return the free bias that goes with weights (D, T) of normalised features."""
-        mean = scaling.root * (statistics.mean - scaling.shift)
-        return np.asarray(statistics.target - mean @ w)
+        return np.asarray(self.target[tasks] - self.middle @ w)
+
+
+@dataclass(frozen=True)
+class ReducedProblem(MKLProblem):
+    """The squared loss of all samples, as a problem of pseudo-samples.
+
+    Solvers see the pseudo-samples. Certificates, and so solutions, speak of all
+    samples: A has the coordinates of the features, (D, T), and there is a bias.
+    """
+
+    reduced: Reduced
+    tasks: slice
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of two points, computed from the bank alone."""
+        found = super().certify(self._own(point), self._own(dual))
+        A = self.reduced.dual(found.A)
+        w = weights_of(found.theta, A, self.reduced.slices)
+        return replace(
+            found,
+            A=A,
+            dual=self.reduced.dual(found.dual),
+            bias=self.reduced.bias(w, self.tasks),
+            about=_IN_FEATURES,
+        )
+
+    def _own(self, point: Iterate) -> Iterate:
+        """Return a point of the features as one of the pseudo-samples.
+
+        The best A for a function is its cost times what it leaves of the targets.
+        """
+        if point.about != _IN_FEATURES:
+            return point
+        w = weights_of(point.theta, point.A, self.reduced.slices)
+        A = self.loss.C * (self.loss.Y - self.reduced.R @ w)  # type: ignore[attr-defined]
+        return Iterate(point.theta, A)
+
+    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return each kernel's share, from A (D, T) of the features."""
+        return feature_shares(theta, A, self.reduced.slices)
+
+
+_IN_FEATURES = "coordinates of features"
+
+
+def weights_of(theta: FloatArray, A: FloatArray, slices: Sequence[slice]) -> FloatArray:
+    """Return ``w_m = theta_m A_m``, shape (D, T)."""
+    return np.asarray(by_kernel(theta, slices)[:, None] * A)
+
+
+def feature_shares(
+    theta: FloatArray, A: FloatArray, slices: Sequence[slice]
+) -> FloatArray:
+    """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (M,)."""
+    return shares(theta * squares(A, slices))
 
 
 def by_kernel(theta: FloatArray, slices: Sequence[slice]) -> FloatArray:

@@ -142,6 +142,58 @@ class Statistics:
         )
 
 
+@dataclass(frozen=True)
+class Moments:
+    """Weighted total, mean and sums of squared deviations of each feature."""
+
+    total: float
+    mean: FloatArray
+    scatter: FloatArray
+
+    def __add__(self, other: Moments) -> Moments:
+        total = self.total + other.total
+        if total == 0:
+            return self
+        apart = other.mean - self.mean
+        share = other.total / total
+        between = self.total * share * apart**2
+        return Moments(
+            total, self.mean + share * apart, self.scatter + other.scatter + between
+        )
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Statistics with the costs as weights, and moments with the sample weights."""
+
+    statistics: Statistics
+    moments: Moments
+
+    def __add__(self, other: Gathered) -> Gathered:
+        return Gathered(
+            self.statistics + other.statistics, self.moments + other.moments
+        )
+
+
+def gather(block: Block, factors: FloatArray | None = None) -> Gathered:
+    """Return what the normalisation and quadratic losses need of a block.
+
+    ``factors`` are those of the classes that ``against_rest`` has put on the weights:
+    the normalisation does not know them.
+    """
+    statistics = Statistics.of_block(block)
+    if factors is None or (factors == factors[0]).all():
+        moments = Moments(
+            statistics.total, statistics.mean, np.diagonal(statistics.ZZ).copy()
+        )
+        return Gathered(statistics, moments)
+    own = block.y[:, 0] > 0 if len(factors) == 2 else block.y.argmax(axis=1)
+    w = block.weight / factors[own.astype(int)]
+    total = float(w.sum())
+    mean = w @ block.X / max(total, 1e-300)
+    return Gathered(statistics, Moments(total, mean, w @ (block.X - mean) ** 2))
+
+
 def gram(Z: FloatArray) -> FloatArray:
     """Return ``Z'Z``, computing one triangle."""
     if Z.shape[0] == 0 or Z.shape[1] == 0:

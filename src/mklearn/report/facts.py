@@ -25,7 +25,7 @@ from sklearn.metrics import (
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.estimators import MKLDiscriminant, MKLOneClass, SubspaceKernel
-from mklearn.estimators._base import as_bank
+from mklearn.estimators._predictor import as_bank
 from mklearn.kernels import KernelBank, MultiView, alignment
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.report import html as page

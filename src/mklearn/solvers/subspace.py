@@ -15,8 +15,14 @@ from sklearn.exceptions import ConvergenceWarning
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.base import Iterate
 from mklearn.problems.losses import Loss
-from mklearn.problems.subspace import Alignment, JointProblem, Kernels, Subspace
-from mklearn.solvers.base import Solution, Solver
+from mklearn.problems.subspace import (
+    Alignment,
+    JointPoint,
+    JointProblem,
+    Kernels,
+    Subspace,
+)
+from mklearn.solvers.base import History, Solution, Solver, Status
 from mklearn.solvers.driver import solve
 from mklearn.solvers.joint import Damped, integration, svms_on
 from mklearn.solvers.registry import JOINT, choose_solver
@@ -130,6 +136,48 @@ def solve_joint(
         callback=callback,
         verbose=verbose,
         start=None if start is None else Iterate(problem.kernels.start(), start),
+    )
+
+
+def without_bounds(
+    theta: FloatArray,
+    found: Subspace,
+    value: float,
+    n_iter: int = 1,
+    *,
+    local: bool = False,
+) -> Solution:
+    """Return a subspace that no loop has judged, as a solution.
+
+    Parameters
+    ----------
+    theta : array of shape (M,)
+    found : Subspace
+    value : float
+        Of the criterion, to be large.
+    n_iter : int
+    local : bool
+        A local maximum; otherwise the closed form of the largest value there is.
+    """
+    if local:
+        claim = f"The criterion is {value:.6g}, a local maximum"
+    else:
+        claim = f"The criterion is {value:.6g}, by a closed form the largest there is"
+    return Solution(
+        theta=theta,
+        A=found.coef,
+        bias=np.zeros(found.coef.shape[1]),
+        dual=found.coef,
+        upper=-value,
+        lower=-np.inf if local else -value,
+        status=Status.STATIONARY if local else Status.OPTIMAL,
+        n_iter=n_iter,
+        time=0.0,
+        solver="alignment" if local else "closed form",
+        history=History(),
+        weight_bounds=np.ones(len(theta)),
+        about=JointPoint(found),
+        claim=claim,
     )
 
 

@@ -1,0 +1,95 @@
+"""A sample of rows that depends on their content, not on how they come in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mklearn.data.blocks import Block
+from mklearn.data.views import MultiView
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """Rows with the least keys: a sample that does not depend on how rows are cut.
+
+    A key is a hash of the row's content, divided by its weight as waiting times are.
+    ``holes`` tells whether any row, in the sample or not, lacks a view.
+    """
+
+    keys: FloatArray
+    X: Any
+    weight: FloatArray
+    size: int
+    n_rows: int
+    holes: bool = False
+
+    def __add__(self, other: RowSample) -> RowSample:
+        keys = np.concatenate([self.keys, other.keys])
+        best = np.argsort(keys, kind="stable")[: self.size]
+        weight = np.concatenate([self.weight, other.weight])[best]
+        X = stacked([self.X, other.X])[best]
+        n_rows, holes = self.n_rows + other.n_rows, self.holes or other.holes
+        return RowSample(keys[best], X, weight, self.size, n_rows, holes)
+
+
+def sample_rows(block: Block, size: int, seed: int) -> RowSample:
+    """Return the rows of a block with the least keys."""
+    X, w = block.X, block.weight
+    u = (_hashed(X, seed).astype(np.float64) + 0.5) / 2.0**64
+    keys = np.where(w > 0, -np.log(u) / np.where(w > 0, w, 1.0), np.inf)
+    best = np.argsort(keys, kind="stable")[:size]
+    best = best[np.isfinite(keys[best])]
+    holes = isinstance(X, MultiView) and any(map(X.has_absent, X.names))
+    return RowSample(keys[best], X[best], w[best], size, len(w), holes)
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Return rows one below the other."""
+    if isinstance(parts[0], MultiView):
+        return MultiView(
+            {name: stacked([part[name] for part in parts]) for name in parts[0].names}
+        )
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts, format="csr")
+    return np.concatenate(parts)
+
+
+def _hashed(X: Any, seed: int) -> NDArray[np.uint64]:
+    """Return a hash of each row."""
+    if isinstance(X, MultiView):
+        total = np.zeros(len(X), dtype=np.uint64)
+        for k, name in enumerate(X.names):
+            total += _mixed(_hashed(X[name], seed + k + 1))
+        return _mixed(total)
+    if X.ndim == 1:  # strings
+        X = np.array(["" if s is None else s for s in X], dtype=object)
+        width = max((len(s) for s in X), default=1)
+        X = X.astype(f"<U{max(width, 1)}").view(np.uint32).reshape(len(X), -1)
+    rng = np.random.default_rng(seed)
+    odd = rng.integers(0, 2**63, X.shape[1], dtype=np.uint64) * np.uint64(2)
+    odd += np.uint64(1)
+    if sparse.issparse(X):  # zeros add nothing
+        terms = np.append(np.uint64(0), np.cumsum(_bits(X.data) * odd[X.indices]))
+        return _mixed(terms[X.indptr[1:]] - terms[X.indptr[:-1]])
+    return _mixed(_bits(X) @ odd)
+
+
+def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return mixed bits of numbers; those of zero are zero."""
+    numbers = np.ascontiguousarray(values, dtype=np.float64) + 0.0  # no negative zeros
+    return _mixed(numbers.view(np.uint64))
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return well-mixed bits (the finaliser of a splittable random generator)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)))

@@ -1,0 +1,350 @@
+"""Discriminant analysis on Gram matrices and on features: one fit, two ways to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+from mklearn.data.blocks import Block
+from mklearn.estimators._training import FeatureTraining, GramTraining
+from mklearn.kernels.normalise import Scaling
+from mklearn.problems import MKLProblem
+from mklearn.problems.base import shares
+from mklearn.problems.discriminant import (
+    FLOOR,
+    class_targets,
+    gcv,
+    joint_reg,
+    kfda,
+    label_targets,
+    least_squares,
+    left_out,
+    press,
+    rkda,
+    rkda_joint,
+    within_scatter,
+)
+from mklearn.problems.losses import System
+from mklearn.problems.reduction import Reduced, by_kernel, feature_shares, weights_of
+from mklearn.problems.weights import WeightSet
+from mklearn.solvers import Iterate, Solution
+from mklearn.solvers.inner import LinearSolver
+
+FloatArray = NDArray[np.float64]
+Solve = Callable[[Any, Iterate | None], Solution]
+
+_LEFT_OUT = 20_000  # rows, at least, that are left out one by one if there are as many
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A solved problem, the least-squares model on its kernel, and what it leaves.
+
+    Attributes
+    ----------
+    problem, solution
+        Of the kernel weights.
+    theta : array of shape (M,)
+    reg : float
+    A, F : arrays of shape (n, T)
+        Coefficients and scores on the samples, or on what stands for them.
+    targets : array of shape (n, T)
+    balance : array of shape (n,)
+        What the samples count: their weights, or class shares.
+    coef : array
+        Of the predictor: A itself, or ``A_m`` in the coordinates of the features.
+    means : array of shape (k, T)
+        Mean scores of each class, or of the samples with each label.
+    within, total : arrays of shape (T, T)
+        Scatter of the scores within the classes, and of all.
+    size : float
+        What the samples count together.
+    out, labels, weight
+        Scores of left-out samples, their classes or labels, and their weights.
+    press, gcv : float
+    """
+
+    problem: MKLProblem
+    solution: Solution
+    theta: FloatArray
+    reg: float
+    A: FloatArray
+    F: FloatArray
+    targets: FloatArray
+    balance: FloatArray
+    coef: FloatArray
+    means: FloatArray
+    within: FloatArray
+    total: FloatArray
+    size: float
+    out: FloatArray
+    labels: NDArray[Any]
+    weight: FloatArray
+    press: float
+    gcv: float
+
+    @property
+    def stiff(self) -> FloatArray:
+        """``reg A'G A``, what regularisation adds to the scatter, shape (T, T)."""
+        return np.asarray(self.reg * self.A.T @ self.F)
+
+
+class GramSpace:
+    """Discriminant analysis on the kernels between all samples.
+
+    Parameters
+    ----------
+    training : GramTraining
+    n_classes : int
+    exclusive : bool
+        Whether a sample has one class.
+    criterion : {"rkda", "kfda"}
+    """
+
+    def __init__(
+        self, training: GramTraining, n_classes: int, exclusive: bool, criterion: str
+    ) -> None:
+        self.training, self.n_classes = training, n_classes
+        self.exclusive, self.criterion = exclusive, criterion
+        w, target = training.weight, training.target
+        self.size = float(w.sum())
+        self.counts = training.counts(n_classes) if exclusive else w @ target
+
+    def problem(self, reg: Any, weights: WeightSet) -> MKLProblem:
+        """Return the problem of the kernel weights."""
+        training = self.training
+        bank, target, w = training.bank, training.target, training.weight
+        if self.criterion == "kfda":
+            if not self.exclusive or self.n_classes > 2:
+                kind = "multiclass" if self.exclusive else "multilabel-indicator"
+                raise ValueError(
+                    "Only binary classification is supported. The type of the target "
+                    f"is {kind}; use criterion='rkda'."
+                )
+            return kfda(bank, target, float(reg), weights, w)
+        if self.exclusive:
+            H = class_targets(target, self.n_classes, w)
+        else:
+            H = label_targets(target, w)
+        if isinstance(reg, str):
+            return rkda_joint(bank, H, weights, w)
+        return rkda(bank, H, float(reg), weights, w)
+
+    def fit(
+        self, reg: Any, weights: WeightSet, solve: Solve, start: Iterate | None = None
+    ) -> Fit:
+        """Solve for one reg, then the least-squares model on the combined kernel."""
+        training = self.training
+        bank, target, w = training.bank, training.target, training.weight
+        problem = self.problem(reg, weights)
+        solution = solve(problem, start)
+        theta = solution.theta[: bank.shape[2]]
+        if isinstance(reg, str):
+            reg = joint_reg(solution.theta, self.size)
+        system = least_squares(problem, reg, w)
+        linear = LinearSolver(bank, system, theta)
+        A, F = linear.best(theta)
+        inverse = linear.inverse_diagonal()
+        out = left_out(system.right, A, inverse)
+        mean = np.mean(system.right - system.ridge[:, None] * A - F, axis=0)
+        balance = reg / system.ridge
+        total = F.T @ (balance[:, None] * F)
+        if self.exclusive:
+            means, within = within_scatter(F, target, balance)
+        else:
+            means = (target * w[:, None]).T @ F / self.counts[:, None]
+            within = total
+        return Fit(
+            problem=problem,
+            solution=solution,
+            theta=theta,
+            reg=float(reg),
+            A=A,
+            F=F,
+            targets=system.right,
+            balance=balance,
+            coef=A,
+            means=means,
+            within=within,
+            total=total,
+            size=float(balance.sum()),
+            out=out - mean,
+            labels=target,
+            weight=w,
+            press=press(system.right, out, w),
+            gcv=gcv(A, inverse, system.ridge, w),
+        )
+
+    def shares(self, fit: Fit) -> FloatArray:
+        """Return each kernel's share in the scores."""
+        return shares(fit.theta * self.training.bank.quad(fit.A))
+
+    def shown(self, fit: Fit) -> Solution:
+        """Return the solution, in the coordinates of the samples."""
+        return fit.solution
+
+
+class FeatureSpace:
+    """Discriminant analysis from statistics of features and of class indicators.
+
+    Parameters
+    ----------
+    training : FeatureTraining
+        With indicators of the k classes or labels as targets. Without rows nothing is
+        known of left-out samples, and ``out`` is empty.
+    exclusive : bool
+        Whether a sample has one class.
+    """
+
+    def __init__(self, training: FeatureTraining, exclusive: bool) -> None:
+        self.training, self.exclusive = training, exclusive
+        self.features, self.rows = training.features, training.rows
+        self.statistics, self.scaling = training.statistics, training.scaling
+        self.size = self.statistics.total
+        share = self.statistics.target
+        self.counts = self.size * share
+        if exclusive and len(share) == 2:  # DKL (3)
+            self.B = np.array([[-1.0 / self.counts[0]], [1.0 / self.counts[1]]])
+        else:  # DKL (24)
+            self.B = np.diag(1.0 / np.sqrt(share))
+        root = self.scaling.root
+        self.scatter = root[:, None] * self.statistics.ZZ * root
+        # means of the centred features in each class
+        self.means = root[:, None] * self.statistics.ZH / self.counts
+
+    @cached_property
+    def reduced(self) -> Reduced:
+        """Pseudo-samples with the targets of the criterion."""
+        return Reduced.of(
+            self.statistics.with_targets(self.B),
+            self.scaling,
+            self.features.slices,
+            self.features.names,
+            self.training.memory,
+        )
+
+    def fit(
+        self, reg: Any, weights: WeightSet, solve: Solve, start: Iterate | None = None
+    ) -> Fit:
+        """Solve for one reg, then the least-squares model on the combined kernel."""
+        reduced = self.reduced
+        bank, T = reduced.bank, reduced.targets
+        if isinstance(reg, str):
+            each = np.full(len(T), 1.0 / self.size)
+            problem = rkda(bank.with_diagonal(each), T, FLOOR / self.size, weights)
+        else:
+            problem = rkda(bank, T, float(reg), weights)
+        solution = solve(problem, start)
+        theta = solution.theta[: bank.shape[2]]
+        if isinstance(reg, str):
+            reg = joint_reg(solution.theta, self.size)
+        ridge = np.full(len(T), float(reg))
+        system = System(ridge, T, np.zeros((len(T), 0)), np.zeros((0, T.shape[1])))
+        linear = LinearSolver(bank, system, theta)
+        A, F = linear.best(theta)
+        freedom = 1.0 + float(np.sum(1.0 - reg * linear.inverse_diagonal()))
+        error = reg**2 * float(np.sum(A**2)) / self.size
+        coef = reduced.dual(A)
+        w = weights_of(theta, coef, self.features.slices)
+        H, out, labels, weight = self._left_out(theta, w, float(reg))
+        means, total = self.means.T @ w, w.T @ self.scatter @ w
+        return Fit(
+            problem=problem,
+            solution=solution,
+            theta=theta,
+            reg=float(reg),
+            A=A,
+            F=F,
+            targets=T,
+            balance=np.ones(len(F)),
+            coef=coef,
+            means=means,
+            within=total - means.T @ (self.counts[:, None] * means),
+            total=total,
+            size=self.size,
+            out=out,
+            labels=labels.argmax(axis=1) if self.exclusive else labels,
+            weight=weight,
+            press=press(H, out, weight) if len(H) else np.nan,
+            gcv=error / max(1.0 - freedom / self.size, 1e-150) ** 2,
+        )
+
+    def _left_out(
+        self, theta: FloatArray, w: FloatArray, reg: float
+    ) -> tuple[FloatArray, FloatArray, NDArray[Any], FloatArray]:
+        """Return targets, left-out scores, indicators and weights of some rows."""
+        if self.rows is None:
+            none = np.zeros((0, w.shape[1]))
+            return none, none, np.zeros((0, len(self.counts))), np.zeros(0)
+        root = np.sqrt(by_kernel(theta, self.features.slices))
+        used = np.flatnonzero(root)
+        matrix = root[used, None] * self.scatter[np.ix_(used, used)] * root[used]
+        matrix[np.diag_indices_from(matrix)] += reg
+        parts = self.rows.map(
+            partial(
+                left_out_rows,
+                scaling=self.scaling,
+                w=w,
+                root=root,
+                factor=cholesky(matrix, lower=True, check_finite=False),
+                B=self.B,
+                target=self.statistics.target,
+                total=self.size,
+                stride=max(1, self.statistics.n // _LEFT_OUT),
+            )
+        )
+        H, out, labels, weight = (
+            np.concatenate(part) for part in zip(*parts, strict=True)
+        )
+        return H, out, labels, weight
+
+    def shares(self, fit: Fit) -> FloatArray:
+        """Return each kernel's share in the scores."""
+        return feature_shares(fit.theta, fit.coef, self.features.slices)
+
+    def shown(self, fit: Fit) -> Solution:
+        """Return the solution, in the coordinates of the features."""
+        found = fit.solution
+        A, dual = self.reduced.dual(found.A), self.reduced.dual(found.dual)
+        return replace(found, A=A, dual=dual)
+
+
+def left_out_rows(
+    block: Block,
+    scaling: Scaling,
+    w: FloatArray,
+    root: FloatArray,
+    factor: FloatArray,
+    B: FloatArray,
+    target: FloatArray,
+    total: float,
+    stride: int,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return targets, left-out scores, indicators and weights of some rows of a block.
+
+    A residual without the row itself is the residual divided by one minus the row's
+    leverage, ``w_i (1/n + z_i'(S + reg/theta)^-1 z_i)``.
+    """
+    Z, Y, weight = block.X[::stride], block.y[::stride], block.weight[::stride]
+    Z = (Z - scaling.shift) * scaling.root
+    H, F = (Y - target) @ B, Z @ w
+    used = root > 0
+    half = solve_triangular(factor, (Z[:, used] * root[used]).T, lower=True)
+    leverage = weight * (1.0 / total + np.einsum("ij,ij->j", half, half))
+    out = H - (H - F) / np.maximum(1.0 - leverage, 1e-12)[:, None]
+    return H, out, Y, weight
+
+
+def space_of(
+    training: GramTraining | FeatureTraining, exclusive: bool, criterion: str
+) -> GramSpace | FeatureSpace:
+    """Return the analysis that suits a training with indicators as targets."""
+    if isinstance(training, GramTraining):
+        return GramSpace(training, training.Y.shape[1], exclusive, criterion)
+    return FeatureSpace(training, exclusive)

@@ -1,0 +1,261 @@
+"""Labels and values: how they become targets, and how scores become them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import column_or_1d
+
+from mklearn.data.blocks import Block, Blocks
+from mklearn.data.checks import check_given, check_labels, check_values
+from mklearn.data.reading import by_blocks
+from mklearn.problems.statistics import Gathered
+
+FloatArray = NDArray[np.float64]
+
+
+# --- from what fit is given to targets and costs --------------------------------------
+
+
+@dataclass(frozen=True)
+class AgainstRest:
+    """Targets -1 and 1: one column for two classes, else one for each.
+
+    Parameters
+    ----------
+    factors : array of shape (k,)
+        Of the costs, by class.
+    """
+
+    factors: FloatArray
+
+    def __call__(self, block: Block) -> Block:
+        """Return the block with targets, and weights times the factor of the class."""
+        labels = np.asarray(block.y)
+        Y = one_vs_rest(labels, len(self.factors))
+        return Block(block.X, Y, block.weight * self.factors[labels])
+
+    def of_sums(self, found: Gathered) -> Gathered:
+        """Return sums over indicators of the classes as sums over these targets."""
+        k = len(found.statistics.target)
+        B = 2.0 * np.eye(k)
+        if k == 2:
+            B = B[:, 1:]
+        # a shift of all targets moves their means, and no deviations
+        made = found.statistics.with_targets(B)
+        return replace(found, statistics=replace(made, target=made.target - 1.0))
+
+
+@dataclass(frozen=True)
+class Indicators:
+    """Indicators of the classes, (n, k); those of several labels stay as they are."""
+
+    n_classes: int
+    factors: None = None
+
+    def __call__(self, block: Block) -> Block:
+        """Return the block with indicators."""
+        y = np.asarray(block.y)
+        if y.ndim == 1:
+            y = y[:, None] == np.arange(self.n_classes)
+        return Block(block.X, y.astype(np.float64), block.weight)
+
+    def of_sums(self, found: Gathered) -> Gathered:
+        """Return the sums, which are over indicators."""
+        return found
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """Values (n, T), less what changes rounding only, for the bias is free."""
+
+    shift: FloatArray
+    factors: None = None
+
+    def __call__(self, block: Block) -> Block:
+        """Return the block with values less the shift."""
+        y = np.asarray(block.y, dtype=np.float64)
+        return Block(block.X, y.reshape(len(y), -1) - self.shift, block.weight)
+
+    def of_sums(self, found: Gathered) -> Gathered:
+        """Return the sums, which are over values as they came."""
+        return found
+
+
+Encoding = AgainstRest | Indicators | Shifted
+
+
+def one_vs_rest(labels: NDArray[np.intp], k: int) -> FloatArray:
+    """Return targets of -1 and 1: one column for two classes, else one for each."""
+    columns = np.arange(1, 2) if k == 2 else np.arange(k)
+    return np.where(labels[:, None] == columns[None, :], 1.0, -1.0)
+
+
+# --- labels ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """Labels that occur, in order, and the sum of their weights."""
+
+    values: NDArray[Any]
+    weight: FloatArray
+
+    def __add__(self, other: LabelCounts) -> LabelCounts:
+        return _counted(
+            np.concatenate([self.values, other.values]),
+            np.concatenate([self.weight, other.weight]),
+        )
+
+
+def _counted(y: NDArray[Any], weight: FloatArray) -> LabelCounts:
+    values, number = np.unique(y, return_inverse=True)
+    return LabelCounts(values, np.bincount(number, weight, len(values)))
+
+
+def count_labels(block: Block) -> LabelCounts:
+    """Return the labels of a block and their weights."""
+    return _counted(column_or_1d(check_given(block.y)), block.weight)
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Class numbers in the place of labels."""
+
+    classes: NDArray[Any]
+
+    def __call__(self, block: Block) -> Block:
+        """Return the block with the numbers of its labels."""
+        return Block(block.X, np.searchsorted(self.classes, block.y), block.weight)
+
+
+class LabelsMixin(ClassifierMixin):
+    """Classification on top of scores, one column for two classes, else one for each.
+
+    Subclasses have the parameter ``class_weight``.
+    """
+
+    def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the numbers of the classes and store ``classes_``."""
+        self.classes_, labels = check_labels(y, weight, type(self).__name__)
+        return labels
+
+    def _block_targets(self, blocks: Blocks) -> Blocks:
+        """Return blocks with class numbers for targets and store ``classes_``."""
+        found = blocks.reduce(count_labels)
+        self._target(found.values, found.weight)
+        return blocks.then(Numbered(self.classes_))
+
+    def _against_rest(self, training: Any) -> AgainstRest:
+        """Return how class numbers become targets and costs."""
+        k = len(self.classes_)
+        return AgainstRest(self._factors(lambda: training.counts(k)))
+
+    def _costs(self, training: Any) -> FloatArray:
+        """Return each distinct sample's weight times that of its class, shape (n,)."""
+        factors = self._against_rest(training).factors
+        return np.asarray(training.weight * factors[training.target])
+
+    def _factors(self, count: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the factor of each class; ``count`` finds their total weights."""
+        factors = np.ones(len(self.classes_))
+        if isinstance(self.class_weight, Mapping):
+            known = self.classes_.tolist()
+            strange = [label for label in self.class_weight if label not in known]
+            if strange and not set(known) <= set(self.class_weight):
+                raise ValueError(
+                    f"class_weight names {strange}, but the classes are {known}."
+                )
+            for label, factor in self.class_weight.items():
+                if not (
+                    isinstance(factor, Real) and np.isfinite(factor) and factor > 0
+                ):
+                    raise ValueError(
+                        "class_weight must hold positive numbers, got "
+                        f"{factor!r} for class {label!r}."
+                    )
+                if label in known:
+                    factors[known.index(label)] = factor
+        elif isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            counts = count()
+            factors = counts.sum() / (len(factors) * counts)
+        elif self.class_weight is not None:
+            raise ValueError(
+                "class_weight must be None, 'balanced' or a dict, got "
+                f"{self.class_weight!r}."
+            )
+        return factors
+
+    @by_blocks
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores: (n_samples,) for two classes, else (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @by_blocks
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each sample.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return self.classes_[(scores > 0).astype(int)]
+        return self.classes_[scores.argmax(axis=1)]
+
+
+# --- values ---------------------------------------------------------------------------
+
+
+def count_outputs(block: Block) -> int:
+    """Return the number of columns of y, 0 if it is one-dimensional."""
+    y = np.asarray(check_given(block.y))
+    return 0 if y.ndim == 1 else int(y.shape[1])
+
+
+class NumbersMixin(RegressorMixin):
+    """Regression on top of scores, one column for each output."""
+
+    _takes_labels = False
+
+    def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        y = check_values(y, len(weight))
+        self._flat = y.ndim == 1
+        return y.reshape(len(y), -1)
+
+    def _block_targets(self, blocks: Blocks) -> Blocks:
+        """Return the blocks, and remember whether their values are columns."""
+        outputs = set(blocks.map(count_outputs))
+        if len(outputs) > 1:
+            raise ValueError(f"Blocks differ in the shape of y: {sorted(outputs)}.")
+        self._flat = outputs.pop() == 0
+        return blocks
+
+    @by_blocks
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the values: (n_samples,), or (n_samples, n_outputs) if y was 2-D.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if self._flat else scores
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,434 @@
+"""What ``fit`` learns from: samples compared by Grams, or described by features.
+
+Which of the two is decided once, where a training is made
+(:meth:`~mklearn.estimators._base.BaseKernelMachine._training`). Both have classes
+counted, targets encoded, problems posed and predictors made in the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mklearn.data.blocks import Block, Blocks
+from mklearn.data.sampling import RowSample
+from mklearn.data.threads import factor_threads
+from mklearn.data.views import MultiView
+from mklearn.estimators._predictor import FeaturePredictor, GramPredictor
+from mklearn.estimators._targets import Encoding, count_labels
+from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.feature_map import APPROXIMATIONS, FeatureMap, check_rank
+from mklearn.kernels.landmarks import LANDMARKS
+from mklearn.kernels.memory import available_memory
+from mklearn.kernels.normalise import Clip, Normaliser, Scaling
+from mklearn.problems import Hinge, MKLProblem
+from mklearn.problems.losses import Pointwise
+from mklearn.problems.passes import FeatureProblem
+from mklearn.problems.reduction import Reduced, weights_of
+from mklearn.problems.statistics import Gathered, Statistics, gather
+from mklearn.problems.weights import WeightSet
+from mklearn.solvers import Solution
+from mklearn.solvers.registry import choose_solver
+
+FloatArray = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+SAMPLE = 20_000  # rows that a feature map is fitted on, if rows come in blocks
+_BLOCK_BYTES = 2**26
+
+ALL = slice(None)
+
+
+# --- Gram matrices --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GramTraining:
+    """Distinct samples, their weights, and the kernels between them.
+
+    Attributes
+    ----------
+    raw, bank : KernelBank
+        Kernels as they are, and normalised.
+    normaliser : Normaliser
+    clip : Clip or None
+    target : array
+        (n,) class numbers, (n, T) values; zeros without targets.
+    weight : array of shape (n,)
+    index : array of int
+        Of each distinct sample, its first row in X.
+    group : array of int
+        Of each row in X, its distinct sample; -1 if it has no weight.
+    precomputed : bool
+        Whether X are Grams.
+    Y, cost : arrays of shape (n, T) and (n,)
+        Targets and costs at C = 1, once they are encoded.
+    """
+
+    raw: KernelBank
+    bank: KernelBank
+    normaliser: Normaliser
+    clip: Clip | None
+    target: NDArray[Any]
+    weight: FloatArray
+    index: Index
+    group: Index
+    precomputed: bool
+    Y: FloatArray = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
+    cost: FloatArray = field(default_factory=lambda: np.zeros(0), repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the kernels."""
+        return self.raw.names
+
+    @property
+    def kernels(self) -> tuple[Any, ...]:
+        """The kernels, None for those that were given as Grams."""
+        return self.raw.kernels
+
+    def counts(self, n_classes: int) -> FloatArray:
+        """Return the total weight of each class."""
+        return np.bincount(self.target, self.weight, n_classes)
+
+    def middle(self) -> FloatArray:
+        """Return the median of the values; a free bias makes it a matter of rounding."""
+        return np.asarray(np.median(self.target, axis=0))
+
+    def encoded(self, encode: Encoding) -> GramTraining:
+        """Return the same samples with targets and costs."""
+        block = encode(Block(None, self.target, self.weight))
+        return replace(self, Y=block.y, cost=block.weight)
+
+    def problem(
+        self, loss: Pointwise, C: float, weights: WeightSet, tasks: slice = ALL
+    ) -> MKLProblem:
+        """Return the problem of some tasks, with weights of their own."""
+        Y, cost = self.Y[:, tasks], C * self.cost
+        costs = np.repeat(cost[:, None], Y.shape[1], axis=1)
+        return MKLProblem(self.bank, loss.on(Y, costs), weights)
+
+    def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> MKLProblem:
+        """Return the problem in which ``1 / C`` is the weight of one more kernel.
+
+        The slacks ``xi = max(0, 1 - y f)`` of the squared hinge loss cost ``½ sum_i C
+        s_i xi_i^2``. This is ``½ |w_0|^2 / theta_0`` for ``theta_0 = 1 / C`` and one
+        more kernel ``diag(1 / s)``, whose features tell each training sample from all
+        others: with it in ``f`` every sample keeps the margin ``y f >= 1``, and what is
+        left is a hard margin problem, the hinge loss without a bound on alpha.
+
+        Parameters
+        ----------
+        weights : WeightSet
+        unit : float
+            What the trace of the kernels is, up to that of the identity.
+        tasks : slice
+        """
+        # Any bound that the optimum keeps leaves it as it is, and makes the value of
+        # every f finite. Along its ray alpha has 1'alpha = 2 V at the optimum V, and
+        # y'alpha = 0 gives each class half of it: alpha_i <= V. And V is at most the
+        # value at w = 0, equal weights and the best bias, summed over the tasks:
+        # 2 S+ S- / ((S+ + S-) theta_0), S the sums of s by class. A smaller theta_0
+        # is on the safe side; at most 1 covers BlockNorm, where w_0 alone costs
+        # ½ |w_0|^2.
+        M = self.raw.shape[2]
+        bank = self.bank.with_diagonal(1.0 / (unit * self.cost))
+        even = min(1.0, float(weights.center(M + 1)[-1]))
+        Y = self.Y[:, tasks]
+        plus, minus = (self.cost @ (Y == sign) for sign in (1.0, -1.0))
+        bound = np.sum(2 * unit * plus * minus / (plus + minus)) / even
+        return MKLProblem(bank, Hinge(Y, np.full(Y.shape, bound)), weights)
+
+    def solver(self, solver: Any, problem: Any) -> Any:
+        """Return what a name means for a problem of samples."""
+        return choose_solver(solver, problem)
+
+    def shares(self, problem: Any, solution: Solution) -> FloatArray:
+        """Return each kernel's share in the solution, without kernels of training."""
+        M = self.raw.shape[2]
+        if problem.bank.shape[2] > M:
+            problem = replace(problem, bank=self.bank)
+        return np.asarray(problem.contributions(solution.theta[..., :M], solution.A))
+
+    def predictor(
+        self, theta: FloatArray, A: FloatArray, bias: FloatArray, whole: bool = False
+    ) -> GramPredictor:
+        """Return what prediction needs; see :meth:`GramPredictor.of`."""
+        return GramPredictor.of(self, theta, A, bias, whole)
+
+    def fitted(self, A: FloatArray) -> dict[str, Any]:
+        """Return what only this representation can tell of a fit."""
+        support = np.flatnonzero(A.any(axis=1))
+        return {
+            "support_": self.index[support],
+            "dual_coef_": A[support].T.copy(),
+        }
+
+    def threads(self) -> AbstractContextManager[Any]:
+        """Return the context to work in: solvers see to their threads themselves."""
+        return nullcontext()
+
+
+# --- features -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FeatureTraining:
+    """Rows in blocks, and the map to their features.
+
+    Attributes
+    ----------
+    rows : Blocks or None
+        Raw samples with checked targets (class numbers, or values) and weights; once
+        encoded, features with targets and costs. None where only sums are left.
+    features : FeatureMap
+    normalize : str or None
+    memory : int
+        Bytes that Grams of pseudo-samples may take.
+    found : Gathered or None
+        Sums over all rows, once they are encoded (or if they are all there is).
+    median : array of shape (T,)
+        Of the values, if they are in memory; zero otherwise.
+    """
+
+    rows: Blocks | None
+    features: FeatureMap
+    normalize: str | None
+    memory: int
+    found: Gathered | None = field(default=None, repr=False)
+    median: FloatArray = field(default_factory=lambda: np.zeros(1), repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        rows: Blocks,
+        features: FeatureMap,
+        sample: RowSample,
+        normalize: str | None,
+        memory: int,
+        median: FloatArray,
+    ) -> FeatureTraining:
+        """Return the training whose map knows where rows without a view stand.
+
+        It was fitted on a sample; means over all rows may take one more pass.
+        """
+        if sample.holes and sample.n_rows > sample.size:
+            means = rows.reduce(partial(_presence, features=features))
+            features = features.with_means(means)
+        return cls(rows, features, normalize, memory, None, median)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the kernels."""
+        return self.features.names
+
+    @property
+    def kernels(self) -> tuple[Any, ...]:
+        """The kernels."""
+        return self.features.kernels
+
+    @property
+    def statistics(self) -> Statistics:
+        """Statistics of features and targets."""
+        return self.gathered.statistics
+
+    @property
+    def gathered(self) -> Gathered:
+        """Sums over all rows."""
+        if self.found is None:
+            raise ValueError("Targets are encoded before anything is learned.")
+        return self.found
+
+    @cached_property
+    def scaling(self) -> Scaling:
+        """How features are normalised."""
+        moments = self.gathered.moments
+        return Scaling.fit(
+            self.normalize, self.features, moments.total, moments.mean, moments.scatter
+        )
+
+    @cached_property
+    def reduced(self) -> Reduced:
+        """Pseudo-samples that stand for all samples, for the squared loss."""
+        features = self.features
+        return Reduced.of(
+            self.statistics, self.scaling, features.slices, features.names, self.memory
+        )
+
+    def counts(self, n_classes: int) -> FloatArray:
+        """Return the total weight of each class."""
+        if self.rows is None:
+            statistics = self.statistics
+            return np.asarray(statistics.total * statistics.target)
+        return np.asarray(self.rows.reduce(count_labels).weight)
+
+    def middle(self) -> FloatArray:
+        """Return the median of values in memory, zero of those in blocks."""
+        return self.median
+
+    def encoded(self, encode: Encoding) -> FeatureTraining:
+        """Return features with targets and costs, and the sums over them."""
+        if self.rows is None:
+            return replace(self, found=encode.of_sums(self.gathered))
+        rows = self.rows.then(partial(_featurised, features=self.features, to=encode))
+        found = rows.reduce(partial(gather, factors=encode.factors))
+        return replace(self, rows=rows, found=found)
+
+    def problem(
+        self, loss: Pointwise, C: float, weights: WeightSet, tasks: slice = ALL
+    ) -> Any:
+        """Return the problem of some tasks, with weights of their own."""
+        if loss.quadratic:
+            return self.reduced.squared(float(C), weights, tasks)
+        if self.rows is None:
+            raise ValueError(f"Sums over samples are not enough for {loss!r}.")
+        T = len(self.statistics.target)
+        part = self.statistics.with_targets(np.eye(T)[:, tasks])
+        slices = self.features.slices
+        return FeatureProblem(
+            self.rows, loss, float(C), weights, slices, self.scaling, part, tasks
+        )
+
+    def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> Any:
+        """Refuse: features cannot do it."""
+        raise ValueError(
+            "C='learn' needs a kernel that tells all samples apart, which features "
+            "cannot; give a number, or approximation=None."
+        )
+
+    def solver(self, solver: Any, problem: Any) -> Any:
+        """Return what a name means for passes, or for pseudo-samples."""
+        return choose_solver(solver, problem, samples=False)
+
+    def shares(self, problem: Any, solution: Solution) -> FloatArray:
+        """Return each kernel's share in the solution."""
+        return np.asarray(problem.contributions(solution.theta, solution.A))
+
+    def predictor(
+        self, theta: FloatArray, A: FloatArray, bias: FloatArray, whole: bool = False
+    ) -> FeaturePredictor:
+        """Return what prediction needs, from A (D, T) in the features' coordinates."""
+        slices = self.features.slices
+        if np.ndim(theta) == 1:
+            w = weights_of(theta, A, slices)
+        else:
+            w = np.column_stack(
+                [weights_of(t, A[:, [j]], slices) for j, t in enumerate(theta)]
+            )
+        return FeaturePredictor.of(self.features, self.scaling, theta, w, bias)
+
+    def fitted(self, A: FloatArray) -> dict[str, Any]:
+        """Return what only this representation can tell of a fit."""
+        return {"approximation_error_": self.features.error}
+
+    def threads(self) -> AbstractContextManager[Any]:
+        """Return the context to work in: threads that suit a factor of the features."""
+        return factor_threads(self.features.n_features)
+
+
+Training = GramTraining | FeatureTraining
+
+OF_ONE = ("support_", "dual_coef_", "approximation_error_")
+
+
+def _featurised(block: Block, features: FeatureMap, to: Encoding) -> Block:
+    return to(Block(features.transform(block.X), block.y, block.weight))
+
+
+def _presence(block: Block, features: FeatureMap) -> Any:
+    return features.presence(block.X, block.weight)
+
+
+def room(memory_limit: int | None) -> int:
+    """Return the bytes that features may take: the limit, or half of what is free."""
+    limit = available_memory() // 2 if memory_limit is None else int(memory_limit)
+    return max(0, limit - 8 * _BLOCK_BYTES)
+
+
+def check_approximation(approximation: Any, rank: Any, landmarks: Any) -> None:
+    """Raise ValueError for parameters that make no sense."""
+    if approximation is not None and approximation not in APPROXIMATIONS:
+        raise ValueError(
+            f"approximation must be None or one of {APPROXIMATIONS}, got "
+            f"{approximation!r}."
+        )
+    check_rank(rank)
+    if landmarks not in LANDMARKS:
+        raise ValueError(f"landmarks must be one of {LANDMARKS}, got {landmarks!r}.")
+
+
+def check_size(features: FeatureMap) -> None:
+    """Raise ValueError if the scatter of the features does not fit into memory."""
+    D, free = features.n_features, available_memory()
+    if 4 * 8 * D**2 > free:  # of two blocks, their sum, and a factor
+        raise ValueError(
+            f"{len(features.names)} kernels have {D} features in all, whose scatter "
+            f"takes {8e-9 * D**2:.3g} gigabytes, four times over, and {1e-9 * free:.3g}"
+            " are free; take a lower rank or fewer kernels."
+        )
+
+
+# --- samples --------------------------------------------------------------------------
+
+
+def as_views(data: Any, names: Any) -> MultiView:
+    """Return a table as the one view of a MultiView."""
+    if isinstance(data, MultiView):
+        return data
+    return MultiView.from_table(data, names)
+
+
+def is_all(index: NDArray[np.intp], n: int) -> bool:
+    """Tell whether an index is all samples in their order."""
+    return len(index) == n and bool((index == np.arange(n)).all())
+
+
+def merge_equal(
+    data: Any, target: NDArray[Any], weight: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
+    """Drop samples without weight and merge equal rows of equal target.
+
+    Equal samples of equal target are one sample with the sum of their weights: the
+    optimum is the same and the problem smaller. Rows of a table are put in an order
+    that depends on their content only, so the answer does not depend on how they came.
+
+    Returns the first row, the group of each row (-1: dropped), and the weights.
+    """
+    n = len(target)
+    present = np.flatnonzero(weight > 0)
+    group = np.full(n, -1, dtype=np.intp)
+    if isinstance(data, (KernelBank, MultiView)):
+        group[present] = np.arange(len(present))
+        return present, group, weight[present]
+    if sparse.issparse(data):
+        data = data.sorted_indices()
+        data.eliminate_zeros()
+        ends = data.indptr
+
+        def content(i: int) -> bytes:
+            part = slice(ends[i], ends[i + 1])
+            indices = data.indices[part].astype(np.int64)
+            return bytes(indices.tobytes() + data.data[part].tobytes())
+    else:
+        data = np.ascontiguousarray(data) + 0.0  # no negative zeros
+
+        def content(i: int) -> bytes:
+            return bytes(data[i].tobytes())
+
+    digests = np.array(
+        [
+            hashlib.blake2b(content(i) + target[i].tobytes(), digest_size=16).digest()
+            for i in present
+        ],
+        dtype="V16",
+    )
+    _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
+    group[present] = inverse
+    return present[first], group, np.bincount(inverse, weight[present], len(first))
