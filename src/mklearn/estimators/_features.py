@@ -20,7 +20,7 @@ from mklearn.kernels.feature_map import (
     Scaling,
     check_rank,
 )
-from mklearn.kernels.sources import available_memory
+from mklearn.kernels.memory import available_memory
 from mklearn.problems.reduction import by_kernel, squares
 from mklearn.problems.statistics import Statistics
 

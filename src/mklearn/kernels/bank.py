@@ -11,11 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mklearn.data import threads
+from mklearn.data.threads import run_blocks
 from mklearn.data.views import MultiView
-from mklearn.kernels import sources as store
+from mklearn.kernels import memory
 from mklearn.kernels.columns import FeatureSet, check_weight, feature_key
-from mklearn.kernels.sources import Index, MemoryEstimate
+from mklearn.kernels.memory import Index, MemoryEstimate
+from mklearn.kernels.sources import (
+    BaseSource,
+    Columns,
+    ComputedSource,
+    GramSource,
+    Source,
+    add_each,
+    same,
+)
 from mklearn.kernels.specs import (
     ComputedKernel,
     Kernel,
@@ -115,7 +124,7 @@ class _Part:
     ``rows`` and ``cols`` None are all samples; ``features`` None are given Grams.
     """
 
-    source: store.Source
+    source: Source
     which: Index  # kernels of the source
     positions: Index  # their places in the bank
     features: FeatureSet | None
@@ -125,7 +134,7 @@ class _Part:
     def row_index(self, rows: Index) -> Index:
         return rows if self.rows is None else self.rows[rows]
 
-    def col_index(self, start: int, stop: int) -> store.Columns:
+    def col_index(self, start: int, stop: int) -> Columns:
         return slice(start, stop) if self.cols is None else self.cols[start:stop]
 
     def compact(self) -> _Part:
@@ -280,7 +289,7 @@ class KernelBank:
         bank.names = _unique(wanted)
         bank.kernels = (None,) * n_kernels
         square = n_rows == n_cols and not cross
-        source = store.GramSource(given, diag, square=square)
+        source = GramSource(given, diag, square=square)
         every = np.arange(n_kernels)
         bank._parts = [_Part(source, every, every, None)]
         bank._size = (n_rows, n_cols)
@@ -484,7 +493,7 @@ class KernelBank:
             if not keep.all():
                 one = replace(part, which=part.which[~keep])
                 origin = None if one.features is None else one.raw().compact().source
-                source = store.GramSource(
+                source = GramSource(
                     [K], None if row_diag is None else row_diag[:, None], origin, square
                 )
                 zero = np.zeros(1, dtype=np.intp)
@@ -496,7 +505,7 @@ class KernelBank:
     ) -> MemoryEstimate:
         """Tell what :meth:`stored` would do and take, allocating nothing."""
         uses = [(part.source, len(part.which), *self._size) for part in self._parts]
-        return store.estimate(uses, self.shape, memory_limit, storage)
+        return memory.estimate(uses, self.shape, memory_limit, storage)
 
     def stored(
         self, memory_limit: int | None = None, storage: str = "auto"
@@ -596,7 +605,7 @@ class KernelBank:
                 out[block] += K @ a[start:stop]
 
         blocks = bank._row_blocks(self._size[0], int(np.count_nonzero(theta)))
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def _apply_rows(self, theta: FloatArray, A: FloatArray) -> FloatArray:
@@ -614,7 +623,7 @@ class KernelBank:
             return np.asarray(K.T @ A[rows])
 
         blocks = self._row_blocks(len(used), int(np.count_nonzero(theta)))
-        return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
+        return np.asarray(np.sum(run_blocks(work, blocks), axis=0))
 
     def combine_each(self, thetas: ArrayLike) -> FloatArray:
         """Return ``sum_m thetas[t, m] K[m]`` for every t, shape (T, n_rows, n_cols).
@@ -648,7 +657,7 @@ class KernelBank:
                         bank._combine_block(rows, one, value, start, False)
                         one[m] = 0.0
                         if not dense:
-                            store.add_each(value, weights[:, i], out, first, start)
+                            add_each(value, weights[:, i], out, first, start)
                             value[:] = 0.0
                     if dense:
                         sums = weights @ values.reshape(len(used), -1)
@@ -656,7 +665,7 @@ class KernelBank:
                         out[:, here, start:stop] = sums.reshape(len(D), *shape)
 
         blocks = bank._row_blocks(self._size[0], max(1, len(used)))
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def apply_each(self, thetas: ArrayLike, A: ArrayLike) -> FloatArray:
@@ -690,7 +699,7 @@ class KernelBank:
                 out[block] += np.einsum("itm,tm->it", S, D)
 
         blocks = bank._row_blocks(self._size[0], len(used), a.shape[1])
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def multiply(self, A: ArrayLike) -> FloatArray:
@@ -705,7 +714,7 @@ class KernelBank:
                 out[block] += bank._multiply_block(block, a[start:stop], start)
 
         blocks = bank._row_blocks(self._size[0], self.shape[2], a.shape[1])
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def quad(self, A: ArrayLike) -> FloatArray:
@@ -745,7 +754,7 @@ class KernelBank:
         # the smaller the blocks, the nearer is half
         blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
         count = len(used) ** 2 // (2 * len(blocks))
-        return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
+        return np.asarray(np.sum(run_blocks(work, blocks), axis=0))
 
     def inner(self, matrix: FloatArray) -> FloatArray:
         """Return ``sum_ij K[m][i, j] matrix[i, j]`` for every kernel, (n_kernels,)."""
@@ -756,7 +765,7 @@ class KernelBank:
         out = np.zeros(self.shape[2])
         bank = self._compact()
         n_rows, n_cols = self._size
-        blocks = store.row_blocks(n_rows, 8 * n_cols, self.memory_limit, n_cols)
+        blocks = memory.row_blocks(n_rows, 8 * n_cols, self.memory_limit, n_cols)
         for part in bank._parts:
             alone = bank._only(part)
             for m, theta in zip(part.positions, np.eye(len(part.which)), strict=True):
@@ -912,7 +921,7 @@ class KernelBank:
         width = min(n_cols, _TILE) if self._recomputed else n_cols
         row_bytes = 8 * (width + 3 * n_targets * n_kernels)
         row_work = 0 if self._recomputed else n_cols * max(1, n_kernels)
-        return store.row_blocks(n_rows, row_bytes, self.memory_limit, row_work)
+        return memory.row_blocks(n_rows, row_bytes, self.memory_limit, row_work)
 
     def _col_ranges(self, n_rows: int, start: int = 0) -> list[tuple[int, int]]:
         """Return ranges of columns for a block of rows.
@@ -924,15 +933,14 @@ class KernelBank:
         n_cols = self._size[1]
         step = n_cols
         if self._recomputed:
-            step = max(_TILE, store.block_bytes(self.memory_limit) // (8 * n_rows))
+            step = max(_TILE, memory.block_bytes(self.memory_limit) // (8 * n_rows))
         return [(i, min(i + step, n_cols)) for i in range(start, n_cols, step)]
 
     @property
     def _symmetric(self) -> bool:
         """Whether rows and columns are the same samples in the same order."""
         return all(
-            part.source.square and store.same(part.rows, part.cols)
-            for part in self._parts
+            part.source.square and same(part.rows, part.cols) for part in self._parts
         )
 
     @property
@@ -953,7 +961,7 @@ class KernelBank:
                 bank._combine_block(rows[here], theta, tile, start, tabulate)
 
         blocks = bank._row_blocks(len(rows), int(np.count_nonzero(theta)))
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def _combine_block(
@@ -1083,13 +1091,13 @@ def _groups(keys: Iterable[Hashable]) -> list[Index]:
     return [np.array(positions, dtype=np.intp) for positions in found.values()]
 
 
-def _source(kernels: Sequence[Kernel], samples: Any) -> store.Source:
+def _source(kernels: Sequence[Kernel], samples: Any) -> Source:
     """Return the source of kernels with one base, or of kernels without any."""
     vector = tuple(k for k in kernels if isinstance(k, VectorKernel))
     if vector:
-        return store.BaseSource.of(vector, samples)
+        return BaseSource.of(vector, samples)
     computed = tuple(k for k in kernels if isinstance(k, ComputedKernel))
-    return store.ComputedSource(computed, samples, samples)
+    return ComputedSource(computed, samples, samples)
 
 
 def _as_gram(gram: Any, ndim: int) -> NDArray[Any]:

@@ -1,18 +1,15 @@
 """The identity as one more kernel of a training bank: soft margins and ridges."""
 
-# ruff: noqa: D102 - the methods of a source are documented by the protocol Source
-
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.kernels.bank import Affine, KernelBank, Mask, Terms, _Part, _unique
-from mklearn.kernels.sources import Columns, GivenSource, Index, Source
+from mklearn.kernels.sources import DiagonalSource
 
 FloatArray = NDArray[np.float64]
 
@@ -78,72 +75,3 @@ def add_diagonal(
             None if outer is None else Terms(*(further(term, 0.0) for term in outer)),
         )
     return new
-
-
-@dataclass
-class DiagonalSource(GivenSource):
-    """One kernel: a diagonal matrix on the training samples."""
-
-    values: FloatArray
-
-    @property
-    def square(self) -> bool:
-        return True
-
-    def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
-    ) -> None:
-        i, j = _meetings(rows, cols)
-        for k, weight in enumerate(weights):
-            both = 1.0 if u is None or v is None else u[k, i] * v[k, j]
-            out[i, j] += weight * both * self.values[rows[i]]
-
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
-        i, j = _meetings(rows, cols)
-        out = np.zeros((len(which), len(rows), len(At)))
-        for k in range(len(which)):
-            a = self.values[rows[i]] if v is None else self.values[rows[i]] * v[k, j]
-            np.add.at(out[k], i, a[:, None] * At.T[j])
-        return out
-
-    def diag(self, k: int, rows: Index | slice) -> FloatArray:
-        return self.values[rows]
-
-    def raw(self) -> Source:
-        raise ValueError(
-            "A diagonal is known on the training samples only; leave it out of the "
-            "bank before cross kernels are asked for: it is zero there."
-        )
-
-    def cross(self, X: Any) -> Source:
-        return self.raw()
-
-
-def _meetings(rows: Index, cols: Columns) -> tuple[Index, Index]:
-    """Return the places in a block where row and column are the same sample."""
-    if isinstance(cols, slice):
-        i = np.flatnonzero((rows >= cols.start) & (rows < cols.stop))
-        return i, rows[i] - cols.start
-    order = np.argsort(cols, kind="stable")
-    ordered = cols[order]
-    first = np.searchsorted(ordered, rows, "left")
-    count = np.searchsorted(ordered, rows, "right") - first
-    i = np.repeat(np.arange(len(rows)), count)
-    # a column may come more than once: number its copies
-    copies = np.arange(len(i)) - np.repeat(np.cumsum(count) - count, count)
-    return i, order[first[i] + copies]

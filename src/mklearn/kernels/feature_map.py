@@ -16,8 +16,6 @@ any block of rows. There are three kinds of features:
 :func:`feature_bank` gives features the face of a :class:`KernelBank`.
 """
 
-# ruff: noqa: D102 - the methods of a source are documented by the protocol Source
-
 from __future__ import annotations
 
 import math
@@ -37,13 +35,14 @@ from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank, _groups, _Part, _unique
 from mklearn.kernels.columns import FeatureSet, check_weight, feature_key
 from mklearn.kernels.functions import BASES, exponential_map, prepare
+from mklearn.kernels.memory import Index
 from mklearn.kernels.normalise import (
     CENTRED_TRACE,
     NORMALIZATIONS,
     _reciprocal,
     _warn_zero,
 )
-from mklearn.kernels.sources import Columns, GivenSource, Index, Source
+from mklearn.kernels.sources import FeatureSource
 from mklearn.kernels.specs import (
     RBF,
     ComputedKernel,
@@ -798,99 +797,6 @@ def feature_bank(
     bank._parts = [_Part(source, every, every, None)]
     bank._size = (len(Z), len(Z))
     return bank
-
-
-@dataclass
-class FeatureSource(GivenSource):
-    """Kernels given by features of rows and columns."""
-
-    rows: FloatArray
-    cols: FloatArray
-    slices: tuple[slice, ...]
-
-    @property
-    def square(self) -> bool:
-        return self.rows.shape == self.cols.shape
-
-    def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
-    ) -> None:
-        left, right = self.rows[rows], self.cols[cols]
-        if u is None or v is None:
-            scale = np.zeros(self.rows.shape[1])
-            for weight, k in zip(weights, which, strict=True):
-                scale[self.slices[k]] += weight
-            used = np.flatnonzero(scale)
-            if len(used) < len(scale):
-                left, right, scale = left[:, used], right[:, used], scale[used]
-            out += (left * scale) @ right.T
-            return
-        for position, k in enumerate(which):
-            s = self.slices[k]
-            K = (left[:, s] * (weights[position] * u[position])[:, None]) @ right[
-                :, s
-            ].T
-            out += K * v[position]
-
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
-        left, right = self.rows[rows], self.cols[cols]
-        out = np.empty((len(which), len(rows), len(At)))
-        for position, k in enumerate(which):
-            s = self.slices[k]
-            a = At if v is None else At * v[position]
-            out[position] = left[:, s] @ (a @ right[:, s]).T
-        return out
-
-    def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
-    ) -> FloatArray | None:
-        a, b = left.T @ self.rows[rows], At @ self.cols[cols]
-        products = np.stack(
-            [np.sum(a[:, self.slices[k]] * b[:, self.slices[k]], axis=1) for k in which]
-        ).T
-        return products if each else products.sum(axis=0, keepdims=True)
-
-    def diag(self, k: int, rows: Index | slice) -> FloatArray:
-        part = self.rows[rows][:, self.slices[k]]
-        return np.asarray(np.einsum("ij,ij->i", part, part))
-
-    def raw(self) -> Source:
-        raise ValueError(
-            "This bank was made from features and keeps no samples; apply the feature "
-            "map to the new samples instead."
-        )
-
-    def restrict(
-        self, which: Index, rows: Index | None, cols: Index | None
-    ) -> Source | None:
-        r = self.rows if rows is None else self.rows[rows]
-        c = self.cols if cols is None else self.cols[cols]
-        return FeatureSource(r, c, tuple(self.slices[k] for k in which))
-
-    def cross(self, X: Any) -> Source:
-        return self.raw()
 
 
 # --- normalised features --------------------------------------------------------------
