@@ -30,7 +30,6 @@ from mklearn import (
 from mklearn.datasets import make_multiview
 from mklearn.interpretation import decision_parts
 from mklearn.kernels import RBF, Chi2, Linear, Spectrum, WeightedDegree, per_view
-from mklearn.kernels.diagonal import add_diagonal
 from mklearn.kernels.normalise import CENTRED_TRACE, NORMALIZATIONS, fit_normaliser
 from mklearn.persistence import load, save
 
@@ -214,7 +213,7 @@ def test_all_questions_get_the_same_answer(kind, storage):
         bank.diag(), np.stack([np.diag(G) for G in grams], axis=1), **close
     )
     np.testing.assert_allclose(bank.rough().combine(theta), K, atol=1e-5)
-    more = add_diagonal(bank, np.ones(20))
+    more = bank.with_diagonal(np.ones(20))
     np.testing.assert_allclose(
         more.combine([*theta, 3.0]), K + 3.0 * np.eye(20), **close
     )

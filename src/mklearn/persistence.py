@@ -43,8 +43,8 @@ from mklearn.kernels.feature_map import (
     Nystroem,
 )
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
-from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
+from mklearn.kernels.state import BankState, Reference
 from mklearn.problems.evidence import Spread
 from mklearn.problems.subspace import Subspace
 from mklearn.report.facts import whole_file
@@ -55,7 +55,7 @@ from mklearn.solvers.joint import JointHistory
 from mklearn.table import Column, TableModel
 
 FORMAT = "mklearn model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 _CONTENT, _DIGEST = "model.json", "sha256"
 
@@ -67,7 +67,7 @@ _RECORDS: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *BY_NAME.values(), Precomputed, Family, Normaliser, Clip, NegativePart,
-        FeatureSet, Piece,
+        FeatureSet, BankState, Reference,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
         Solution, History, JointSolution, JointHistory, Subspace, Column,
         EvidenceSolution, EvidenceHistory, Spread,
@@ -333,9 +333,7 @@ class _Writer:
             ends = [value.start, value.stop, value.step]
             return {"$": "slice", "is": [self.encode(end, at) for end in ends]}
         if isinstance(value, KernelBank):
-            pieces, present = take_apart(value)
-            state = {"names": value.names, "pieces": pieces, "present": present}
-            return {"$": "bank", **self._named(state, at)}
+            return {"$": "bank", "is": self.encode(value.state(), at)}
         name = type(value).__name__
         if _RECORDS.get(name) is type(value):
             state = {k: getattr(value, k) for k in _fields(value)}
@@ -470,8 +468,7 @@ class _Reader:
         return {self.decode(k): self.decode(v) for k, v in value["is"]}
 
     def _make_bank(self, value: dict[str, Any]) -> KernelBank:
-        state = (self.decode(value[k]) for k in ("names", "pieces", "present"))
-        return put_together(*state)
+        return KernelBank.from_state(self.decode(value["is"]))
 
     def _make_record(self, value: dict[str, Any]) -> Any:
         return self._class(_RECORDS, value["class"])(**self._named(value["is"]))

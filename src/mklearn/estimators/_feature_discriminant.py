@@ -13,7 +13,6 @@ from scipy.linalg import cholesky, solve_triangular
 
 from mklearn.data.blocks import Block
 from mklearn.estimators._features import weights_of
-from mklearn.kernels.diagonal import add_diagonal
 from mklearn.kernels.feature_map import FeatureMap, Scaling
 from mklearn.kernels.normalise import CENTRED_TRACE
 from mklearn.problems import MKLProblem
@@ -124,7 +123,7 @@ class FeatureSpace:
         bank, T = reduced.bank, reduced.targets
         if isinstance(reg, str):
             each = np.full(len(T), 1.0 / self.total)
-            problem = rkda(add_diagonal(bank, each), T, FLOOR / self.total, weights)
+            problem = rkda(bank.with_diagonal(each), T, FLOOR / self.total, weights)
         else:
             problem = rkda(bank, T, float(reg), weights)
         solution = run(problem, start)

@@ -16,7 +16,6 @@ from mklearn.estimators._features import FeatureTraining, against_rest, gather
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators._mkl import BaseMKL, check_positive, weight_set
 from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
-from mklearn.kernels.diagonal import add_diagonal
 from mklearn.problems import Hinge, Logistic, Squared, SquaredHinge
 from mklearn.problems.passes import POINTS
 
@@ -288,7 +287,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         # ½ |w_0|^2.
         M = training.raw.shape[2]
         unit = training.weight.sum() if self.normalize == "trace" else 1.0
-        bank = add_diagonal(training.bank, 1.0 / (unit * cost))
+        bank = training.bank.with_diagonal(1.0 / (unit * cost))
         even = min(1.0, float(weight_set(self.norm).center(M + 1)[-1]))
         losses = []
         for Y in tasks:

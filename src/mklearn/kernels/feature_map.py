@@ -13,7 +13,7 @@ any block of rows. There are three kinds of features:
 - *explicit*: the features that a kernel is made of, where they are few (linear, cosine,
   polynomial, spectrum). These are exact.
 
-:func:`feature_bank` gives features the face of a :class:`KernelBank`.
+:meth:`KernelBank.from_features` gives features the face of a bank.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from mklearn.data.views import MultiView
-from mklearn.kernels.bank import KernelBank, _groups, _Part, _unique
-from mklearn.kernels.columns import FeatureSet, check_weight, feature_key
+from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
 from mklearn.kernels.functions import BASES, exponential_map, prepare
 from mklearn.kernels.memory import Index
 from mklearn.kernels.normalise import (
@@ -42,7 +41,6 @@ from mklearn.kernels.normalise import (
     _reciprocal,
     _warn_zero,
 )
-from mklearn.kernels.sources import FeatureSource
 from mklearn.kernels.specs import (
     RBF,
     ComputedKernel,
@@ -57,6 +55,7 @@ from mklearn.kernels.specs import (
     Spectrum,
     VectorKernel,
     expand_kernels,
+    unique_names,
 )
 from mklearn.kernels.strings import spectrum_features
 
@@ -182,13 +181,13 @@ class FeatureMap:
             raise ValueError("Found array with 0 sample(s); features need some.")
         weight = check_weight(sample_weight, len(data))
         specs = expand_kernels(kernels, data)
-        names = _unique([spec.label() for spec in specs])
+        names = unique_names([spec.label() for spec in specs])
         rng = np.random.default_rng(random_state)
         found: dict[int, Kernel] = {}
         pieces = []
         widths = np.zeros(len(specs), dtype=int)
         trace, frobenius = np.zeros(len(specs)), np.zeros(len(specs))
-        for members in _groups(feature_key(spec, data) for spec in specs):
+        for members in grouped(feature_key(spec, data) for spec in specs):
             features = FeatureSet.fit(specs[members[0]], data, weight)
             samples = features.take(data)
             known: dict[Any, Any] = {}
@@ -760,43 +759,6 @@ def _warn_rank(count: int, error: float, wanted: float, kind: str) -> None:
         UserWarning,
         stacklevel=2,
     )
-
-
-# --- features as a bank ---------------------------------------------------------------
-
-
-def feature_bank(
-    Z: FloatArray, slices: Sequence[slice], names: Sequence[str] | None = None
-) -> KernelBank:
-    """Return the bank of the kernels ``Z[:, s] @ Z[:, s].T`` for s in ``slices``.
-
-    It keeps the features, not the Grams: n times their number, whatever the number of
-    kernels.
-
-    Parameters
-    ----------
-    Z : array of shape (n, D)
-    slices : sequence of slice
-        The columns of each kernel.
-    names : sequence of str, optional
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mklearn.kernels.feature_map import feature_bank
-    >>> bank = feature_bank(np.eye(3), [slice(0, 1), slice(1, 3)])
-    >>> bank.combine([1.0, 2.0]).diagonal().tolist()
-    [1.0, 2.0, 2.0]
-    """
-    M = len(slices)
-    bank = object.__new__(KernelBank)
-    bank.names = _unique([f"K{m}" for m in range(M)] if names is None else list(names))
-    bank.kernels = (None,) * M
-    every = np.arange(M)
-    source = FeatureSource(np.ascontiguousarray(Z), Z, tuple(slices))
-    bank._parts = [_Part(source, every, every, None)]
-    bank._size = (len(Z), len(Z))
-    return bank
 
 
 # --- normalised features --------------------------------------------------------------

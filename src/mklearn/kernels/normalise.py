@@ -1,8 +1,8 @@
 """Normalisation fitted on training kernels and applied to cross kernels.
 
 Raw banks travel; what is fitted here stays with the estimator. Normalised kernels are
-never stored: a :class:`Normaliser` turns into the :class:`~mklearn.kernels.bank.Affine`
-terms with which a bank answers.
+never stored: a :class:`Normaliser` turns into the terms
+(:class:`~mklearn.kernels.affine.Affine`) with which a bank answers.
 
 A sample without the view of a kernel stands at the mean ``mu`` of the training samples
 that have it, in the kernel's feature space. All its inner products follow from the
@@ -25,7 +25,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mklearn.kernels.bank import Affine, KernelBank, Terms
+from mklearn.kernels.affine import Affine, Terms
+from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.columns import check_weight
 from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
 

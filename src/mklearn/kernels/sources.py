@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
@@ -24,7 +24,7 @@ from mklearn.kernels import functions
 from mklearn.kernels.expsums import Tables
 from mklearn.kernels.functions import BASES, Prepared, prepare
 from mklearn.kernels.memory import Folder, Index, Storable, Storage, allocate, fill
-from mklearn.kernels.specs import ComputedKernel, VectorKernel
+from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
 
 FloatArray = NDArray[np.float64]
 # columns of a block: any of them, or a range given as slice(start, stop)
@@ -33,13 +33,35 @@ Columns = Index | slice
 _MANY = 4  # targets for which BLAS is faster than a loop
 
 
-class Source(Storable, Protocol):
-    """Some kernels on the same rows and columns.
+class Request(NamedTuple):
+    """What a source is asked about: some kernels on a block of rows and columns.
 
-    In all methods ``which`` numbers kernels of the source, ``rows`` and ``cols`` its
-    samples. ``u`` (len(which), n_rows) and ``v`` (len(which), n_cols) scale the Grams
-    from both sides, None means ones.
+    ``which`` numbers kernels of the source, ``rows`` and ``cols`` its samples. ``u``
+    (len(which), n_rows) and ``v`` (len(which), n_cols) scale the Grams from both sides;
+    None, for both, means ones.
     """
+
+    which: Index
+    rows: Index
+    cols: Columns
+    u: FloatArray | None = None
+    v: FloatArray | None = None
+
+
+class Known(NamedTuple):
+    """Kernels, and the samples, less ``shift``, that new ones are compared with."""
+
+    kernels: tuple[Kernel, ...]
+    samples: Any
+    shift: FloatArray | None = None
+
+
+class Source(Storable, Protocol):
+    """Some kernels on the same rows and columns."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Number of rows, columns and kernels."""
 
     @property
     def storage(self) -> str:
@@ -54,15 +76,7 @@ class Source(Storable, Protocol):
         """Whether rows and columns are the same samples."""
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
         """Add ``sum_k weights[k] u[k] K_k v[k]`` on a block to ``out``.
 
@@ -70,29 +84,19 @@ class Source(Storable, Protocol):
         table of it.
         """
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
-        """Return ``K_k v[k] A`` as (len(which), n_rows, T); ``At`` is (T, n_cols)."""
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        """Return ``K_k v[k] A`` as (len(which), n_rows, T); ``At`` is (T, n_cols).
+
+        The factors ``u`` are left to the caller.
+        """
 
     def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
         """Return ``left[:, t]' K_k At[t]``, for ``each`` t or summed in one row.
 
-        None if ``multiply`` does as well for blocks of ``count`` values.
+        Asked without factors only. None if ``multiply`` does as well for blocks of
+        ``count`` values.
         """
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
@@ -111,6 +115,9 @@ class Source(Storable, Protocol):
 
     def cross(self, X: Any) -> Source:
         """Return the source between new samples and the columns."""
+
+    def known(self) -> Known:
+        """Return what new samples are compared with, or raise where it is not known."""
 
     def store(self, storage: Storage, limit: int | None) -> Source:
         """Return the source with its values kept as ``storage`` says."""
@@ -131,14 +138,7 @@ class GivenSource(ABC):
         return float(np.finfo(np.float64).eps)
 
     def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
         return None
 
@@ -156,6 +156,9 @@ class GivenSource(ABC):
 
     def cross(self, X: Any) -> Source:
         return self.raw().cross(X)
+
+    def known(self) -> Known:
+        return self.raw().known()
 
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
@@ -199,6 +202,10 @@ class GramSource(GivenSource):
         self._find_layout()
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return (*self.grams[0].shape, len(self.grams))
+
+    @property
     def eps(self) -> float:
         return max(float(np.finfo(K.dtype).eps) for K in self.grams)
 
@@ -223,16 +230,9 @@ class GramSource(GivenSource):
         self._find_layout()
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
+        which, rows, cols, u, v = asked
         start, index = _split(cols)
         n_kernels = len(self.grams)
         # a pass over the stack reads all its kernels, whatever their weight
@@ -250,7 +250,7 @@ class GramSource(GivenSource):
         if span is not None:
             # reading all columns between the first and the last one is faster
             between = np.zeros((len(rows), span.stop - span.start))
-            self.combine(which, weights, rows, span, None, None, between, tabulate)
+            self.combine(Request(which, rows, span), weights, between, tabulate)
             out += between[:, index - span.start]
             return
         for k in np.flatnonzero(weights).tolist():
@@ -262,14 +262,8 @@ class GramSource(GivenSource):
                 _add_gram(K, weights[k], rows, start, index, scaled)
                 out += _scale(scaled, u[k], v[k])
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
         start, index = _split(cols)
         n_kernels = len(self.grams)
         if self.stack is not None and 4 * len(which) > n_kernels:
@@ -283,7 +277,9 @@ class GramSource(GivenSource):
         if span is not None:
             between = np.zeros((span.stop - span.start, len(At)))
             np.add.at(between, index - span.start, At.T)
-            return self.multiply(which, rows, span, np.ascontiguousarray(between.T), v)
+            return self.multiply(
+                Request(which, rows, span), np.ascontiguousarray(between.T)
+            )
         out = np.empty((len(which), len(rows), len(At)))
         for position, k in enumerate(which):
             a = At if v is None else At * v[position]
@@ -482,6 +478,10 @@ class BaseSource:
         return float(np.finfo(np.float32 if self.single else dtype).eps)
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.rows.n_rows, self.cols.n_rows, len(self.kernels)
+
+    @property
     def square(self) -> bool:
         return self.rows is self.cols
 
@@ -509,16 +509,9 @@ class BaseSource:
         return np.asarray(self.kernels[k].from_base(B, *sq), dtype=np.float64)
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
+        which, rows, cols, u, v = asked
         used = weights != 0
         if not used.any():
             return
@@ -539,14 +532,8 @@ class BaseSource:
             K *= weights[k]
             out += K if u is None or v is None else _scale(K, u[k], v[k])
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
         B = self.block(rows, cols)
         if v is None and self._fused[which].all():
             out = np.zeros((len(which), len(rows), len(At)))
@@ -564,15 +551,9 @@ class BaseSource:
         return self.kernels[k].diag(self.rows.take(rows))
 
     def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
+        which, rows, cols, _, _ = asked
         if not self._fused[which].all():
             return None
         grid = self.tables.grid(self._maps[which])
@@ -622,6 +603,9 @@ class BaseSource:
     def cross(self, X: Any) -> Source:
         rows = prepare(X if self.shift is None else X - self.shift)
         return BaseSource(self.kernels, rows, self.cols, self.shift, tables=self.tables)
+
+    def known(self) -> Known:
+        return Known(self.kernels, self.cols.rows, self.shift)
 
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
@@ -691,6 +675,10 @@ class ComputedSource(GivenSource):
         return "recompute"
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.rows.shape[0], self.cols.shape[0], len(self.kernels)
+
+    @property
     def square(self) -> bool:
         return self.rows is self.cols
 
@@ -698,29 +686,16 @@ class ComputedSource(GivenSource):
         return self.kernels[k].compute(self.rows[rows], self.cols[cols])
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
+        which, rows, cols, u, v = asked
         for k in np.flatnonzero(weights):
             K = self._gram(which[k], rows, cols)
             K *= weights[k]
             out += K if u is None or v is None else _scale(K, u[k], v[k])
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
         out = np.empty((len(which), len(rows), len(At)))
         for position, k in enumerate(which):
             K = self._gram(k, rows, cols)
@@ -744,6 +719,9 @@ class ComputedSource(GivenSource):
 
     def cross(self, X: Any) -> Source:
         return ComputedSource(self.kernels, X, self.cols)
+
+    def known(self) -> Known:
+        return Known(self.kernels, self.cols)
 
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
@@ -794,6 +772,15 @@ class StoredSource(GramSource):
         return self.held_bytes()
 
 
+def source_of(kernels: Sequence[Kernel], samples: Any) -> Source:
+    """Return the source of kernels with one base, or of kernels without any."""
+    vector = tuple(k for k in kernels if isinstance(k, VectorKernel))
+    if vector:
+        return BaseSource.of(vector, samples)
+    computed = tuple(k for k in kernels if isinstance(k, ComputedKernel))
+    return ComputedSource(computed, samples, samples)
+
+
 def _precision(values: NDArray[Any]) -> str:
     # asked thousands of times in a fit, where the name of a dtype takes microseconds
     return "float32" if values.dtype.itemsize == 4 else "float64"
@@ -815,20 +802,17 @@ class FeatureSource(GivenSource):
     slices: tuple[slice, ...]
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.rows), len(self.cols), len(self.slices)
+
+    @property
     def square(self) -> bool:
         return self.rows.shape == self.cols.shape
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
+        which, rows, cols, u, v = asked
         left, right = self.rows[rows], self.cols[cols]
         if u is None or v is None:
             scale = np.zeros(self.rows.shape[1])
@@ -846,14 +830,8 @@ class FeatureSource(GivenSource):
             ].T
             out += K * v[position]
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
         left, right = self.rows[rows], self.cols[cols]
         out = np.empty((len(which), len(rows), len(At)))
         for position, k in enumerate(which):
@@ -863,15 +841,9 @@ class FeatureSource(GivenSource):
         return out
 
     def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
+        which, rows, cols, _, _ = asked
         a, b = left.T @ self.rows[rows], At @ self.cols[cols]
         products = np.stack(
             [np.sum(a[:, self.slices[k]] * b[:, self.slices[k]], axis=1) for k in which]
@@ -895,9 +867,6 @@ class FeatureSource(GivenSource):
         c = self.cols if cols is None else self.cols[cols]
         return FeatureSource(r, c, tuple(self.slices[k] for k in which))
 
-    def cross(self, X: Any) -> Source:
-        return self.raw()
-
 
 # --- the identity as a kernel -------------------------------------------------------
 
@@ -909,33 +878,24 @@ class DiagonalSource(GivenSource):
     values: FloatArray
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.values), len(self.values), 1
+
+    @property
     def square(self) -> bool:
         return True
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
+        _, rows, cols, u, v = asked
         i, j = _meetings(rows, cols)
         for k, weight in enumerate(weights):
             both = 1.0 if u is None or v is None else u[k, i] * v[k, j]
             out[i, j] += weight * both * self.values[rows[i]]
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
         i, j = _meetings(rows, cols)
         out = np.zeros((len(which), len(rows), len(At)))
         for k in range(len(which)):
@@ -951,9 +911,6 @@ class DiagonalSource(GivenSource):
             "A diagonal is known on the training samples only; leave it out of the "
             "bank before cross kernels are asked for: it is zero there."
         )
-
-    def cross(self, X: Any) -> Source:
-        return self.raw()
 
 
 def _meetings(rows: Index, cols: Columns) -> tuple[Index, Index]:
