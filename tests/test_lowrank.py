@@ -21,7 +21,8 @@ from mklearn import (
     MultiView,
     kernels,
 )
-from mklearn.kernels.feature_map import LANDMARKS, FeatureMap, check_rank
+from mklearn.kernels.feature_map import FeatureMap, check_rank
+from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.persistence import load, save
 
 CLASSES = [

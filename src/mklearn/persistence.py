@@ -35,13 +35,8 @@ from mklearn.estimators._base import check_state
 from mklearn.estimators._features import FeatureModel
 from mklearn.kernels import KernelBank
 from mklearn.kernels.columns import FeatureSet
-from mklearn.kernels.feature_map import (
-    ApproximationError,
-    Explicit,
-    FeatureMap,
-    Fourier,
-    Nystroem,
-)
+from mklearn.kernels.feature_map import Explicit, FeatureMap, Fourier, Nystroem
+from mklearn.kernels.landmarks import ApproximationError
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
 from mklearn.kernels.state import BankState, Reference

@@ -15,11 +15,11 @@ from mklearn.data.blocks import Block, Blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels.feature_map import (
     APPROXIMATIONS,
-    LANDMARKS,
     FeatureMap,
     Scaling,
     check_rank,
 )
+from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.kernels.memory import available_memory
 from mklearn.problems.reduction import by_kernel, squares
 from mklearn.problems.statistics import Statistics

@@ -24,17 +24,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement, islice
 from numbers import Integral, Real
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from mklearn.data.views import MultiView
 from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
-from mklearn.kernels.functions import BASES, exponential_map, prepare
-from mklearn.kernels.memory import Index
+from mklearn.kernels.landmarks import (
+    CUTOFF,
+    LANDMARKS,
+    ApproximationError,
+    Sample,
+    compare,
+    indefinite,
+)
 from mklearn.kernels.normalise import (
     CENTRED_TRACE,
     NORMALIZATIONS,
@@ -43,7 +48,6 @@ from mklearn.kernels.normalise import (
 )
 from mklearn.kernels.specs import (
     RBF,
-    ComputedKernel,
     Cosine,
     Kernel,
     KernelLike,
@@ -53,7 +57,6 @@ from mklearn.kernels.specs import (
     Matern52,
     Polynomial,
     Spectrum,
-    VectorKernel,
     expand_kernels,
     unique_names,
 )
@@ -62,46 +65,15 @@ from mklearn.kernels.strings import spectrum_features
 FloatArray = NDArray[np.float64]
 
 APPROXIMATIONS = ("nystroem", "rff")
-LANDMARKS = ("kmeans", "uniform", "leverage")
 
 _MOST = 2000  # features of a kernel where an accuracy is asked for
 _FEW = 500  # explicit features that are taken then
-_CUTOFF = 1e-12  # relative eigenvalues that are rounding
-_JUDGES = 1000  # samples that an error is estimated on
-_PAIRS = 300  # and samples on each side of the pairs
-
-
-@dataclass(frozen=True)
-class ApproximationError:
-    """How far the features are from their kernels, estimated on held-out samples.
-
-    Attributes
-    ----------
-    trace : array of shape (M,)
-        ``sum_i (k(x_i, x_i) - |z_i|^2) / sum_i k(x_i, x_i)``: the part of each kernel
-        that the features leave out. For Nyström features it bounds the error of the
-        whole matrix; random Fourier features have none of it, whatever their error.
-    frobenius : array of shape (M,)
-        ``|K - Z Z'| / |K|`` over random pairs of samples.
-    """
-
-    trace: FloatArray
-    frobenius: FloatArray
-
-    @property
-    def worst(self) -> float:
-        """The largest of all these numbers."""
-        return float(max(self.trace.max(), self.frobenius.max()))
-
-    def __str__(self) -> str:
-        return (
-            f"left out of the trace: at most {100 * self.trace.max():.2g} % of a "
-            f"kernel; error of its values: at most {100 * self.frobenius.max():.2g} %"
-        )
 
 
 class Piece(Protocol):
     """Features of some kernels that see the same columns."""
+
+    exact: ClassVar[bool]
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -194,15 +166,17 @@ class FeatureMap:
             for m in members:
                 specs[m].check_domain(samples)
                 found[m] = specs[m].resolve(samples, weight, known)
-            choice = _Choice(samples, weight, rank, landmarks, rng, psd)
+            sample = Sample(samples, weight, rng)
+            choice = _Choice(sample, rank, landmarks, psd)
             same = [found[m] for m in members]
             for piece, which in choice.pieces(same, approximation):
                 own = [members[k] for k in which]
                 pieces.append((features, piece, tuple(int(m) for m in own)))
                 widths[own] = piece.widths
-                trace[own], frobenius[own] = choice.errors(
-                    piece, [same[k] for k in which]
-                )
+                if not piece.exact:
+                    trace[own], frobenius[own] = sample.errors(
+                        [same[k] for k in which], piece.features
+                    )
         ends = np.cumsum(widths)
         return cls(
             names,
@@ -300,6 +274,8 @@ class Nystroem:
         ``roots @ roots.T`` inverts the kernel on the first ``r_k`` landmarks.
     """
 
+    exact: ClassVar[bool] = False
+
     kernels: tuple[Kernel, ...]
     points: Any
     roots: tuple[FloatArray, ...]
@@ -339,6 +315,8 @@ class Fourier:
         How many of them each kernel uses.
     """
 
+    exact: ClassVar[bool] = False
+
     omega: FloatArray
     scales: tuple[float, ...]
     counts: tuple[int, ...]
@@ -375,6 +353,8 @@ class Explicit:
     codes : array, optional
         Numbers of the substrings that are counted.
     """
+
+    exact: ClassVar[bool] = True
 
     kernel: Kernel
     count: int
@@ -473,63 +453,15 @@ def _frequencies(kind: str, d: int, count: int, rng: np.random.Generator) -> Flo
     return np.asarray(normal * np.sqrt(freedom / rng.chisquare(freedom, count)))
 
 
-def compare(kernels: Sequence[Kernel], a: Any, b: Any) -> Iterator[FloatArray]:
-    """Yield the values of each kernel, shape (len(a), len(b)), from shared bases."""
-    bases: dict[str | None, Any] = {}
-    for kernel in kernels:
-        if isinstance(kernel, ComputedKernel):
-            yield kernel.compute(a, b)
-            continue
-        assert isinstance(kernel, VectorKernel)
-        base = kernel.base
-        if base not in bases:
-            left, right = _near_zero(a, b) if base == "sqdist" else (a, b)
-            rows, cols = prepare(left), prepare(right)
-            B = np.ascontiguousarray(BASES[str(base)](rows, cols))
-            bases[base] = B, rows.sqnorms, cols.sqnorms
-        B, row_sq, col_sq = bases[base]
-        numbers = kernel.exponential()
-        if numbers is None:
-            yield np.asarray(kernel.from_base(B, row_sq, col_sq), dtype=np.float64)
-        else:
-            out = np.empty_like(B)
-            exponential_map(B, np.array(numbers), out)
-            yield out
-
-
-def _near_zero(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return both less the mean of ``b``: their distances lose fewer digits."""
-    if sparse.issparse(b):
-        return a, b
-    mean = b.mean(axis=0)
-    return a - mean, b - mean
-
-
-def diagonal(kernel: Kernel, samples: Any) -> FloatArray:
-    """Return ``k(x, x)`` of each sample."""
-    if isinstance(kernel, ComputedKernel):
-        return kernel.diag(samples)
-    assert isinstance(kernel, VectorKernel)
-    return kernel.diag(prepare(samples))
-
-
 # --- how many, and which --------------------------------------------------------------
 
 
 class _Choice:
-    """Chooses features on one set of columns, and tells their error."""
+    """Chooses features of kernels on one set of columns, as many as are needed."""
 
-    def __init__(
-        self, samples: Any, weight: FloatArray | None, rank: float, landmarks: str,
-        rng: np.random.Generator, psd: str,
-    ) -> None:  # fmt: skip
-        self.rank, self.landmarks, self.rng, self.psd = rank, landmarks, rng, psd
-        self.n = int(samples.shape[0])
-        self.most = int(rank) if rank >= 1 else min(_MOST, self.n)
-        self.samples = samples
-        self.weight = np.ones(self.n) if weight is None else weight
-        self.judges = self._draw(_JUDGES)
-        self.chosen = np.zeros(0, dtype=np.intp)
+    def __init__(self, sample: Sample, rank: float, landmarks: str, psd: str) -> None:
+        self.sample, self.rank, self.landmarks, self.psd = sample, rank, landmarks, psd
+        self.most = int(rank) if rank >= 1 else min(_MOST, sample.n)
 
     def pieces(
         self, kernels: list[Kernel], approximation: str
@@ -539,7 +471,7 @@ class _Choice:
         waves: dict[str, list[tuple[int, float]]] = {}
         few = self.most if self.rank >= 1 else _FEW
         for k, kernel in enumerate(kernels):
-            explicit = _explicit(kernel, self.samples, few)
+            explicit = _explicit(kernel, self.sample.samples, few)
             wave = _spectral(kernel) if approximation == "rff" else None
             if explicit is not None:
                 yield explicit, [k]
@@ -554,57 +486,22 @@ class _Choice:
         if left:
             yield self._nystroem([kernels[k] for k in left]), left
 
-    def errors(
-        self, piece: Piece, kernels: Sequence[Kernel]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the errors of trace and values for each kernel."""
-        if isinstance(piece, Explicit):
-            return np.zeros(1), np.zeros(1)
-        samples = self._held_out()
-        half = max(1, min(_PAIRS, samples.shape[0] // 2))
-        a, b = slice(0, half), slice(samples.shape[0] - half, None)
-        trace, frobenius = [], []
-        values = compare(kernels, samples[a], samples[b])
-        for kernel, Z, K in zip(kernels, piece.features(samples), values, strict=True):
-            size = diagonal(kernel, samples).sum()
-            lost = size - np.einsum("ij,ij->", Z, Z)
-            trace.append(abs(lost) / max(size, 1e-300))
-            error = np.linalg.norm(K - Z[a] @ Z[b].T)
-            frobenius.append(error / max(float(np.linalg.norm(K)), 1e-300))
-        return np.array(trace), np.array(frobenius)
-
-    def _held_out(self) -> Any:
-        """Return samples to estimate errors on, landmarks only if there are no others.
-
-        Where all samples are landmarks the error on them is that of the problem.
-        """
-        others = np.setdiff1d(self.judges, self.chosen)
-        return self.samples[others if len(others) >= 10 else self.judges]
-
-    def _draw(self, count: int) -> Index:
-        """Return different samples, by their weights."""
-        present = np.flatnonzero(self.weight > 0)
-        if len(present) <= count:
-            return present
-        # the first of exponential waiting times: drawing without replacement
-        wait = self.rng.exponential(size=len(present)) / self.weight[present]
-        return np.sort(present[np.argpartition(wait, count)[:count]])
-
     def _fourier(
         self, kind: str, scales: tuple[float, ...], kernels: list[Kernel]
     ) -> Fourier:
-        d = int(self.samples.shape[1])
+        d, rng = int(self.sample.samples.shape[1]), self.sample.rng
         if self.rank >= 1:
             count = -(-int(self.rank) // 2)
-            omega = _frequencies(kind, d, count, self.rng)
+            omega = _frequencies(kind, d, count, rng)
             return Fourier(omega, scales, (count,) * len(scales))
-        omega = _frequencies(kind, d, 16, self.rng)
+        omega = _frequencies(kind, d, 16, rng)
         counts = [0] * len(scales)
         while True:
             r = omega.shape[1]
             left = [k for k, count in enumerate(counts) if count == 0]
             piece = Fourier(omega, tuple(scales[k] for k in left), (r,) * len(left))
-            errors = self.errors(piece, [kernels[k] for k in left])[1]
+            which = [kernels[k] for k in left]
+            errors = self.sample.errors(which, piece.features)[1]
             full = 2 * r >= _MOST
             for k, error in zip(left, errors, strict=True):
                 if error <= self.rank or full:
@@ -614,50 +511,33 @@ class _Choice:
             if all(counts):
                 return Fourier(omega, scales, tuple(counts))
             more = min(-(-5 * r // 4), _MOST // 2) - r
-            omega = np.hstack([omega, _frequencies(kind, d, more, self.rng)])
+            omega = np.hstack([omega, _frequencies(kind, d, more, rng)])
 
     def _nystroem(self, kernels: list[Kernel]) -> Nystroem:
-        if self.most >= np.count_nonzero(self.weight > 0) and self.rank >= 1:
-            self.chosen = np.flatnonzero(self.weight > 0)
-            points = self.samples[self.chosen]
-            return self._rooted(kernels, points, [len(self.chosen)] * len(kernels))
-        order = self._order(kernels)
+        sample = self.sample
+        pool = 10 * self.most if self.rank >= 1 else 0
+        order = sample.order(kernels, self.landmarks, self.most, pool)
         if self.rank >= 1:
-            self.chosen = np.array(list(islice(order, self.most)), dtype=np.intp)
-            points = self.samples[self.chosen]
-            return self._rooted(kernels, points, [len(self.chosen)] * len(kernels))
+            if self.most >= sample.size:
+                order = iter(np.flatnonzero(sample.weight > 0).tolist())
+            points = sample.choose(list(islice(order, self.most)))
+            return self._rooted(kernels, points, [points.shape[0]] * len(kernels))
         ranks, count = [0] * len(kernels), 32
         while not all(ranks):
-            new = list(islice(order, count - len(self.chosen)))
-            self.chosen = np.append(self.chosen, np.array(new, dtype=np.intp))
-            points, worst = self.samples[self.chosen], 0.0
-            last = len(self.chosen) < count or count >= self.most
+            new = list(islice(order, count - len(sample.chosen)))
+            points, worst = sample.choose(new), 0.0
+            last = len(sample.chosen) < count or count >= self.most
             for k in [k for k, r in enumerate(ranks) if r == 0]:
-                curve = self._curve(kernels[k], points)
+                curve = sample.curve(kernels[k], points)
                 enough = np.flatnonzero(curve <= self.rank)
                 if len(enough):
                     ranks[k] = int(enough[0]) + 1
                 elif last:
                     ranks[k], worst = len(curve), max(worst, float(curve[-1]))
-            if worst and len(self.chosen) < np.count_nonzero(self.weight > 0):
-                _warn_rank(len(self.chosen), worst, self.rank, "Nyström")
+            if worst and len(sample.chosen) < sample.size:
+                _warn_rank(len(sample.chosen), worst, self.rank, "Nyström")
             count = min(2 * count, self.most)
         return self._rooted(kernels, points[: max(ranks)], ranks)
-
-    def _curve(self, kernel: Kernel, points: Any) -> FloatArray:
-        """Return the part of the trace that the first r landmarks leave out, by r."""
-        judges = self._held_out()
-        (K,) = compare([kernel], points, points)
-        (cross,) = compare([kernel], points, judges)
-        size = float(np.trace(K)) / len(K)
-        K[np.diag_indices_from(K)] += 1e-10 * size
-        try:
-            L = cholesky(K, lower=True, check_finite=False)
-        except LinAlgError as error:
-            raise _indefinite(kernel) from error
-        caught = solve_triangular(L, cross, lower=True, check_finite=False) ** 2
-        total = max(float(diagonal(kernel, judges).sum()), 1e-300)
-        return np.maximum(0.0, 1.0 - np.cumsum(caught.sum(axis=1)) / total)
 
     def _rooted(
         self, kernels: list[Kernel], points: Any, ranks: Sequence[int]
@@ -670,86 +550,13 @@ class _Choice:
             values, vectors = np.linalg.eigh((K + K.T) / 2)
             top = max(float(values[-1]), 0.0)
             if values[0] < -1e-6 * max(top, 1e-300) and self.psd == "check":
-                raise _indefinite(kernel)
-            kept = values > _CUTOFF * top
+                raise indefinite(kernel)
+            kept = values > CUTOFF * top
             if not kept.any():  # a kernel that vanishes: one feature that is zero
                 roots.append(np.zeros((r, 1)))
                 continue
             roots.append(vectors[:, kept] / np.sqrt(values[kept]))
         return Nystroem(tuple(kernels), points, tuple(roots))
-
-    # --- landmarks --------------------------------------------------------------------
-
-    def _order(self, kernels: list[Kernel]) -> Iterator[int]:
-        """Yield samples in the order in which they become landmarks."""
-        if self.landmarks == "uniform":
-            index = self._draw(self.most)
-            yield from self.rng.permutation(index).tolist()
-            return
-        pool = self._draw(max(10 * self.most if self.rank >= 1 else 0, 5 * _JUDGES))
-        samples, weight = self.samples[pool], self.weight[pool]
-        # one measure for all kernels: their sum, each with a mean diagonal of one
-        diag = [diagonal(kernel, samples) for kernel in kernels]
-        share = np.array([1.0 / max(float(d.mean()), 1e-300) for d in diag])
-        total = share @ np.array(diag)
-        if self.landmarks == "leverage":
-            found = self._leverage(kernels, share, samples, weight, total)
-        else:
-            found = self._spread(kernels, share, samples, weight, total)
-        for i in found:
-            yield int(pool[i])
-
-    def _spread(
-        self, kernels: list[Kernel], share: FloatArray, samples: Any,
-        weight: FloatArray, total: FloatArray,
-    ) -> Iterator[int]:  # fmt: skip
-        """Yield samples, each with the squared distance to those before as odds."""
-        nearest = np.full(len(weight), np.inf)
-        odds = weight.copy()
-        floor = 1e-12 * float(total.mean())
-        while odds.any():
-            i = int(self.rng.choice(len(odds), p=odds / odds.sum()))
-            yield i
-            column = _summed(kernels, share, samples, samples[[i]])[:, 0]
-            nearest = np.minimum(nearest, total + total[i] - 2.0 * column)
-            nearest[i] = 0.0
-            odds = weight * np.where(nearest > floor, nearest, 0.0)
-
-    def _leverage(
-        self, kernels: list[Kernel], share: FloatArray, samples: Any,
-        weight: FloatArray, total: FloatArray,
-    ) -> Iterator[int]:  # fmt: skip
-        """Yield samples by their ridge leverage scores, from a uniform pilot."""
-        n = len(weight)
-        pilot = self.rng.choice(n, min(n, max(2 * self.most, 64), _MOST), replace=False)
-        K = _summed(kernels, share, samples[pilot], samples[pilot])
-        values, vectors = np.linalg.eigh(K)
-        kept = values > _CUTOFF * values[-1]
-        root = vectors[:, kept] / np.sqrt(values[kept])
-        B = _summed(kernels, share, samples, samples[pilot]) @ root
-        scatter = B.T @ (weight[:, None] * B)
-        spectrum, turn = np.linalg.eigh(scatter)
-        # the ridge is what the best features of that number would leave out
-        tail = float(spectrum[: -self.most].sum()) if self.most < len(spectrum) else 0.0
-        ridge = max(tail / self.most, 1e-6 * float(spectrum[-1]))
-        scores = (B @ turn) ** 2 @ (1.0 / (spectrum + ridge))
-        scores += np.maximum(total - np.einsum("ij,ij->i", B, B), 0.0) / ridge
-        odds = weight * np.maximum(scores, 1e-300)
-        yield from np.argsort(self.rng.exponential(size=n) / odds).tolist()
-
-
-def _summed(kernels: Sequence[Kernel], share: FloatArray, a: Any, b: Any) -> FloatArray:
-    total = np.zeros((a.shape[0], b.shape[0]))
-    for factor, K in zip(share, compare(kernels, a, b), strict=True):
-        total += factor * K
-    return total
-
-
-def _indefinite(kernel: Kernel) -> ValueError:
-    return ValueError(
-        f"Kernel {kernel.label()!r} is not positive semidefinite on the landmarks. Try "
-        "psd='clip' to leave the negative part out."
-    )
 
 
 def _warn_rank(count: int, error: float, wanted: float, kind: str) -> None:
