@@ -25,8 +25,8 @@ from mklearn import (
     solve,
 )
 from mklearn.data.blocks import Block, MemoryBlocks, merged
-from mklearn.kernels.feature_map import FeatureMap, Scaling
-from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
+from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.normalise import NORMALIZATIONS, Scaling, fit_normaliser
 from mklearn.kernels.sources import FeatureSource
 from mklearn.problems.passes import POINTS, FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised

@@ -13,8 +13,8 @@ from scipy.linalg import cholesky, solve_triangular
 
 from mklearn.data.blocks import Block
 from mklearn.estimators._features import weights_of
-from mklearn.kernels.feature_map import FeatureMap, Scaling
-from mklearn.kernels.normalise import CENTRED_TRACE
+from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.normalise import CENTRED_TRACE, Scaling
 from mklearn.problems import MKLProblem
 from mklearn.problems.discriminant import (
     FLOOR,

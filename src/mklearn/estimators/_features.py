@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,12 @@ from mklearn.data.views import MultiView
 from mklearn.kernels.feature_map import (
     APPROXIMATIONS,
     FeatureMap,
-    Scaling,
+    Presence,
     check_rank,
 )
 from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.kernels.memory import available_memory
+from mklearn.kernels.normalise import Scaling
 from mklearn.problems.reduction import by_kernel, squares
 from mklearn.problems.statistics import Statistics
 
@@ -41,6 +42,20 @@ class FeatureTraining:
     rows: Blocks
     features: FeatureMap
 
+    @classmethod
+    def of(
+        cls, rows: Blocks, features: FeatureMap, sample: RowSample
+    ) -> FeatureTraining:
+        """Return the training whose map knows where rows without a view stand.
+
+        It was fitted on a sample; means over all rows may take one more pass.
+        """
+        if sample.holes and sample.n_rows > sample.size:
+            features = features.with_means(
+                rows.reduce(partial(_presence, features=features))
+            )
+        return cls(rows, features)
+
     def encoded(self, encode: Callable[[Block], Block]) -> Blocks:
         """Return blocks of features with targets and costs made by ``encode``."""
         return self.rows.then(partial(_featurised, features=self.features, to=encode))
@@ -50,6 +65,10 @@ def _featurised(
     block: Block, features: FeatureMap, to: Callable[[Block], Block]
 ) -> Block:
     return to(Block(features.transform(block.X), block.y, block.weight))
+
+
+def _presence(block: Block, features: FeatureMap) -> Presence:
+    return features.presence(block.X, block.weight)
 
 
 # --- targets --------------------------------------------------------------------------
@@ -151,6 +170,7 @@ class RowSample:
     """Rows with the least keys: a sample that does not depend on how rows are cut.
 
     A key is a hash of the row's content, divided by its weight as waiting times are.
+    ``holes`` tells whether any row, in the sample or not, lacks a view.
     """
 
     keys: FloatArray
@@ -158,13 +178,15 @@ class RowSample:
     weight: FloatArray
     size: int
     n_rows: int
+    holes: bool = False
 
     def __add__(self, other: RowSample) -> RowSample:
         keys = np.concatenate([self.keys, other.keys])
         best = np.argsort(keys, kind="stable")[: self.size]
         weight = np.concatenate([self.weight, other.weight])[best]
         X = stacked([self.X, other.X])[best]
-        return RowSample(keys[best], X, weight, self.size, self.n_rows + other.n_rows)
+        n_rows, holes = self.n_rows + other.n_rows, self.holes or other.holes
+        return RowSample(keys[best], X, weight, self.size, n_rows, holes)
 
 
 def sample_rows(block: Block, size: int, seed: int) -> RowSample:
@@ -174,7 +196,8 @@ def sample_rows(block: Block, size: int, seed: int) -> RowSample:
     keys = np.where(w > 0, -np.log(u) / np.where(w > 0, w, 1.0), np.inf)
     best = np.argsort(keys, kind="stable")[:size]
     best = best[np.isfinite(keys[best])]
-    return RowSample(keys[best], X[best], w[best], size, len(w))
+    holes = isinstance(X, MultiView) and any(map(X.has_absent, X.names))
+    return RowSample(keys[best], X[best], w[best], size, len(w), holes)
 
 
 def stacked(parts: Sequence[Any]) -> Any:
@@ -196,6 +219,7 @@ def _hashed(X: Any, seed: int) -> NDArray[np.uint64]:
             total += _mixed(_hashed(X[name], seed + k + 1))
         return _mixed(total)
     if X.ndim == 1:  # strings
+        X = np.array(["" if s is None else s for s in X], dtype=object)
         width = max((len(s) for s in X), default=1)
         X = X.astype(f"<U{max(width, 1)}").view(np.uint32).reshape(len(X), -1)
     rng = np.random.default_rng(seed)
@@ -279,7 +303,9 @@ class FeatureModel:
             [np.arange(features.slices[m].start, features.slices[m].stop) for m in used]
         )
         coef = (scaling.root[:, None] * w)[columns]
-        return cls(features.select(used), coef, scaling.shift[columns], used)
+        # new samples may lack a view that all training samples had
+        chosen = replace(features, fill=scaling.mean).select(used)
+        return cls(chosen, coef, scaling.shift[columns], used)
 
     def scores(self, X: Any) -> FloatArray:
         """Return the scores without intercept, shape (n, T), by blocks of rows."""

@@ -32,7 +32,8 @@ from mklearn.estimators._features import (
     weights_of,
 )
 from mklearn.kernels import KernelBank, MultiView
-from mklearn.kernels.feature_map import FeatureMap, Scaling
+from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.normalise import Scaling
 from mklearn.problems import Ellipsoid, LpBall, MKLProblem
 from mklearn.problems.losses import Loss
 from mklearn.problems.passes import FeatureProblem
@@ -137,7 +138,7 @@ class BaseMKL(BaseKernelMachine):
             size=block_rows(features.n_features),
             keep=self._room(),
         )
-        return FeatureTraining(rows, features)
+        return FeatureTraining.of(rows, features, sample)
 
     def _stream(self, blocks: Any) -> FeatureTraining:
         """Return blocks from elsewhere with checked targets, and their features."""
@@ -153,7 +154,8 @@ class BaseMKL(BaseKernelMachine):
         self.n_features_in_ = data.shape[1]
         self._keep_names(names)
         rows = self._block_targets(blocks)
-        return FeatureTraining(rows, self._feature_map(data, sample.weight))
+        features = self._feature_map(data, sample.weight)
+        return FeatureTraining.of(rows, features, sample)
 
     def _keep_names(self, names: Any) -> None:
         """Store the names of the columns, or forget those of an earlier fit."""

@@ -22,8 +22,10 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import combinations_with_replacement, islice
 from numbers import Integral, Real
+from operator import add
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -39,12 +41,6 @@ from mklearn.kernels.landmarks import (
     Sample,
     compare,
     indefinite,
-)
-from mklearn.kernels.normalise import (
-    CENTRED_TRACE,
-    NORMALIZATIONS,
-    _reciprocal,
-    _warn_zero,
 )
 from mklearn.kernels.specs import (
     RBF,
@@ -98,6 +94,10 @@ class FeatureMap:
     slices : tuple of slice
         The columns of each kernel.
     error : ApproximationError
+    fill : array of shape (n_features,), or None
+        Features of a sample that lacks the view: the mean of those that have it.
+    share : array of shape (M,), or None
+        Weight of the samples that have the view, of all; None for ones.
     """
 
     names: tuple[str, ...]
@@ -106,6 +106,21 @@ class FeatureMap:
     error: ApproximationError
     pieces: tuple[tuple[FeatureSet, Any, tuple[int, ...]], ...] = field(repr=False)
     spherical: bool = False
+    fill: FloatArray | None = field(default=None, repr=False)
+    share: FloatArray | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for array, size in (
+            (self.fill, self.n_features),
+            (self.share, len(self.slices)),
+        ):
+            if array is not None and not (
+                np.shape(array) == (size,) and np.isfinite(array).all()
+            ):
+                raise ValueError(
+                    f"Means of features need {size} finite numbers, got shape "
+                    f"{np.shape(array)}."
+                )
 
     @classmethod
     def fit(
@@ -162,11 +177,14 @@ class FeatureMap:
         for members in grouped(feature_key(spec, data) for spec in specs):
             features = FeatureSet.fit(specs[members[0]], data, weight)
             samples = features.take(data)
+            holes, w = features.absent(data), weight
+            if holes is not None:
+                samples, w = samples[~holes], None if w is None else w[~holes]
             known: dict[Any, Any] = {}
             for m in members:
                 specs[m].check_domain(samples)
-                found[m] = specs[m].resolve(samples, weight, known)
-            sample = Sample(samples, weight, rng)
+                found[m] = specs[m].resolve(samples, w, known)
+            sample = Sample(samples, w, rng)
             choice = _Choice(sample, rank, landmarks, psd)
             same = [found[m] for m in members]
             for piece, which in choice.pieces(same, approximation):
@@ -178,7 +196,7 @@ class FeatureMap:
                         [same[k] for k in which], piece.features
                     )
         ends = np.cumsum(widths)
-        return cls(
+        made = cls(
             names,
             tuple(found[m] for m in range(len(specs))),
             tuple(slice(int(e - w), int(e)) for e, w in zip(ends, widths, strict=True)),
@@ -186,6 +204,14 @@ class FeatureMap:
             tuple(pieces),
             spherical,
         )
+        if not any(features.absent(data) is not None for features, _, _ in pieces):
+            return made
+        size = 4096
+        starts = range(0, len(data), size)
+        w = np.ones(len(data)) if weight is None else weight
+        blocks = (slice(start, start + size) for start in starts)
+        present = (made.presence(data[rows], w[rows]) for rows in blocks)
+        return made.with_means(reduce(add, present))
 
     @property
     def n_features(self) -> int:
@@ -195,24 +221,65 @@ class FeatureMap:
     def transform(self, X: Any) -> FloatArray:
         """Return the features of some samples, shape (n, n_features).
 
-        The array takes ``8 n n_features`` bytes: give large data in blocks.
+        The array takes ``8 n n_features`` bytes: give large data in blocks. Samples
+        that lack the view of a kernel stand at the mean of those that have it.
         """
+        out, gone = self._computed(X)
+        for m, holes in gone.items():
+            if self.fill is None:
+                raise ValueError(
+                    f"Some samples lack the view of kernel {self.names[m]!r}, and the "
+                    "features were chosen on samples that all have it; choose them on "
+                    "samples of which some lack it, too."
+                )
+            out[holes, self.slices[m]] = self.fill[self.slices[m]]
+        return out
+
+    def presence(self, X: Any, weight: FloatArray) -> Presence:
+        """Return which kernels' views some samples have, and sums of their features.
+
+        Parameters
+        ----------
+        X : as in :meth:`transform`
+        weight : array of shape (n,)
+        """
+        Z, gone = self._computed(X)
+        total = float(weight.sum())
+        known = np.full(len(self.names), total)
+        for m, holes in gone.items():
+            known[m] = weight @ ~holes
+            Z[holes, self.slices[m]] = 0.0
+        return Presence(total, known, weight @ Z)
+
+    def with_means(self, presence: Presence) -> FeatureMap:
+        """Return the map that knows the means of the samples that have each view."""
+        known = np.where(presence.known > 0, presence.known, 1.0)
+        widths = [s.stop - s.start for s in self.slices]
+        fill = presence.sums / np.repeat(known, widths)
+        return replace(self, fill=fill, share=known / presence.total)
+
+    def _computed(self, X: Any) -> tuple[FloatArray, dict[int, NDArray[np.bool_]]]:
+        """Return features, and for some kernels the rows where they mean nothing."""
         data = MultiView.wrap(X)
+        gone: dict[int, NDArray[np.bool_]] = {}
         out = np.empty((len(data), self.n_features))
         taken: dict[int, Any] = {}
         for features, piece, positions in self.pieces:
             if id(features) not in taken:
                 taken[id(features)] = features.take(data)
             samples = taken[id(features)]
+            holes = features.absent(data)
             for m in positions:
                 self.kernels[m].check_domain(samples)
+                if holes is not None:
+                    gone[m] = holes
             for m, Z in zip(positions, piece.features(samples), strict=True):
                 out[:, self.slices[m]] = Z
         if self.spherical:
             for part in self.slices:
                 size = np.sqrt(np.einsum("ij,ij->i", out[:, part], out[:, part]))
                 out[:, part] /= np.where(size > 0, size, np.inf)[:, None]
-        return out
+        return out, gone
 
     def select(self, kernels: Sequence[int]) -> FeatureMap:
         """Return the map of some kernels, in that order."""
@@ -225,6 +292,7 @@ class FeatureMap:
                 pieces.append((features, piece.select(which), places))
         widths = [self.slices[m].stop - self.slices[m].start for m in chosen]
         ends = np.cumsum(widths).tolist()
+        columns = np.concatenate([np.r_[self.slices[m]] for m in chosen])
         return replace(
             self,
             names=tuple(self.names[m] for m in chosen),
@@ -234,6 +302,32 @@ class FeatureMap:
                 self.error.trace[chosen], self.error.frobenius[chosen]
             ),
             pieces=tuple(pieces),
+            fill=None if self.fill is None else self.fill[columns],
+            share=None if self.share is None else self.share[chosen],
+        )
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Samples that have the view of each kernel; those of two portions are added.
+
+    Attributes
+    ----------
+    total : float
+        Weight of all samples.
+    known : array of shape (M,)
+        Weight of those that have the view.
+    sums : array of shape (D,)
+        Weighted sums of their features.
+    """
+
+    total: float
+    known: FloatArray
+    sums: FloatArray
+
+    def __add__(self, other: Presence) -> Presence:
+        return Presence(
+            self.total + other.total, self.known + other.known, self.sums + other.sums
         )
 
 
@@ -566,76 +660,3 @@ def _warn_rank(count: int, error: float, wanted: float, kind: str) -> None:
         UserWarning,
         stacklevel=2,
     )
-
-
-# --- normalised features --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Normalised features: ``root * (z - shift)``, column by column.
-
-    Centring a kernel subtracts the mean feature and scaling it multiplies the features
-    by a root, so that both follow from statistics of the raw features: nobody needs to
-    see the samples again. Spherical normalisation is up to the map, sample by sample.
-
-    Attributes
-    ----------
-    root : array of shape (D,)
-    shift : array of shape (D,)
-    """
-
-    root: FloatArray
-    shift: FloatArray
-
-    @classmethod
-    def fit(
-        cls,
-        kind: str | None,
-        features: FeatureMap,
-        total: float,
-        mean: FloatArray,
-        scatter: FloatArray,
-    ) -> Scaling:
-        """Fit a normalisation as :func:`~mklearn.kernels.normalise.fit_normaliser`.
-
-        Parameters
-        ----------
-        kind : {None, "center", "trace", "multiplicative", "spherical"}, CENTRED_TRACE
-        features : FeatureMap
-        total : float
-            Sum of the sample weights.
-        mean : array of shape (D,)
-            Weighted mean of the features.
-        scatter : array of shape (D,)
-            Weighted sums of the squared deviations from it.
-        """
-        if kind not in (*NORMALIZATIONS, CENTRED_TRACE):
-            raise ValueError(
-                f"normalize must be one of {NORMALIZATIONS}, got {kind!r}."
-            )
-        starts = np.array([s.start for s in features.slices])
-        spread = np.add.reduceat(scatter, starts) / total
-        diag = spread + np.add.reduceat(mean**2, starts)
-        if kind in (None, "spherical"):
-            scale = np.ones(len(starts))
-            _warn_zero(features, diag <= 0)
-        elif kind == "trace":
-            scale = _reciprocal(features, total * diag, 0.0 * diag)
-        else:
-            scale = _reciprocal(features, spread, 1e-12 * diag)
-            if kind == CENTRED_TRACE:
-                scale = scale / total
-            elif kind == "center":
-                scale = np.where(scale > 0, 1.0, 0.0)
-        centred = kind in ("center", CENTRED_TRACE)
-        widths = [s.stop - s.start for s in features.slices]
-        return cls(
-            np.repeat(np.sqrt(scale), widths),
-            mean if centred else np.zeros_like(mean),
-        )
-
-    def raw(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return weights (D, T) and bias (T,) that do the same to raw features."""
-        raw = self.root[:, None] * w
-        return raw, bias - self.shift @ raw

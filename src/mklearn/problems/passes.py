@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
 from mklearn.data.blocks import Block, Blocks
-from mklearn.kernels.feature_map import Scaling
+from mklearn.kernels.normalise import Scaling
 from mklearn.problems.reduction import squares
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet

@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.feature_map import Scaling
+from mklearn.kernels.normalise import Scaling
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import Judgement, MKLProblem
 from mklearn.problems.statistics import Statistics
