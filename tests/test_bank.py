@@ -27,12 +27,11 @@ from mklearn.kernels import (
     Tanimoto,
     alignment,
     hsic,
+    memory,
     rbf_ladder,
 )
-from mklearn.kernels import (
-    sources as store,
-)
 from mklearn.kernels.normalise import fit_normaliser
+from mklearn.kernels.sources import BaseSource
 
 rng = np.random.default_rng(0)
 n, n_new = 61, 17
@@ -81,9 +80,9 @@ def by_definition(kind, K):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Cut the work into blocks of a few rows, on threads, as for large banks."""
-    monkeypatch.setattr(store, "block_bytes", lambda limit=None: 8 * n * 7)
-    monkeypatch.setattr(store, "_MIN_WORK", 1)
-    monkeypatch.setattr(store, "_MIN_ROWS", 1)
+    monkeypatch.setattr(memory, "block_bytes", lambda limit=None: 8 * n * 7)
+    monkeypatch.setattr(memory, "_MIN_WORK", 1)
+    monkeypatch.setattr(memory, "_MIN_ROWS", 1)
 
 
 def targets(n_rows, n_targets=2):
@@ -332,13 +331,13 @@ def test_a_cross_gram_has_no_diagonal_unless_given():
 
 def test_widths_on_the_same_columns_share_one_base(monkeypatch):
     made = []
-    original = store.BaseSource.store
+    original = BaseSource.store
 
     def count(self, storage, limit):
         made.append(self)
         return original(self, storage, limit)
 
-    monkeypatch.setattr(store.BaseSource, "store", count)
+    monkeypatch.setattr(BaseSource, "store", count)
     kernels = [
         *rbf_ladder(20), Matern32(), Matern32(0.3), RBF(columns=range(4)),
         RBF(columns=slice(None)), Laplacian(0.1), Laplacian(0.2), RBF(columns=[1]),
@@ -493,7 +492,7 @@ def test_the_rows_of_a_solver_fit_beside_what_is_stored(limit):
 
 
 def test_small_budgets_cut_small_blocks():
-    limit = 8 * store.BLOCKS * threads.n_threads() * n  # one row for each thread
+    limit = 8 * memory.BLOCKS * threads.n_threads() * n  # one row for each thread
     bank = KernelBank(X, KERNELS[:2]).stored(limit)
     assert bank.storage == "recompute"
     check_all(bank, grams(KernelBank(X, KERNELS[:2])))

@@ -24,7 +24,6 @@ from mklearn import (
     block_norm,
     kernels,
 )
-from mklearn.kernels.diagonal import add_diagonal
 from mklearn.kernels.normalise import fit_normaliser
 
 LOSSES = ["hinge", "squared_hinge", "squared", "logistic"]
@@ -340,7 +339,7 @@ def test_a_diagonal_is_a_kernel_of_the_bank():
     for kind in (None, "center", "spherical"):
         raw = KernelBank.from_grams(stack(X, 3))
         plain = fit_normaliser(kind, raw).train(raw)
-        bank = add_diagonal(plain, values)
+        bank = plain.with_diagonal(values)
         assert bank.shape == (12, 12, 4) and bank.names[-1] == "identity"
         full = np.stack([*(plain.gram(m) for m in range(3)), np.diag(values)], axis=2)
         rows, cols = np.array([3, 0, 7, 7]), np.array([7, 1, 3, 3, 5])
@@ -364,9 +363,9 @@ def test_a_diagonal_is_a_kernel_of_the_bank():
         np.testing.assert_allclose(bank.diag()[:, 3], values)
         np.testing.assert_allclose(bank.select([3, 0]).gram(0), np.diag(values))
     with pytest.raises(ValueError, match="training samples only"):
-        add_diagonal(KernelBank(X, kernels.Linear()), values).cross(X)
+        KernelBank(X, kernels.Linear()).with_diagonal(values).cross(X)
     with pytest.raises(ValueError, match="one value for each sample"):
-        add_diagonal(KernelBank(X, kernels.Linear()), values[:3])
+        KernelBank(X, kernels.Linear()).with_diagonal(values[:3])
 
 
 # --- norms ----------------------------------------------------------------------------

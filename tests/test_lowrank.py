@@ -21,7 +21,8 @@ from mklearn import (
     MultiView,
     kernels,
 )
-from mklearn.kernels.feature_map import LANDMARKS, FeatureMap, check_rank, feature_bank
+from mklearn.kernels.feature_map import FeatureMap, check_rank
+from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.persistence import load, save
 
 CLASSES = [
@@ -187,7 +188,9 @@ def test_features_behind_a_bank():
     features = FeatureMap.fit(data, EVERY, rank=100)
     bank, ours = (
         KernelBank(data, EVERY),
-        feature_bank(features.transform(data), features.slices, features.names),
+        KernelBank.from_features(
+            features.transform(data), features.slices, features.names
+        ),
     )
     rng = np.random.default_rng(0)
     theta, A = rng.random(len(EVERY)), rng.normal(size=(len(data), 2))

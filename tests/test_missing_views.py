@@ -30,7 +30,6 @@ from mklearn import (
 from mklearn.datasets import make_multiview
 from mklearn.interpretation import decision_parts
 from mklearn.kernels import RBF, Chi2, Linear, Spectrum, WeightedDegree, per_view
-from mklearn.kernels.diagonal import add_diagonal
 from mklearn.kernels.normalise import CENTRED_TRACE, NORMALIZATIONS, fit_normaliser
 from mklearn.persistence import load, save
 
@@ -214,7 +213,7 @@ def test_all_questions_get_the_same_answer(kind, storage):
         bank.diag(), np.stack([np.diag(G) for G in grams], axis=1), **close
     )
     np.testing.assert_allclose(bank.rough().combine(theta), K, atol=1e-5)
-    more = add_diagonal(bank, np.ones(20))
+    more = bank.with_diagonal(np.ones(20))
     np.testing.assert_allclose(
         more.combine([*theta, 3.0]), K + 3.0 * np.eye(20), **close
     )
@@ -410,3 +409,103 @@ def test_the_page_about_it_runs():
     for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
         exec(compile(code, page.name, "exec"), space)
     assert space["kept"] > space["dropped"]
+
+
+# --- features -------------------------------------------------------------------------
+
+WEIGHT = 1.0 + np.arange(N) % 3
+
+
+def agree(model, data, target, new, weight=None, atol=1e-6):
+    """Check that features of full rank decide as the kernels themselves do."""
+    exact = clone(model).set_params(tol=1e-10).fit(data, target, sample_weight=weight)
+    full = clone(model).set_params(approximation="nystroem", rank=N)
+    full.fit(data, target, sample_weight=weight)
+    answer = "predict" if isinstance(model, MKLRegressor) else "decision_function"
+    for X in (data, new):
+        np.testing.assert_allclose(
+            getattr(full, answer)(X), getattr(exact, answer)(X), atol=atol
+        )
+    np.testing.assert_allclose(full.kernel_weights_, exact.kernel_weights_, atol=atol)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", NORMALIZATIONS)
+@pytest.mark.parametrize(
+    "model",
+    [
+        MKLClassifier(KERNELS, loss="squared", tol=1e-10),
+        MKLClassifier(KERNELS, loss="squared", class_weight="balanced", tol=1e-10),
+        MKLRegressor(KERNELS, tol=1e-10),
+    ],
+    ids=["classes", "balanced", "values"],
+)
+def test_full_rank_is_exact_with_absent_views(model, kind, weighted):
+    target = A[:, 0] if isinstance(model, MKLRegressor) else Y
+    model = clone(model).set_params(normalize=kind)
+    agree(model, DATA, target, DATA[::-1], WEIGHT if weighted else None)
+
+
+@pytest.mark.parametrize("kind", NORMALIZATIONS)
+def test_full_rank_is_exact_with_absent_views_in_passes(kind):
+    """Up to the gap: a relative gap of g leaves decisions a distance of root g."""
+    C = N if kind == "trace" else 1.0
+    model = MKLClassifier(KERNELS, C=C, normalize=kind, tol=1e-6)
+    agree(model, DATA, Y, DATA[::-1], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", NORMALIZATIONS)
+def test_full_rank_is_exact_where_only_new_samples_lack_a_view(kind):
+    complete = MultiView({"a": A, "b": B})
+    model = MKLClassifier(KERNELS, loss="squared", normalize=kind, tol=1e-10)
+    agree(model, complete, Y, DATA)
+
+
+def test_full_rank_discriminant_is_exact_with_absent_views():
+    exact = MKLDiscriminant(KERNELS, reg=0.1, tol=1e-10).fit(DATA, Y)
+    full = clone(exact).set_params(approximation="nystroem", rank=N).fit(DATA, Y)
+    np.testing.assert_allclose(
+        full.decision_function(DATA), exact.decision_function(DATA), atol=1e-6
+    )
+
+
+def test_full_rank_is_exact_with_absent_strings():
+    words = ["ACGT"[i % 4 :] + "ACGT"[: i % 3] for i in range(N)]
+    words = np.where(NO_B, None, np.array(words, dtype=object))
+    data = MultiView({"a": holed(A, NO_A), "w": words})
+    both = [Linear(view="a"), Spectrum(2, view="w")]
+    model = MKLClassifier(both, loss="squared", tol=1e-10)
+    agree(model, data, Y, data[::-1])
+
+
+@pytest.mark.parametrize("kind", NORMALIZATIONS)
+def test_means_are_those_of_all_rows_where_features_are_chosen_on_few(
+    kind, monkeypatch
+):
+    monkeypatch.setattr(MKLClassifier, "_sample", lambda self: 12)
+    linear = MKLClassifier(KERNELS[:2], loss="squared", normalize=kind, tol=1e-10)
+    agree(linear, DATA, Y, DATA[::-1])
+
+
+def test_sums_over_samples_that_lack_views():
+    exact = MKLClassifier(KERNELS, loss="squared", tol=1e-10).fit(DATA, Y)
+    model = clone(exact).set_params(approximation="nystroem", rank=N)
+    sums = model.accumulator(DATA)
+    for rows in (slice(0, 11), slice(11, None)):
+        sums.update(DATA[rows], Y[rows])
+    np.testing.assert_allclose(
+        model.fit_statistics(sums).decision_function(DATA),
+        exact.decision_function(DATA),
+        atol=1e-6,
+    )
+
+
+def test_features_chosen_on_complete_samples_have_no_place_for_others(tmp_path):
+    complete = MultiView({"a": A, "b": B})
+    features = kernels.FeatureMap.fit(complete, KERNELS, rank=5)
+    with pytest.raises(ValueError, match="lack the view of kernel"):
+        features.transform(DATA)
+    model = MKLClassifier(KERNELS, approximation="nystroem", rank=5).fit(DATA, Y)
+    save(model, tmp_path / "m.mkl")
+    again = load(tmp_path / "m.mkl").decision_function(DATA)
+    np.testing.assert_allclose(again, model.decision_function(DATA), atol=1e-12)

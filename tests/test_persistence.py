@@ -393,19 +393,21 @@ def test_arrays_that_do_not_fit_are_refused(name, spoil, centred, tmp_path):
 def test_kernels_that_do_not_fit_are_refused(saved, tmp_path):
     def change(edit):
         def apply(content):
-            edit(content["model"]["is"]["_reference"])
+            edit(content["model"]["is"]["_reference"]["is"]["is"])
 
         with pytest.raises(ModelFileError):
             load(_changed(saved, tmp_path / "m.mkl", apply))
 
     change(lambda bank: bank["names"]["is"].pop())
     change(lambda bank: bank["names"]["is"].__setitem__(0, bank["names"]["is"][1]))
-    change(lambda bank: bank["pieces"]["is"].pop())
-    change(lambda bank: bank["pieces"]["is"][0]["is"].update(samples=None))
-    change(lambda bank: bank["pieces"]["is"][0]["is"].update(features=None))
-    change(lambda bank: bank["pieces"]["is"][0]["is"]["kernels"]["is"].clear())
+    change(lambda bank: bank["references"]["is"].pop())
+    change(lambda bank: bank["references"]["is"][0]["is"].update(samples=None))
+    change(lambda bank: bank["references"]["is"][0]["is"].update(features=None))
+    change(lambda bank: bank["references"]["is"][0]["is"]["kernels"]["is"].clear())
     change(lambda bank: bank.update(present=[[1.0]]))
-    change(lambda bank: bank["pieces"]["is"][0]["is"]["features"]["is"].update(width=9))
+    change(
+        lambda bank: bank["references"]["is"][0]["is"]["features"]["is"].update(width=9)
+    )
 
 
 def test_names_in_the_archive_go_nowhere(saved, tmp_path):

@@ -21,8 +21,9 @@ from mklearn import (
     solve,
 )
 from mklearn.data.blocks import ArrayBlocks, Block
-from mklearn.kernels.feature_map import FeatureMap, FeatureSource, Scaling
-from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
+from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.normalise import NORMALIZATIONS, Scaling, fit_normaliser
+from mklearn.kernels.sources import FeatureSource
 from mklearn.problems.losses import LOSSES, by_name
 from mklearn.problems.passes import FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised

@@ -36,16 +36,11 @@ from mklearn.estimators._predictor import FeaturePredictor, GramPredictor
 from mklearn.estimators.baselines import OfOneKernel
 from mklearn.kernels import KernelBank
 from mklearn.kernels.columns import FeatureSet
-from mklearn.kernels.feature_map import (
-    ApproximationError,
-    Explicit,
-    FeatureMap,
-    Fourier,
-    Nystroem,
-)
+from mklearn.kernels.feature_map import Explicit, FeatureMap, Fourier, Nystroem
+from mklearn.kernels.landmarks import ApproximationError
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
-from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
+from mklearn.kernels.state import BankState, Reference
 from mklearn.problems.evidence import Likelihood, Spread
 from mklearn.problems.passes import Anchor, Passed, Point
 from mklearn.problems.subspace import Cut, JointPoint, Subspace
@@ -55,7 +50,7 @@ from mklearn.solvers.base import History
 from mklearn.table import Column, TableModel
 
 FORMAT = "mklearn model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 _CONTENT, _DIGEST = "model.json", "sha256"
 
@@ -67,12 +62,12 @@ _RECORDS: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *BY_NAME.values(), Precomputed, Family, Normaliser, Clip, NegativePart,
-        FeatureSet, Piece,
+        FeatureSet, BankState, Reference,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
         Solution, History, Subspace, JointPoint, Cut, Likelihood, Passed, Point, Anchor,
-        Column,
-        Spread,
-        FeatureMap, GramPredictor, FeaturePredictor, OfOneKernel, ApproximationError, Nystroem, Fourier, Explicit,
+        Column, Spread,
+        GramPredictor, FeaturePredictor, OfOneKernel,
+        FeatureMap, ApproximationError, Nystroem, Fourier, Explicit,
     )
 }  # fmt: skip
 _NOT_KEPT = ("path_",)  # what predictions do not need
@@ -334,9 +329,7 @@ class _Writer:
             ends = [value.start, value.stop, value.step]
             return {"$": "slice", "is": [self.encode(end, at) for end in ends]}
         if isinstance(value, KernelBank):
-            pieces, present = take_apart(value)
-            state = {"names": value.names, "pieces": pieces, "present": present}
-            return {"$": "bank", **self._named(state, at)}
+            return {"$": "bank", "is": self.encode(value.state(), at)}
         name = type(value).__name__
         if _RECORDS.get(name) is type(value):
             state = {k: getattr(value, k) for k in _fields(value)}
@@ -471,8 +464,7 @@ class _Reader:
         return {self.decode(k): self.decode(v) for k, v in value["is"]}
 
     def _make_bank(self, value: dict[str, Any]) -> KernelBank:
-        state = (self.decode(value[k]) for k in ("names", "pieces", "present"))
-        return put_together(*state)
+        return KernelBank.from_state(self.decode(value["is"]))
 
     def _make_record(self, value: dict[str, Any]) -> Any:
         return self._class(_RECORDS, value["class"])(**self._named(value["is"]))

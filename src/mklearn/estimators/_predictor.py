@@ -14,8 +14,8 @@ from scipy import sparse
 from mklearn.data.threads import blas_threads, run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.feature_map import FeatureMap, Scaling
-from mklearn.kernels.normalise import Clip, Normaliser
+from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.normalise import Clip, Normaliser, Scaling
 
 FloatArray = NDArray[np.float64]
 
@@ -298,7 +298,8 @@ class FeaturePredictor(Predictor):
             n_kernels=len(features.slices),
             used=used,
             bias=bias,
-            features=features.select(used),
+            # new samples may lack a view that all training samples had
+            features=replace(features, fill=scaling.mean).select(used),
             coef=(scaling.root[:, None] * w)[columns],
             shift=scaling.shift[columns],
         )

@@ -99,7 +99,7 @@ class GramTraining:
         return np.bincount(self.target, self.weight, n_classes)
 
     def middle(self) -> FloatArray:
-        """Return the median of the values; a free bias makes it a matter of rounding."""
+        """Return the median of the values, which a free bias makes up for."""
         return np.asarray(np.median(self.target, axis=0))
 
     def encoded(self, encode: Encoding) -> GramTraining:

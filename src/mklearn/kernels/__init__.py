@@ -2,7 +2,8 @@
 
 from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.feature_map import ApproximationError, FeatureMap
+from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.landmarks import ApproximationError
 from mklearn.kernels.measures import alignment, hsic
 from mklearn.kernels.specs import (
     RBF,

@@ -3,140 +3,80 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mklearn.data import threads
+from mklearn.data.threads import run_blocks
 from mklearn.data.views import MultiView
-from mklearn.kernels import sources as store
-from mklearn.kernels.columns import FeatureSet, check_weight, feature_key
-from mklearn.kernels.sources import Index, MemoryEstimate
+from mklearn.kernels import memory
+from mklearn.kernels.affine import Affine, Mask, Terms
+from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
+from mklearn.kernels.memory import Index, MemoryEstimate
+from mklearn.kernels.sources import (
+    DiagonalSource,
+    FeatureSource,
+    GramSource,
+    Request,
+    Source,
+    add_each,
+    same,
+    source_of,
+)
 from mklearn.kernels.specs import (
-    ComputedKernel,
     Kernel,
     KernelLike,
-    VectorKernel,
     expand_kernels,
+    unique_names,
 )
+from mklearn.kernels.state import BankState, Reference
 
 FloatArray = NDArray[np.float64]
 
 
-class Mask(NamedTuple):
-    """Which samples have the view of a kernel: 1 where they have it, 0 elsewhere.
-
-    Shapes (M, n_rows) and (M, n_cols).
-    """
-
-    rows: FloatArray
-    cols: FloatArray
-
-    def take(
-        self, kernels: Any = None, rows: Index | None = None, cols: Index | None = None
-    ) -> Mask | None:
-        """Return the part for some kernels, rows and columns; None if all are ones."""
-        p, q = self.rows, self.cols
-        if kernels is not None:
-            p, q = p[kernels], q[kernels]
-        p, q = p if rows is None else p[:, rows], q if cols is None else q[:, cols]
-        return None if p.all() and q.all() else Mask(p, q)
-
-
-class Terms(NamedTuple):
-    """What is added for rows (M, n_rows), columns (M, n_cols) and kernels (M,)."""
-
-    row: FloatArray
-    col: FloatArray
-    const: FloatArray
-
-
 @dataclass(frozen=True)
-class Affine:
-    """How normalised kernels follow from raw ones, entry by entry.
-
-    ``K~[m] = scale[m] * u[m, i] * v[m, j] * K[m] - row[m, i] - col[m, j] + const[m]``;
-    None stands for ones (u and v, together) or zeros (row, col and const, together).
-    All this is zero where a sample lacks the kernel's view; the ``outer`` terms are
-    added after that, for absent samples too.
-    """
-
-    scale: FloatArray
-    u: FloatArray | None = None
-    v: FloatArray | None = None
-    row: FloatArray | None = None
-    col: FloatArray | None = None
-    const: FloatArray | None = None
-    outer: Terms | None = None
-
-    @cached_property
-    def curved(self) -> NDArray[np.bool_]:
-        """Which kernels have a scale for each sample."""
-        if self.u is None or self.v is None:
-            return np.zeros(len(self.scale), dtype=bool)
-        return np.asarray((self.u != 1).any(axis=1) | (self.v != 1).any(axis=1))
-
-    def take(
-        self, kernels: Any = None, rows: Index | None = None, cols: Index | None = None
-    ) -> Affine:
-        """Return the part for some kernels, rows and columns; None means all."""
-
-        def part(array: Any, samples: Any) -> Any:
-            if array is None:
-                return None
-            array = array if kernels is None else array[kernels]
-            return array if samples is None else array[:, samples]
-
-        return Affine(
-            self.scale if kernels is None else self.scale[kernels],
-            part(self.u, rows),
-            part(self.v, cols),
-            part(self.row, rows),
-            part(self.col, cols),
-            part(self.const, None),
-            None
-            if self.outer is None
-            else Terms(
-                part(self.outer.row, rows),
-                part(self.outer.col, cols),
-                part(self.outer.const, None),
-            ),
-        )
-
-
-@dataclass(frozen=True)
-class _Part:
+class Part:
     """A source, the samples of it that the bank uses, and where its kernels stand.
 
     ``rows`` and ``cols`` None are all samples; ``features`` None are given Grams.
     """
 
-    source: store.Source
+    source: Source
     which: Index  # kernels of the source
     positions: Index  # their places in the bank
     features: FeatureSet | None
     rows: Index | None = None
     cols: Index | None = None
 
-    def row_index(self, rows: Index) -> Index:
-        return rows if self.rows is None else self.rows[rows]
+    def request(
+        self,
+        rows: Index,
+        start: int,
+        stop: int,
+        u: FloatArray | None = None,
+        v: FloatArray | None = None,
+    ) -> Request:
+        """Return what to ask the source about rows and a range of columns."""
+        return Request(
+            self.which,
+            rows if self.rows is None else self.rows[rows],
+            slice(start, stop) if self.cols is None else self.cols[start:stop],
+            u,
+            v,
+        )
 
-    def col_index(self, start: int, stop: int) -> store.Columns:
-        return slice(start, stop) if self.cols is None else self.cols[start:stop]
-
-    def compact(self) -> _Part:
+    def compact(self) -> Part:
         """Return the part without indices, where its source can be cut to size."""
         n_kernels = len(self.which)
         source = self.source.restrict(self.which, self.rows, self.cols)
         if source is None:
             return self
-        return _Part(source, np.arange(n_kernels), self.positions, self.features)
+        return Part(source, np.arange(n_kernels), self.positions, self.features)
 
-    def raw(self) -> _Part:
+    def raw(self) -> Part:
         """Return the part without stored values, which may lie differently."""
         return replace(self, source=self.source.raw())
 
@@ -188,7 +128,7 @@ class KernelBank:
     names: tuple[str, ...]
     kernels: tuple[Kernel | None, ...]
     memory_limit: int | None = None
-    _parts: list[_Part]
+    _parts: list[Part]
     _size: tuple[int, int]
     _affine: Affine | None = None
     _mask: Mask | None = None
@@ -209,9 +149,9 @@ class KernelBank:
         weight = check_weight(sample_weight, len(data))
         specs = expand_kernels(kernels, data)
         # names come from what was asked for, not from numbers found in the data
-        self.names = _unique([spec.label() for spec in specs])
+        self.names = unique_names([spec.label() for spec in specs])
         self._parts, found = [], {}
-        for members in _groups(feature_key(spec, data) for spec in specs):
+        for members in grouped(feature_key(spec, data) for spec in specs):
             features = FeatureSet.fit(specs[members[0]], data, weight)
             samples = features.take(data)
             holes = features.absent(data)
@@ -222,11 +162,11 @@ class KernelBank:
             for m in members:
                 specs[m].check_domain(there)
                 found[m] = specs[m].resolve(there, w, known)
-            for inner in _groups(specs[m].base for m in members):
+            for inner in grouped(specs[m].base for m in members):
                 positions = members[inner]
-                source = _source([found[m] for m in positions], samples)
+                source = source_of([found[m] for m in positions], samples)
                 which = np.arange(len(positions))
-                self._parts.append(_Part(source, which, positions, features))
+                self._parts.append(Part(source, which, positions, features))
         self.kernels = tuple(found[m] for m in range(len(specs)))
         self._size = (len(data), len(data))
         present = self._find_present(data)
@@ -273,17 +213,100 @@ class KernelBank:
             raise ValueError(
                 f"row_diag must have shape {(n_rows, n_kernels)}, got {diag.shape}."
             )
-        wanted = [f"K{m}" for m in range(n_kernels)] if names is None else list(names)
-        if len(wanted) != n_kernels:
-            raise ValueError(f"Got {len(wanted)} names for {n_kernels} kernels.")
-        bank = object.__new__(cls)
-        bank.names = _unique(wanted)
-        bank.kernels = (None,) * n_kernels
         square = n_rows == n_cols and not cross
-        source = store.GramSource(given, diag, square=square)
-        every = np.arange(n_kernels)
-        bank._parts = [_Part(source, every, every, None)]
-        bank._size = (n_rows, n_cols)
+        return cls.from_sources([GramSource(given, diag, square=square)], names)
+
+    @classmethod
+    def from_features(
+        cls, Z: FloatArray, slices: Sequence[slice], names: Iterable[str] | None = None
+    ) -> KernelBank:
+        """Return the bank of the kernels ``Z[:, s] @ Z[:, s].T`` for s in ``slices``.
+
+        It keeps the features, not the Grams: n times their number, whatever the number
+        of kernels.
+
+        Parameters
+        ----------
+        Z : array of shape (n, D)
+        slices : sequence of slice
+            The columns of each kernel.
+        names : iterable of str, optional
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mklearn import KernelBank
+        >>> bank = KernelBank.from_features(np.eye(3), [slice(0, 1), slice(1, 3)])
+        >>> bank.combine([1.0, 2.0]).diagonal().tolist()
+        [1.0, 2.0, 2.0]
+        """
+        source = FeatureSource(np.ascontiguousarray(Z), Z, tuple(slices))
+        return cls.from_sources([source], names)
+
+    @classmethod
+    def from_sources(
+        cls, sources: Sequence[Source], names: Iterable[str] | None = None
+    ) -> KernelBank:
+        """Return the bank of all kernels of some sources, one source after the other.
+
+        Parameters
+        ----------
+        sources : sequence of Source
+            On the same rows and columns, with values that need no samples.
+        names : iterable of str, optional
+        """
+        sizes = {source.shape[:2] for source in sources}
+        if len(sizes) != 1:
+            raise ValueError(
+                f"A bank needs sources of one size, at least one, got {sorted(sizes)}."
+            )
+        ends = np.cumsum([source.shape[2] for source in sources]).tolist()
+        M = ends[-1]
+        wanted = [f"K{m}" for m in range(M)] if names is None else list(names)
+        if len(wanted) != M:
+            raise ValueError(f"Got {len(wanted)} names for {M} kernels.")
+        parts = []
+        for source, end in zip(sources, ends, strict=True):
+            which = np.arange(source.shape[2])
+            parts.append(Part(source, which, which + (end - len(which)), None))
+        none: tuple[Kernel | None, ...] = (None,) * M
+        return cls._made(unique_names(wanted), none, parts, sizes.pop())
+
+    @classmethod
+    def from_state(cls, state: BankState) -> KernelBank:
+        """Return the bank of a saved state; raise ValueError if nothing fits.
+
+        Parameters
+        ----------
+        state : BankState
+        """
+        if not isinstance(state, BankState):
+            raise ValueError(f"A bank is made of a BankState, got {type(state)}.")
+        parts: list[Part] = []
+        found: dict[int, Kernel] = {}
+        for source, of in zip(state.sources(), state.references, strict=True):
+            which = np.arange(len(of.kernels))
+            parts.append(Part(source, which, of.positions, of.features))
+            found.update(zip(of.positions.tolist(), of.kernels, strict=True))
+        names, size = state.names, parts[0].source.shape[:2]
+        mask = None
+        if state.present is not None:
+            mask = Mask(np.ones((len(names), 0)), state.present)
+        kernels = tuple(found[m] for m in range(len(names)))
+        return cls._made(tuple(names), kernels, parts, size, mask)
+
+    @classmethod
+    def _made(
+        cls,
+        names: tuple[str, ...],
+        kernels: tuple[Kernel | None, ...],
+        parts: list[Part],
+        size: tuple[int, int],
+        mask: Mask | None = None,
+    ) -> KernelBank:
+        bank = cls.__new__(cls)
+        bank.names, bank.kernels = names, kernels
+        bank._parts, bank._size, bank._mask = parts, size, mask
         return bank
 
     # --- shape, slices, storage -------------------------------------------------------
@@ -447,6 +470,23 @@ class KernelBank:
         """Return what :meth:`cross` needs for some columns, and nothing else."""
         return self._without_rows(_as_index(cols, self._size[1]))
 
+    def state(self) -> BankState:
+        """Return what is saved of a bank without rows, as plain values.
+
+        Only a bank that :meth:`reference` returns, with kernels that are computed from
+        samples, has a state; :meth:`from_state` makes the same bank of it.
+        """
+        if len(self):
+            raise ValueError(
+                "A bank with rows has no state; take bank.reference(cols)."
+            )
+        references = tuple(
+            Reference.of(part.source.known(), part.positions, part.features)
+            for part in self._parts
+        )
+        present = None if self._mask is None else self._mask.cols
+        return BankState(self.names, references, present)
+
     def _without_rows(self, cols: Index | None) -> KernelBank:
         """Return the raw bank of no rows and some columns, cut down to these."""
         bank = self.with_affine(None)[:, slice(None) if cols is None else cols]
@@ -484,11 +524,52 @@ class KernelBank:
             if not keep.all():
                 one = replace(part, which=part.which[~keep])
                 origin = None if one.features is None else one.raw().compact().source
-                source = store.GramSource(
+                source = GramSource(
                     [K], None if row_diag is None else row_diag[:, None], origin, square
                 )
                 zero = np.zeros(1, dtype=np.intp)
-                bank._parts.append(_Part(source, zero, zero + m, one.features))
+                bank._parts.append(Part(source, zero, zero + m, one.features))
+        return bank
+
+    def with_diagonal(self, values: ArrayLike, name: str = "identity") -> KernelBank:
+        """Return the square bank with ``diag(values)`` as a further, last kernel.
+
+        Its value is ``values[i]`` for sample i with itself and zero for any two
+        samples, so that it says nothing about new ones: it is left out of cross
+        kernels. It takes n numbers, not n^2, and is not changed by the bank's
+        normalisation.
+
+        Parameters
+        ----------
+        values : array of shape (n,)
+            Not negative.
+        name : str
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mklearn import KernelBank
+        >>> bank = KernelBank.from_grams(np.ones((2, 2, 1))).with_diagonal([1.0, 3.0])
+        >>> bank.combine([1.0, 2.0]).tolist()
+        [[3.0, 1.0], [1.0, 7.0]]
+        """
+        n, n_cols, M = self.shape
+        values = np.asarray(values, dtype=np.float64)
+        if n != n_cols or values.shape != (n,):
+            raise ValueError(
+                f"A diagonal needs a square bank and one value for each sample, got a "
+                f"bank of shape {self.shape} and values of shape {values.shape}."
+            )
+        bank = copy.copy(self)
+        bank.names = unique_names([*self.names, name])
+        bank.kernels = (*self.kernels, None)
+        which = np.zeros(1, dtype=np.intp)
+        bank._parts = [
+            *self._parts,
+            Part(DiagonalSource(values), which, which + M, None),
+        ]
+        bank._mask = None if self._mask is None else self._mask.extended()
+        bank._affine = None if self._affine is None else self._affine.extended()
         return bank
 
     def estimate_memory(
@@ -496,7 +577,7 @@ class KernelBank:
     ) -> MemoryEstimate:
         """Tell what :meth:`stored` would do and take, allocating nothing."""
         uses = [(part.source, len(part.which), *self._size) for part in self._parts]
-        return store.estimate(uses, self.shape, memory_limit, storage)
+        return memory.estimate(uses, self.shape, memory_limit, storage)
 
     def stored(
         self, memory_limit: int | None = None, storage: str = "auto"
@@ -596,7 +677,7 @@ class KernelBank:
                 out[block] += K @ a[start:stop]
 
         blocks = bank._row_blocks(self._size[0], int(np.count_nonzero(theta)))
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def _apply_rows(self, theta: FloatArray, A: FloatArray) -> FloatArray:
@@ -614,7 +695,7 @@ class KernelBank:
             return np.asarray(K.T @ A[rows])
 
         blocks = self._row_blocks(len(used), int(np.count_nonzero(theta)))
-        return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
+        return np.asarray(np.sum(run_blocks(work, blocks), axis=0))
 
     def combine_each(self, thetas: ArrayLike) -> FloatArray:
         """Return ``sum_m thetas[t, m] K[m]`` for every t, shape (T, n_rows, n_cols).
@@ -648,7 +729,7 @@ class KernelBank:
                         bank._combine_block(rows, one, value, start, False)
                         one[m] = 0.0
                         if not dense:
-                            store.add_each(value, weights[:, i], out, first, start)
+                            add_each(value, weights[:, i], out, first, start)
                             value[:] = 0.0
                     if dense:
                         sums = weights @ values.reshape(len(used), -1)
@@ -656,7 +737,7 @@ class KernelBank:
                         out[:, here, start:stop] = sums.reshape(len(D), *shape)
 
         blocks = bank._row_blocks(self._size[0], max(1, len(used)))
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def apply_each(self, thetas: ArrayLike, A: ArrayLike) -> FloatArray:
@@ -690,7 +771,7 @@ class KernelBank:
                 out[block] += np.einsum("itm,tm->it", S, D)
 
         blocks = bank._row_blocks(self._size[0], len(used), a.shape[1])
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def multiply(self, A: ArrayLike) -> FloatArray:
@@ -705,7 +786,7 @@ class KernelBank:
                 out[block] += bank._multiply_block(block, a[start:stop], start)
 
         blocks = bank._row_blocks(self._size[0], self.shape[2], a.shape[1])
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def quad(self, A: ArrayLike) -> FloatArray:
@@ -745,7 +826,7 @@ class KernelBank:
         # the smaller the blocks, the nearer is half
         blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
         count = len(used) ** 2 // (2 * len(blocks))
-        return np.asarray(np.sum(threads.run_blocks(work, blocks), axis=0))
+        return np.asarray(np.sum(run_blocks(work, blocks), axis=0))
 
     def inner(self, matrix: FloatArray) -> FloatArray:
         """Return ``sum_ij K[m][i, j] matrix[i, j]`` for every kernel, (n_kernels,)."""
@@ -756,7 +837,7 @@ class KernelBank:
         out = np.zeros(self.shape[2])
         bank = self._compact()
         n_rows, n_cols = self._size
-        blocks = store.row_blocks(n_rows, 8 * n_cols, self.memory_limit, n_cols)
+        blocks = memory.row_blocks(n_rows, 8 * n_cols, self.memory_limit, n_cols)
         for part in bank._parts:
             alone = bank._only(part)
             for m, theta in zip(part.positions, np.eye(len(part.which)), strict=True):
@@ -765,7 +846,7 @@ class KernelBank:
                     out[m] += np.vdot(values, matrix[rows])
         return out
 
-    def _only(self, part: _Part) -> KernelBank:
+    def _only(self, part: Part) -> KernelBank:
         """Return the bank of the kernels of one part."""
         at = part.positions
         bank = copy.copy(self)
@@ -912,7 +993,7 @@ class KernelBank:
         width = min(n_cols, _TILE) if self._recomputed else n_cols
         row_bytes = 8 * (width + 3 * n_targets * n_kernels)
         row_work = 0 if self._recomputed else n_cols * max(1, n_kernels)
-        return store.row_blocks(n_rows, row_bytes, self.memory_limit, row_work)
+        return memory.row_blocks(n_rows, row_bytes, self.memory_limit, row_work)
 
     def _col_ranges(self, n_rows: int, start: int = 0) -> list[tuple[int, int]]:
         """Return ranges of columns for a block of rows.
@@ -924,15 +1005,14 @@ class KernelBank:
         n_cols = self._size[1]
         step = n_cols
         if self._recomputed:
-            step = max(_TILE, store.block_bytes(self.memory_limit) // (8 * n_rows))
+            step = max(_TILE, memory.block_bytes(self.memory_limit) // (8 * n_rows))
         return [(i, min(i + step, n_cols)) for i in range(start, n_cols, step)]
 
     @property
     def _symmetric(self) -> bool:
         """Whether rows and columns are the same samples in the same order."""
         return all(
-            part.source.square and store.same(part.rows, part.cols)
-            for part in self._parts
+            part.source.square and same(part.rows, part.cols) for part in self._parts
         )
 
     @property
@@ -953,7 +1033,7 @@ class KernelBank:
                 bank._combine_block(rows[here], theta, tile, start, tabulate)
 
         blocks = bank._row_blocks(len(rows), int(np.count_nonzero(theta)))
-        threads.run_blocks(work, blocks)
+        run_blocks(work, blocks)
         return out
 
     def _combine_block(
@@ -971,11 +1051,8 @@ class KernelBank:
             weights = raw[part.positions]
             if not weights.any():
                 continue
-            u, v = self._sides(part, rows, start, stop)
-            cols = part.col_index(start, stop)
-            part.source.combine(
-                part.which, weights, part.row_index(rows), cols, u, v, out, tabulate
-            )
+            asked = self._request(part, rows, start, stop)
+            part.source.combine(asked, weights, out, tabulate)
         if affine is None or affine.row is None:
             return
         assert affine.col is not None and affine.const is not None
@@ -992,21 +1069,18 @@ class KernelBank:
             out += (theta @ row[:, rows])[:, None]
             out += theta @ col[:, start:stop] + theta @ const
 
-    def _sides(
-        self, part: _Part, rows: Index, start: int, stop: int
-    ) -> tuple[FloatArray | None, FloatArray | None]:
-        """Return the factors of rows and columns of a part, None and None for ones."""
+    def _request(self, part: Part, rows: Index, start: int, stop: int) -> Request:
+        """Return what to ask the source of a part, with factors that are not ones."""
         affine, at = self._affine, part.positions
         u = v = None
         if affine is not None and affine.u is not None and affine.v is not None:
             if affine.curved[at].any():
                 u, v = affine.u[at[:, None], rows], affine.v[at, start:stop]
-        if self._mask is None:
-            return u, v
-        p, q = self._mask.rows[at[:, None], rows], self._mask.cols[at, start:stop]
-        if p.all() and q.all():
-            return u, v
-        return (p, q) if u is None or v is None else (p * u, q * v)
+        if self._mask is not None:
+            p, q = self._mask.rows[at[:, None], rows], self._mask.cols[at, start:stop]
+            if not (p.all() and q.all()):
+                u, v = (p, q) if u is None or v is None else (p * u, q * v)
+        return part.request(rows, start, stop, u, v)
 
     def _multiply_block(self, rows: Index, A: FloatArray, start: int) -> FloatArray:
         """Return ``K[m][rows, start:stop] A``, (len(rows), n_targets, n_kernels)."""
@@ -1014,9 +1088,7 @@ class KernelBank:
         affine, stop = self._affine, start + len(A)
         At = np.ascontiguousarray(A.T)
         for part in self._parts:
-            v = self._sides(part, rows, start, stop)[1]
-            cols = part.col_index(start, stop)
-            S = part.source.multiply(part.which, part.row_index(rows), cols, At, v)
+            S = part.source.multiply(self._request(part, rows, start, stop), At)
             out[:, :, part.positions] = np.moveaxis(S, 0, 2)
         if affine is None:
             return self._hidden(out, rows)
@@ -1062,9 +1134,8 @@ class KernelBank:
         plain = affine is None or (affine.u is None and affine.row is None)
         plain = plain and self._mask is None
         for part in self._parts if plain else []:
-            cols = part.col_index(start, stop)
-            where = part.which, part.row_index(rows), cols
-            q = part.source.quad(*where, left, A.T, each, count)
+            asked = part.request(rows, start, stop)
+            q = part.source.quad(asked, left, A.T, each, count)
             if q is None:
                 plain = False
                 break
@@ -1073,23 +1144,6 @@ class KernelBank:
             return out if affine is None else out * affine.scale
         S = self._multiply_block(rows, A, start)
         return np.asarray(np.einsum("it,itm->tm" if each else "it,itm->m", left, S))
-
-
-def _groups(keys: Iterable[Hashable]) -> list[Index]:
-    """Return the positions of equal keys, in the order in which keys come first."""
-    found: dict[Hashable, list[int]] = {}
-    for position, key in enumerate(keys):
-        found.setdefault(key, []).append(position)
-    return [np.array(positions, dtype=np.intp) for positions in found.values()]
-
-
-def _source(kernels: Sequence[Kernel], samples: Any) -> store.Source:
-    """Return the source of kernels with one base, or of kernels without any."""
-    vector = tuple(k for k in kernels if isinstance(k, VectorKernel))
-    if vector:
-        return store.BaseSource.of(vector, samples)
-    computed = tuple(k for k in kernels if isinstance(k, ComputedKernel))
-    return store.ComputedSource(computed, samples, samples)
 
 
 def _as_gram(gram: Any, ndim: int) -> NDArray[Any]:
@@ -1137,17 +1191,3 @@ def _chain(first: Index | None, then: Index | None) -> Index | None:
     if first is None or then is None:
         return first if then is None else then
     return first[then]
-
-
-def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, repeated ones numbered."""
-    out: list[str] = []
-    taken = set(names)
-    for name in names:
-        new, count = name, 2
-        if name in out:
-            while (new := f"{name}#{count}") in taken:
-                count += 1
-            taken.add(new)
-        out.append(new)
-    return tuple(out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,6 +158,14 @@ def feature_key(kernel: Kernel, data: MultiView) -> Hashable:
     """Return what kernels on the same features have in common."""
     view, index = _place(kernel, data)
     return view, None if index is None else index.tobytes(), _standardized(kernel)
+
+
+def grouped(keys: Iterable[Hashable]) -> list[NDArray[np.intp]]:
+    """Return the positions of equal keys, in the order in which keys come first."""
+    found: dict[Hashable, list[int]] = {}
+    for position, key in enumerate(keys):
+        found.setdefault(key, []).append(position)
+    return [np.array(positions, dtype=np.intp) for positions in found.values()]
 
 
 def _standardized(kernel: Kernel) -> bool:

@@ -13,10 +13,8 @@ any block of rows. There are three kinds of features:
 - *explicit*: the features that a kernel is made of, where they are few (linear, cosine,
   polynomial, spectrum). These are exact.
 
-:func:`feature_bank` gives features the face of a :class:`KernelBank`.
+:meth:`KernelBank.from_features` gives features the face of a bank.
 """
-
-# ruff: noqa: D102 - the methods of a source are documented by the protocol Source
 
 from __future__ import annotations
 
@@ -24,29 +22,28 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import combinations_with_replacement, islice
 from numbers import Integral, Real
-from typing import Any, Protocol
+from operator import add
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from mklearn.data.views import MultiView
-from mklearn.kernels.bank import KernelBank, _groups, _Part, _unique
-from mklearn.kernels.columns import FeatureSet, check_weight, feature_key
-from mklearn.kernels.functions import BASES, exponential_map, prepare
-from mklearn.kernels.normalise import (
-    CENTRED_TRACE,
-    NORMALIZATIONS,
-    _reciprocal,
-    _warn_zero,
+from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
+from mklearn.kernels.landmarks import (
+    CUTOFF,
+    LANDMARKS,
+    ApproximationError,
+    Sample,
+    compare,
+    indefinite,
 )
-from mklearn.kernels.sources import Columns, GivenSource, Index, Source
 from mklearn.kernels.specs import (
     RBF,
-    ComputedKernel,
     Cosine,
     Kernel,
     KernelLike,
@@ -56,54 +53,23 @@ from mklearn.kernels.specs import (
     Matern52,
     Polynomial,
     Spectrum,
-    VectorKernel,
     expand_kernels,
+    unique_names,
 )
 from mklearn.kernels.strings import spectrum_features
 
 FloatArray = NDArray[np.float64]
 
 APPROXIMATIONS = ("nystroem", "rff")
-LANDMARKS = ("kmeans", "uniform", "leverage")
 
 _MOST = 2000  # features of a kernel where an accuracy is asked for
 _FEW = 500  # explicit features that are taken then
-_CUTOFF = 1e-12  # relative eigenvalues that are rounding
-_JUDGES = 1000  # samples that an error is estimated on
-_PAIRS = 300  # and samples on each side of the pairs
-
-
-@dataclass(frozen=True)
-class ApproximationError:
-    """How far the features are from their kernels, estimated on held-out samples.
-
-    Attributes
-    ----------
-    trace : array of shape (M,)
-        ``sum_i (k(x_i, x_i) - |z_i|^2) / sum_i k(x_i, x_i)``: the part of each kernel
-        that the features leave out. For Nyström features it bounds the error of the
-        whole matrix; random Fourier features have none of it, whatever their error.
-    frobenius : array of shape (M,)
-        ``|K - Z Z'| / |K|`` over random pairs of samples.
-    """
-
-    trace: FloatArray
-    frobenius: FloatArray
-
-    @property
-    def worst(self) -> float:
-        """The largest of all these numbers."""
-        return float(max(self.trace.max(), self.frobenius.max()))
-
-    def __str__(self) -> str:
-        return (
-            f"left out of the trace: at most {100 * self.trace.max():.2g} % of a "
-            f"kernel; error of its values: at most {100 * self.frobenius.max():.2g} %"
-        )
 
 
 class Piece(Protocol):
     """Features of some kernels that see the same columns."""
+
+    exact: ClassVar[bool]
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -128,6 +94,10 @@ class FeatureMap:
     slices : tuple of slice
         The columns of each kernel.
     error : ApproximationError
+    fill : array of shape (n_features,), or None
+        Features of a sample that lacks the view: the mean of those that have it.
+    share : array of shape (M,), or None
+        Weight of the samples that have the view, of all; None for ones.
     """
 
     names: tuple[str, ...]
@@ -136,6 +106,21 @@ class FeatureMap:
     error: ApproximationError
     pieces: tuple[tuple[FeatureSet, Any, tuple[int, ...]], ...] = field(repr=False)
     spherical: bool = False
+    fill: FloatArray | None = field(default=None, repr=False)
+    share: FloatArray | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for array, size in (
+            (self.fill, self.n_features),
+            (self.share, len(self.slices)),
+        ):
+            if array is not None and not (
+                np.shape(array) == (size,) and np.isfinite(array).all()
+            ):
+                raise ValueError(
+                    f"Means of features need {size} finite numbers, got shape "
+                    f"{np.shape(array)}."
+                )
 
     @classmethod
     def fit(
@@ -183,30 +168,35 @@ class FeatureMap:
             raise ValueError("Found array with 0 sample(s); features need some.")
         weight = check_weight(sample_weight, len(data))
         specs = expand_kernels(kernels, data)
-        names = _unique([spec.label() for spec in specs])
+        names = unique_names([spec.label() for spec in specs])
         rng = np.random.default_rng(random_state)
         found: dict[int, Kernel] = {}
         pieces = []
         widths = np.zeros(len(specs), dtype=int)
         trace, frobenius = np.zeros(len(specs)), np.zeros(len(specs))
-        for members in _groups(feature_key(spec, data) for spec in specs):
+        for members in grouped(feature_key(spec, data) for spec in specs):
             features = FeatureSet.fit(specs[members[0]], data, weight)
             samples = features.take(data)
+            holes, w = features.absent(data), weight
+            if holes is not None:
+                samples, w = samples[~holes], None if w is None else w[~holes]
             known: dict[Any, Any] = {}
             for m in members:
                 specs[m].check_domain(samples)
-                found[m] = specs[m].resolve(samples, weight, known)
-            choice = _Choice(samples, weight, rank, landmarks, rng, psd)
+                found[m] = specs[m].resolve(samples, w, known)
+            sample = Sample(samples, w, rng)
+            choice = _Choice(sample, rank, landmarks, psd)
             same = [found[m] for m in members]
             for piece, which in choice.pieces(same, approximation):
                 own = [members[k] for k in which]
                 pieces.append((features, piece, tuple(int(m) for m in own)))
                 widths[own] = piece.widths
-                trace[own], frobenius[own] = choice.errors(
-                    piece, [same[k] for k in which]
-                )
+                if not piece.exact:
+                    trace[own], frobenius[own] = sample.errors(
+                        [same[k] for k in which], piece.features
+                    )
         ends = np.cumsum(widths)
-        return cls(
+        made = cls(
             names,
             tuple(found[m] for m in range(len(specs))),
             tuple(slice(int(e - w), int(e)) for e, w in zip(ends, widths, strict=True)),
@@ -214,6 +204,14 @@ class FeatureMap:
             tuple(pieces),
             spherical,
         )
+        if not any(features.absent(data) is not None for features, _, _ in pieces):
+            return made
+        size = 4096
+        starts = range(0, len(data), size)
+        w = np.ones(len(data)) if weight is None else weight
+        blocks = (slice(start, start + size) for start in starts)
+        present = (made.presence(data[rows], w[rows]) for rows in blocks)
+        return made.with_means(reduce(add, present))
 
     @property
     def n_features(self) -> int:
@@ -223,24 +221,65 @@ class FeatureMap:
     def transform(self, X: Any) -> FloatArray:
         """Return the features of some samples, shape (n, n_features).
 
-        The array takes ``8 n n_features`` bytes: give large data in blocks.
+        The array takes ``8 n n_features`` bytes: give large data in blocks. Samples
+        that lack the view of a kernel stand at the mean of those that have it.
         """
+        out, gone = self._computed(X)
+        for m, holes in gone.items():
+            if self.fill is None:
+                raise ValueError(
+                    f"Some samples lack the view of kernel {self.names[m]!r}, and the "
+                    "features were chosen on samples that all have it; choose them on "
+                    "samples of which some lack it, too."
+                )
+            out[holes, self.slices[m]] = self.fill[self.slices[m]]
+        return out
+
+    def presence(self, X: Any, weight: FloatArray) -> Presence:
+        """Return which kernels' views some samples have, and sums of their features.
+
+        Parameters
+        ----------
+        X : as in :meth:`transform`
+        weight : array of shape (n,)
+        """
+        Z, gone = self._computed(X)
+        total = float(weight.sum())
+        known = np.full(len(self.names), total)
+        for m, holes in gone.items():
+            known[m] = weight @ ~holes
+            Z[holes, self.slices[m]] = 0.0
+        return Presence(total, known, weight @ Z)
+
+    def with_means(self, presence: Presence) -> FeatureMap:
+        """Return the map that knows the means of the samples that have each view."""
+        known = np.where(presence.known > 0, presence.known, 1.0)
+        widths = [s.stop - s.start for s in self.slices]
+        fill = presence.sums / np.repeat(known, widths)
+        return replace(self, fill=fill, share=known / presence.total)
+
+    def _computed(self, X: Any) -> tuple[FloatArray, dict[int, NDArray[np.bool_]]]:
+        """Return features, and for some kernels the rows where they mean nothing."""
         data = MultiView.wrap(X)
+        gone: dict[int, NDArray[np.bool_]] = {}
         out = np.empty((len(data), self.n_features))
         taken: dict[int, Any] = {}
         for features, piece, positions in self.pieces:
             if id(features) not in taken:
                 taken[id(features)] = features.take(data)
             samples = taken[id(features)]
+            holes = features.absent(data)
             for m in positions:
                 self.kernels[m].check_domain(samples)
+                if holes is not None:
+                    gone[m] = holes
             for m, Z in zip(positions, piece.features(samples), strict=True):
                 out[:, self.slices[m]] = Z
         if self.spherical:
             for part in self.slices:
                 size = np.sqrt(np.einsum("ij,ij->i", out[:, part], out[:, part]))
                 out[:, part] /= np.where(size > 0, size, np.inf)[:, None]
-        return out
+        return out, gone
 
     def select(self, kernels: Sequence[int]) -> FeatureMap:
         """Return the map of some kernels, in that order."""
@@ -253,6 +292,7 @@ class FeatureMap:
                 pieces.append((features, piece.select(which), places))
         widths = [self.slices[m].stop - self.slices[m].start for m in chosen]
         ends = np.cumsum(widths).tolist()
+        columns = np.concatenate([np.r_[self.slices[m]] for m in chosen])
         return replace(
             self,
             names=tuple(self.names[m] for m in chosen),
@@ -262,6 +302,32 @@ class FeatureMap:
                 self.error.trace[chosen], self.error.frobenius[chosen]
             ),
             pieces=tuple(pieces),
+            fill=None if self.fill is None else self.fill[columns],
+            share=None if self.share is None else self.share[chosen],
+        )
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Samples that have the view of each kernel; those of two portions are added.
+
+    Attributes
+    ----------
+    total : float
+        Weight of all samples.
+    known : array of shape (M,)
+        Weight of those that have the view.
+    sums : array of shape (D,)
+        Weighted sums of their features.
+    """
+
+    total: float
+    known: FloatArray
+    sums: FloatArray
+
+    def __add__(self, other: Presence) -> Presence:
+        return Presence(
+            self.total + other.total, self.known + other.known, self.sums + other.sums
         )
 
 
@@ -302,6 +368,8 @@ class Nystroem:
         ``roots @ roots.T`` inverts the kernel on the first ``r_k`` landmarks.
     """
 
+    exact: ClassVar[bool] = False
+
     kernels: tuple[Kernel, ...]
     points: Any
     roots: tuple[FloatArray, ...]
@@ -341,6 +409,8 @@ class Fourier:
         How many of them each kernel uses.
     """
 
+    exact: ClassVar[bool] = False
+
     omega: FloatArray
     scales: tuple[float, ...]
     counts: tuple[int, ...]
@@ -377,6 +447,8 @@ class Explicit:
     codes : array, optional
         Numbers of the substrings that are counted.
     """
+
+    exact: ClassVar[bool] = True
 
     kernel: Kernel
     count: int
@@ -475,63 +547,15 @@ def _frequencies(kind: str, d: int, count: int, rng: np.random.Generator) -> Flo
     return np.asarray(normal * np.sqrt(freedom / rng.chisquare(freedom, count)))
 
 
-def compare(kernels: Sequence[Kernel], a: Any, b: Any) -> Iterator[FloatArray]:
-    """Yield the values of each kernel, shape (len(a), len(b)), from shared bases."""
-    bases: dict[str | None, Any] = {}
-    for kernel in kernels:
-        if isinstance(kernel, ComputedKernel):
-            yield kernel.compute(a, b)
-            continue
-        assert isinstance(kernel, VectorKernel)
-        base = kernel.base
-        if base not in bases:
-            left, right = _near_zero(a, b) if base == "sqdist" else (a, b)
-            rows, cols = prepare(left), prepare(right)
-            B = np.ascontiguousarray(BASES[str(base)](rows, cols))
-            bases[base] = B, rows.sqnorms, cols.sqnorms
-        B, row_sq, col_sq = bases[base]
-        numbers = kernel.exponential()
-        if numbers is None:
-            yield np.asarray(kernel.from_base(B, row_sq, col_sq), dtype=np.float64)
-        else:
-            out = np.empty_like(B)
-            exponential_map(B, np.array(numbers), out)
-            yield out
-
-
-def _near_zero(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return both less the mean of ``b``: their distances lose fewer digits."""
-    if sparse.issparse(b):
-        return a, b
-    mean = b.mean(axis=0)
-    return a - mean, b - mean
-
-
-def diagonal(kernel: Kernel, samples: Any) -> FloatArray:
-    """Return ``k(x, x)`` of each sample."""
-    if isinstance(kernel, ComputedKernel):
-        return kernel.diag(samples)
-    assert isinstance(kernel, VectorKernel)
-    return kernel.diag(prepare(samples))
-
-
 # --- how many, and which --------------------------------------------------------------
 
 
 class _Choice:
-    """Chooses features on one set of columns, and tells their error."""
+    """Chooses features of kernels on one set of columns, as many as are needed."""
 
-    def __init__(
-        self, samples: Any, weight: FloatArray | None, rank: float, landmarks: str,
-        rng: np.random.Generator, psd: str,
-    ) -> None:  # fmt: skip
-        self.rank, self.landmarks, self.rng, self.psd = rank, landmarks, rng, psd
-        self.n = int(samples.shape[0])
-        self.most = int(rank) if rank >= 1 else min(_MOST, self.n)
-        self.samples = samples
-        self.weight = np.ones(self.n) if weight is None else weight
-        self.judges = self._draw(_JUDGES)
-        self.chosen = np.zeros(0, dtype=np.intp)
+    def __init__(self, sample: Sample, rank: float, landmarks: str, psd: str) -> None:
+        self.sample, self.rank, self.landmarks, self.psd = sample, rank, landmarks, psd
+        self.most = int(rank) if rank >= 1 else min(_MOST, sample.n)
 
     def pieces(
         self, kernels: list[Kernel], approximation: str
@@ -541,7 +565,7 @@ class _Choice:
         waves: dict[str, list[tuple[int, float]]] = {}
         few = self.most if self.rank >= 1 else _FEW
         for k, kernel in enumerate(kernels):
-            explicit = _explicit(kernel, self.samples, few)
+            explicit = _explicit(kernel, self.sample.samples, few)
             wave = _spectral(kernel) if approximation == "rff" else None
             if explicit is not None:
                 yield explicit, [k]
@@ -556,57 +580,22 @@ class _Choice:
         if left:
             yield self._nystroem([kernels[k] for k in left]), left
 
-    def errors(
-        self, piece: Piece, kernels: Sequence[Kernel]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the errors of trace and values for each kernel."""
-        if isinstance(piece, Explicit):
-            return np.zeros(1), np.zeros(1)
-        samples = self._held_out()
-        half = max(1, min(_PAIRS, samples.shape[0] // 2))
-        a, b = slice(0, half), slice(samples.shape[0] - half, None)
-        trace, frobenius = [], []
-        values = compare(kernels, samples[a], samples[b])
-        for kernel, Z, K in zip(kernels, piece.features(samples), values, strict=True):
-            size = diagonal(kernel, samples).sum()
-            lost = size - np.einsum("ij,ij->", Z, Z)
-            trace.append(abs(lost) / max(size, 1e-300))
-            error = np.linalg.norm(K - Z[a] @ Z[b].T)
-            frobenius.append(error / max(float(np.linalg.norm(K)), 1e-300))
-        return np.array(trace), np.array(frobenius)
-
-    def _held_out(self) -> Any:
-        """Return samples to estimate errors on, landmarks only if there are no others.
-
-        Where all samples are landmarks the error on them is that of the problem.
-        """
-        others = np.setdiff1d(self.judges, self.chosen)
-        return self.samples[others if len(others) >= 10 else self.judges]
-
-    def _draw(self, count: int) -> Index:
-        """Return different samples, by their weights."""
-        present = np.flatnonzero(self.weight > 0)
-        if len(present) <= count:
-            return present
-        # the first of exponential waiting times: drawing without replacement
-        wait = self.rng.exponential(size=len(present)) / self.weight[present]
-        return np.sort(present[np.argpartition(wait, count)[:count]])
-
     def _fourier(
         self, kind: str, scales: tuple[float, ...], kernels: list[Kernel]
     ) -> Fourier:
-        d = int(self.samples.shape[1])
+        d, rng = int(self.sample.samples.shape[1]), self.sample.rng
         if self.rank >= 1:
             count = -(-int(self.rank) // 2)
-            omega = _frequencies(kind, d, count, self.rng)
+            omega = _frequencies(kind, d, count, rng)
             return Fourier(omega, scales, (count,) * len(scales))
-        omega = _frequencies(kind, d, 16, self.rng)
+        omega = _frequencies(kind, d, 16, rng)
         counts = [0] * len(scales)
         while True:
             r = omega.shape[1]
             left = [k for k, count in enumerate(counts) if count == 0]
             piece = Fourier(omega, tuple(scales[k] for k in left), (r,) * len(left))
-            errors = self.errors(piece, [kernels[k] for k in left])[1]
+            which = [kernels[k] for k in left]
+            errors = self.sample.errors(which, piece.features)[1]
             full = 2 * r >= _MOST
             for k, error in zip(left, errors, strict=True):
                 if error <= self.rank or full:
@@ -616,50 +605,33 @@ class _Choice:
             if all(counts):
                 return Fourier(omega, scales, tuple(counts))
             more = min(-(-5 * r // 4), _MOST // 2) - r
-            omega = np.hstack([omega, _frequencies(kind, d, more, self.rng)])
+            omega = np.hstack([omega, _frequencies(kind, d, more, rng)])
 
     def _nystroem(self, kernels: list[Kernel]) -> Nystroem:
-        if self.most >= np.count_nonzero(self.weight > 0) and self.rank >= 1:
-            self.chosen = np.flatnonzero(self.weight > 0)
-            points = self.samples[self.chosen]
-            return self._rooted(kernels, points, [len(self.chosen)] * len(kernels))
-        order = self._order(kernels)
+        sample = self.sample
+        pool = 10 * self.most if self.rank >= 1 else 0
+        order = sample.order(kernels, self.landmarks, self.most, pool)
         if self.rank >= 1:
-            self.chosen = np.array(list(islice(order, self.most)), dtype=np.intp)
-            points = self.samples[self.chosen]
-            return self._rooted(kernels, points, [len(self.chosen)] * len(kernels))
+            if self.most >= sample.size:
+                order = iter(np.flatnonzero(sample.weight > 0).tolist())
+            points = sample.choose(list(islice(order, self.most)))
+            return self._rooted(kernels, points, [points.shape[0]] * len(kernels))
         ranks, count = [0] * len(kernels), 32
         while not all(ranks):
-            new = list(islice(order, count - len(self.chosen)))
-            self.chosen = np.append(self.chosen, np.array(new, dtype=np.intp))
-            points, worst = self.samples[self.chosen], 0.0
-            last = len(self.chosen) < count or count >= self.most
+            new = list(islice(order, count - len(sample.chosen)))
+            points, worst = sample.choose(new), 0.0
+            last = len(sample.chosen) < count or count >= self.most
             for k in [k for k, r in enumerate(ranks) if r == 0]:
-                curve = self._curve(kernels[k], points)
+                curve = sample.curve(kernels[k], points)
                 enough = np.flatnonzero(curve <= self.rank)
                 if len(enough):
                     ranks[k] = int(enough[0]) + 1
                 elif last:
                     ranks[k], worst = len(curve), max(worst, float(curve[-1]))
-            if worst and len(self.chosen) < np.count_nonzero(self.weight > 0):
-                _warn_rank(len(self.chosen), worst, self.rank, "Nyström")
+            if worst and len(sample.chosen) < sample.size:
+                _warn_rank(len(sample.chosen), worst, self.rank, "Nyström")
             count = min(2 * count, self.most)
         return self._rooted(kernels, points[: max(ranks)], ranks)
-
-    def _curve(self, kernel: Kernel, points: Any) -> FloatArray:
-        """Return the part of the trace that the first r landmarks leave out, by r."""
-        judges = self._held_out()
-        (K,) = compare([kernel], points, points)
-        (cross,) = compare([kernel], points, judges)
-        size = float(np.trace(K)) / len(K)
-        K[np.diag_indices_from(K)] += 1e-10 * size
-        try:
-            L = cholesky(K, lower=True, check_finite=False)
-        except LinAlgError as error:
-            raise _indefinite(kernel) from error
-        caught = solve_triangular(L, cross, lower=True, check_finite=False) ** 2
-        total = max(float(diagonal(kernel, judges).sum()), 1e-300)
-        return np.maximum(0.0, 1.0 - np.cumsum(caught.sum(axis=1)) / total)
 
     def _rooted(
         self, kernels: list[Kernel], points: Any, ranks: Sequence[int]
@@ -672,86 +644,13 @@ class _Choice:
             values, vectors = np.linalg.eigh((K + K.T) / 2)
             top = max(float(values[-1]), 0.0)
             if values[0] < -1e-6 * max(top, 1e-300) and self.psd == "check":
-                raise _indefinite(kernel)
-            kept = values > _CUTOFF * top
+                raise indefinite(kernel)
+            kept = values > CUTOFF * top
             if not kept.any():  # a kernel that vanishes: one feature that is zero
                 roots.append(np.zeros((r, 1)))
                 continue
             roots.append(vectors[:, kept] / np.sqrt(values[kept]))
         return Nystroem(tuple(kernels), points, tuple(roots))
-
-    # --- landmarks --------------------------------------------------------------------
-
-    def _order(self, kernels: list[Kernel]) -> Iterator[int]:
-        """Yield samples in the order in which they become landmarks."""
-        if self.landmarks == "uniform":
-            index = self._draw(self.most)
-            yield from self.rng.permutation(index).tolist()
-            return
-        pool = self._draw(max(10 * self.most if self.rank >= 1 else 0, 5 * _JUDGES))
-        samples, weight = self.samples[pool], self.weight[pool]
-        # one measure for all kernels: their sum, each with a mean diagonal of one
-        diag = [diagonal(kernel, samples) for kernel in kernels]
-        share = np.array([1.0 / max(float(d.mean()), 1e-300) for d in diag])
-        total = share @ np.array(diag)
-        if self.landmarks == "leverage":
-            found = self._leverage(kernels, share, samples, weight, total)
-        else:
-            found = self._spread(kernels, share, samples, weight, total)
-        for i in found:
-            yield int(pool[i])
-
-    def _spread(
-        self, kernels: list[Kernel], share: FloatArray, samples: Any,
-        weight: FloatArray, total: FloatArray,
-    ) -> Iterator[int]:  # fmt: skip
-        """Yield samples, each with the squared distance to those before as odds."""
-        nearest = np.full(len(weight), np.inf)
-        odds = weight.copy()
-        floor = 1e-12 * float(total.mean())
-        while odds.any():
-            i = int(self.rng.choice(len(odds), p=odds / odds.sum()))
-            yield i
-            column = _summed(kernels, share, samples, samples[[i]])[:, 0]
-            nearest = np.minimum(nearest, total + total[i] - 2.0 * column)
-            nearest[i] = 0.0
-            odds = weight * np.where(nearest > floor, nearest, 0.0)
-
-    def _leverage(
-        self, kernels: list[Kernel], share: FloatArray, samples: Any,
-        weight: FloatArray, total: FloatArray,
-    ) -> Iterator[int]:  # fmt: skip
-        """Yield samples by their ridge leverage scores, from a uniform pilot."""
-        n = len(weight)
-        pilot = self.rng.choice(n, min(n, max(2 * self.most, 64), _MOST), replace=False)
-        K = _summed(kernels, share, samples[pilot], samples[pilot])
-        values, vectors = np.linalg.eigh(K)
-        kept = values > _CUTOFF * values[-1]
-        root = vectors[:, kept] / np.sqrt(values[kept])
-        B = _summed(kernels, share, samples, samples[pilot]) @ root
-        scatter = B.T @ (weight[:, None] * B)
-        spectrum, turn = np.linalg.eigh(scatter)
-        # the ridge is what the best features of that number would leave out
-        tail = float(spectrum[: -self.most].sum()) if self.most < len(spectrum) else 0.0
-        ridge = max(tail / self.most, 1e-6 * float(spectrum[-1]))
-        scores = (B @ turn) ** 2 @ (1.0 / (spectrum + ridge))
-        scores += np.maximum(total - np.einsum("ij,ij->i", B, B), 0.0) / ridge
-        odds = weight * np.maximum(scores, 1e-300)
-        yield from np.argsort(self.rng.exponential(size=n) / odds).tolist()
-
-
-def _summed(kernels: Sequence[Kernel], share: FloatArray, a: Any, b: Any) -> FloatArray:
-    total = np.zeros((a.shape[0], b.shape[0]))
-    for factor, K in zip(share, compare(kernels, a, b), strict=True):
-        total += factor * K
-    return total
-
-
-def _indefinite(kernel: Kernel) -> ValueError:
-    return ValueError(
-        f"Kernel {kernel.label()!r} is not positive semidefinite on the landmarks. Try "
-        "psd='clip' to leave the negative part out."
-    )
 
 
 def _warn_rank(count: int, error: float, wanted: float, kind: str) -> None:
@@ -761,206 +660,3 @@ def _warn_rank(count: int, error: float, wanted: float, kind: str) -> None:
         UserWarning,
         stacklevel=2,
     )
-
-
-# --- features as a bank ---------------------------------------------------------------
-
-
-def feature_bank(
-    Z: FloatArray, slices: Sequence[slice], names: Sequence[str] | None = None
-) -> KernelBank:
-    """Return the bank of the kernels ``Z[:, s] @ Z[:, s].T`` for s in ``slices``.
-
-    It keeps the features, not the Grams: n times their number, whatever the number of
-    kernels.
-
-    Parameters
-    ----------
-    Z : array of shape (n, D)
-    slices : sequence of slice
-        The columns of each kernel.
-    names : sequence of str, optional
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mklearn.kernels.feature_map import feature_bank
-    >>> bank = feature_bank(np.eye(3), [slice(0, 1), slice(1, 3)])
-    >>> bank.combine([1.0, 2.0]).diagonal().tolist()
-    [1.0, 2.0, 2.0]
-    """
-    M = len(slices)
-    bank = object.__new__(KernelBank)
-    bank.names = _unique([f"K{m}" for m in range(M)] if names is None else list(names))
-    bank.kernels = (None,) * M
-    every = np.arange(M)
-    source = FeatureSource(np.ascontiguousarray(Z), Z, tuple(slices))
-    bank._parts = [_Part(source, every, every, None)]
-    bank._size = (len(Z), len(Z))
-    return bank
-
-
-@dataclass
-class FeatureSource(GivenSource):
-    """Kernels given by features of rows and columns."""
-
-    rows: FloatArray
-    cols: FloatArray
-    slices: tuple[slice, ...]
-
-    @property
-    def square(self) -> bool:
-        return self.rows.shape == self.cols.shape
-
-    def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
-    ) -> None:
-        left, right = self.rows[rows], self.cols[cols]
-        if u is None or v is None:
-            scale = np.zeros(self.rows.shape[1])
-            for weight, k in zip(weights, which, strict=True):
-                scale[self.slices[k]] += weight
-            used = np.flatnonzero(scale)
-            if len(used) < len(scale):
-                left, right, scale = left[:, used], right[:, used], scale[used]
-            out += (left * scale) @ right.T
-            return
-        for position, k in enumerate(which):
-            s = self.slices[k]
-            K = (left[:, s] * (weights[position] * u[position])[:, None]) @ right[
-                :, s
-            ].T
-            out += K * v[position]
-
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
-        left, right = self.rows[rows], self.cols[cols]
-        out = np.empty((len(which), len(rows), len(At)))
-        for position, k in enumerate(which):
-            s = self.slices[k]
-            a = At if v is None else At * v[position]
-            out[position] = left[:, s] @ (a @ right[:, s]).T
-        return out
-
-    def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
-    ) -> FloatArray | None:
-        a, b = left.T @ self.rows[rows], At @ self.cols[cols]
-        products = np.stack(
-            [np.sum(a[:, self.slices[k]] * b[:, self.slices[k]], axis=1) for k in which]
-        ).T
-        return products if each else products.sum(axis=0, keepdims=True)
-
-    def diag(self, k: int, rows: Index | slice) -> FloatArray:
-        part = self.rows[rows][:, self.slices[k]]
-        return np.asarray(np.einsum("ij,ij->i", part, part))
-
-    def raw(self) -> Source:
-        raise ValueError(
-            "This bank was made from features and keeps no samples; apply the feature "
-            "map to the new samples instead."
-        )
-
-    def restrict(
-        self, which: Index, rows: Index | None, cols: Index | None
-    ) -> Source | None:
-        r = self.rows if rows is None else self.rows[rows]
-        c = self.cols if cols is None else self.cols[cols]
-        return FeatureSource(r, c, tuple(self.slices[k] for k in which))
-
-    def cross(self, X: Any) -> Source:
-        return self.raw()
-
-
-# --- normalised features --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Normalised features: ``root * (z - shift)``, column by column.
-
-    Centring a kernel subtracts the mean feature and scaling it multiplies the features
-    by a root, so that both follow from statistics of the raw features: nobody needs to
-    see the samples again. Spherical normalisation is up to the map, sample by sample.
-
-    Attributes
-    ----------
-    root : array of shape (D,)
-    shift : array of shape (D,)
-    """
-
-    root: FloatArray
-    shift: FloatArray
-
-    @classmethod
-    def fit(
-        cls,
-        kind: str | None,
-        features: FeatureMap,
-        total: float,
-        mean: FloatArray,
-        scatter: FloatArray,
-    ) -> Scaling:
-        """Fit a normalisation as :func:`~mklearn.kernels.normalise.fit_normaliser`.
-
-        Parameters
-        ----------
-        kind : {None, "center", "trace", "multiplicative", "spherical"}, CENTRED_TRACE
-        features : FeatureMap
-        total : float
-            Sum of the sample weights.
-        mean : array of shape (D,)
-            Weighted mean of the features.
-        scatter : array of shape (D,)
-            Weighted sums of the squared deviations from it.
-        """
-        if kind not in (*NORMALIZATIONS, CENTRED_TRACE):
-            raise ValueError(
-                f"normalize must be one of {NORMALIZATIONS}, got {kind!r}."
-            )
-        starts = np.array([s.start for s in features.slices])
-        spread = np.add.reduceat(scatter, starts) / total
-        diag = spread + np.add.reduceat(mean**2, starts)
-        if kind in (None, "spherical"):
-            scale = np.ones(len(starts))
-            _warn_zero(features, diag <= 0)
-        elif kind == "trace":
-            scale = _reciprocal(features, total * diag, 0.0 * diag)
-        else:
-            scale = _reciprocal(features, spread, 1e-12 * diag)
-            if kind == CENTRED_TRACE:
-                scale = scale / total
-            elif kind == "center":
-                scale = np.where(scale > 0, 1.0, 0.0)
-        centred = kind in ("center", CENTRED_TRACE)
-        widths = [s.stop - s.start for s in features.slices]
-        return cls(
-            np.repeat(np.sqrt(scale), widths),
-            mean if centred else np.zeros_like(mean),
-        )
-
-    def raw(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return weights (D, T) and bias (T,) that do the same to raw features."""
-        raw = self.root[:, None] * w
-        return raw, bias - self.shift @ raw

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigvalsh_tridiagonal
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.sources import row_blocks
+from mklearn.kernels.memory import row_blocks
 
 FloatArray = NDArray[np.float64]
 

@@ -1,8 +1,10 @@
 """Normalisation fitted on training kernels and applied to cross kernels.
 
 Raw banks travel; what is fitted here stays with the estimator. Normalised kernels are
-never stored: a :class:`Normaliser` turns into the :class:`~mklearn.kernels.bank.Affine`
-terms with which a bank answers.
+never stored: a :class:`Normaliser` turns into the terms
+(:class:`~mklearn.kernels.affine.Affine`) with which a bank answers, and where kernels
+are products of features a :class:`Scaling` does the same to these. What the factor of a
+kernel is stands once, in :func:`kernel_scales`.
 
 A sample without the view of a kernel stands at the mean ``mu`` of the training samples
 that have it, in the kernel's feature space. All its inner products follow from the
@@ -26,7 +28,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.data.checks import NothingToLearnError
-from mklearn.kernels.bank import Affine, KernelBank, Terms
+from mklearn.kernels.affine import Affine, Terms
+from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.columns import check_weight
 from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
 
@@ -230,31 +233,25 @@ def fit_normaliser(
         A sample of weight 2 counts as two equal samples.
     """
     n, n_cols, M = bank.shape
-    if kind not in (*NORMALIZATIONS, CENTRED_TRACE):
-        raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {kind!r}.")
+    check_kind(kind)
     if n != n_cols:
         raise ValueError(
             f"A normalisation is fitted on square training kernels, got {bank.shape}."
         )
     weight = check_weight(sample_weight, n)
-    total = np.ones(n) if weight is None else weight
-    w = total / total.sum()
+    each = np.ones(n) if weight is None else weight
+    total = float(each.sum())
     present = None if bank.present is None else bank.present.astype(np.float64)
-    start = Normaliser(kind, np.ones(M), w, present=present)
-    if kind in ("center", "multiplicative", CENTRED_TRACE):
-        return _fit_spread(start, bank, float(total.sum()))
+    start = Normaliser(kind, np.ones(M), each / total, present=present)
     diag, root = bank.diag(), None
-    if kind == "trace":
-        size = np.asarray(total @ diag) / _share(start)
-        scale = _reciprocal(bank, size, 0.0 * size)
+    if kind in (None, "spherical"):
+        size = np.abs(diag).max(axis=0) if kind is None else diag.max(axis=0)
+        scale = kernel_scales(kind, bank, total, size)
+        root = None if kind is None else _inverse_root(diag.T)
+    elif kind == "trace":
+        scale = kernel_scales(kind, bank, total, each @ diag / (total * _share(start)))
     else:
-        size = (
-            np.abs(diag).max(axis=0, initial=0.0) if kind is None else diag.max(axis=0)
-        )
-        _warn_zero(bank, size <= 0)
-        scale = np.ones(M)
-        if kind == "spherical":
-            scale, root = np.where(size > 0, 1.0, 0.0), _inverse_root(diag.T)
+        return _fit_spread(start, bank, total, start.weight @ diag / _share(start))
     start = replace(start, scale=scale, root=root)
     if present is None and not bank.several_views:
         return start
@@ -262,20 +259,64 @@ def fit_normaliser(
     return replace(start, centre=centre, level=level)
 
 
-def _fit_spread(start: Normaliser, bank: KernelBank, total: float) -> Normaliser:
+def _fit_spread(
+    start: Normaliser, bank: KernelBank, total: float, diag: FloatArray
+) -> Normaliser:
     """Return the normalisations that know the mean of each kernel."""
-    kind, diag = start.kind, start.weight @ bank.diag() / _share(start)
     means, mean = _means(start, bank)
     # a difference is zero where it is no more than the rounding of its terms
-    rounding = max(1e-12, 16 * bank.eps) * np.abs(diag)
-    scale = _reciprocal(bank, diag - mean, rounding)
+    rounding = max(1e-12, 16 * bank.eps)
+    scale = kernel_scales(start.kind, bank, total, diag, diag - mean, rounding)
+    if start.kind != "multiplicative":
+        return replace(start, scale=scale, means=means, mean=mean)
+    if start.present is None and not bank.several_views:
+        return replace(start, scale=scale)
+    centre, level = scale[:, None] * means, scale * mean
+    return replace(start, scale=scale, centre=centre, level=level)
+
+
+def check_kind(kind: str | None) -> None:
+    """Raise ValueError unless there is such a normalisation."""
+    if kind not in (*NORMALIZATIONS, CENTRED_TRACE):
+        raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {kind!r}.")
+
+
+def kernel_scales(
+    kind: str | None,
+    bank: Named,
+    total: float,
+    diag: FloatArray,
+    spread: FloatArray | None = None,
+    rounding: float = 1e-12,
+) -> FloatArray:
+    """Return the factor of each kernel, and 0 with a warning for those that vanish.
+
+    Parameters
+    ----------
+    kind : {None, "center", "trace", "multiplicative", "spherical"}, CENTRED_TRACE
+    bank : KernelBank or FeatureMap
+        For the names.
+    total : float
+        Sum of the sample weights.
+    diag : array of shape (M,)
+        Mean of ``k(x, x)`` over the samples that have the view; None and "spherical"
+        only ask whether it is zero.
+    spread : array of shape (M,), optional
+        Mean squared distance of these samples to their mean, which "center",
+        "multiplicative" and CENTRED_TRACE need.
+    rounding : float
+        A spread below that part of ``diag`` is zero.
+    """
+    if kind is None or kind == "spherical":
+        _warn_zero(bank, diag <= 0)
+        return np.ones(len(diag)) if kind is None else np.where(diag > 0, 1.0, 0.0)
+    if kind == "trace":
+        return _reciprocal(bank, total * diag, 0.0 * diag)
+    assert spread is not None
+    scale = _reciprocal(bank, spread, rounding * np.abs(diag))
     if kind == "multiplicative":
-        if start.present is None and not bank.several_views:
-            return replace(start, scale=scale)
-        centre, level = scale[:, None] * means, scale * mean
-        return replace(start, scale=scale, centre=centre, level=level)
-    scale = scale / total if kind == CENTRED_TRACE else np.where(scale > 0, 1.0, 0.0)
-    return replace(start, scale=scale, means=means, mean=mean)
+        return scale
+    return scale / total if kind == CENTRED_TRACE else np.where(scale > 0, 1.0, 0.0)
 
 
 def _incomplete(present: NDArray[Any]) -> NDArray[np.bool_]:
@@ -327,6 +368,84 @@ def _warn_zero(bank: Named, zero: NDArray[np.bool_]) -> None:
             UserWarning,
             stacklevel=4,
         )
+
+
+# --- features -----------------------------------------------------------------------
+
+
+class Features(Named, Protocol):
+    """A map to features, which may know how many samples have each kernel's view."""
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Columns of each kernel."""
+
+    @property
+    def share(self) -> FloatArray | None:
+        """Weight of the samples that have the view, (M,); None for all."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Normalised features: ``root * (z - shift)``, column by column.
+
+    Centring a kernel subtracts the mean feature and scaling it multiplies the features
+    by a root, so that both follow from statistics of the raw features: nobody needs to
+    see the samples again. Spherical normalisation is up to the map, sample by sample.
+
+    Attributes
+    ----------
+    root : array of shape (D,)
+    shift : array of shape (D,)
+    mean : array of shape (D,)
+        Where samples stand that lack a view, whatever is subtracted.
+    """
+
+    root: FloatArray
+    shift: FloatArray
+    mean: FloatArray
+
+    @classmethod
+    def fit(
+        cls,
+        kind: str | None,
+        features: Features,
+        total: float,
+        mean: FloatArray,
+        scatter: FloatArray,
+    ) -> Scaling:
+        """Fit a normalisation as :func:`fit_normaliser` does, from statistics.
+
+        Parameters
+        ----------
+        kind : {None, "center", "trace", "multiplicative", "spherical"}, CENTRED_TRACE
+        features : FeatureMap
+            Samples that lack a view stand at the mean, and count in ``total`` only.
+        total : float
+            Sum of the sample weights.
+        mean : array of shape (D,)
+            Weighted mean of the features.
+        scatter : array of shape (D,)
+            Weighted sums of the squared deviations from it.
+        """
+        check_kind(kind)
+        starts = np.array([s.start for s in features.slices])
+        known = total if features.share is None else total * features.share
+        spread = np.add.reduceat(scatter, starts) / known
+        diag = spread + np.add.reduceat(mean**2, starts)
+        scale = kernel_scales(kind, features, total, diag, spread)
+        centred = kind in ("center", CENTRED_TRACE)
+        widths = [s.stop - s.start for s in features.slices]
+        return cls(
+            np.repeat(np.sqrt(scale), widths),
+            mean if centred else np.zeros_like(mean),
+            mean,
+        )
+
+    def raw(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return weights (D, T) and bias (T,) that do the same to raw features."""
+        raw = self.root[:, None] * w
+        return raw, bias - self.shift @ raw
 
 
 # --- definiteness -------------------------------------------------------------------

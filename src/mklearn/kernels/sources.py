@@ -1,4 +1,4 @@
-"""Where kernel values come from: given Grams, stored bases, or recomputed blocks.
+"""Where kernel values come from: given, from a distance, computed, from features.
 
 Only this folder looks in here. A *source* holds some kernels over a fixed set of rows
 and columns and answers for a block of them; the bank cuts the work into blocks, runs
@@ -9,44 +9,59 @@ them on threads and adds up. Sources never hand out more than a block.
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.data.threads import n_threads, run_blocks
 from mklearn.kernels import functions
 from mklearn.kernels.expsums import Tables
 from mklearn.kernels.functions import BASES, Prepared, prepare
-from mklearn.kernels.specs import ComputedKernel, VectorKernel
+from mklearn.kernels.memory import Folder, Index, Storable, Storage, allocate, fill
+from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
 
 FloatArray = NDArray[np.float64]
-Index = NDArray[np.intp]
 # columns of a block: any of them, or a range given as slice(start, stop)
 Columns = Index | slice
-Storage = Literal["float64", "float32", "mmap", "recompute"]
-STORAGES: tuple[Storage, ...] = get_args(Storage)
 
 _MANY = 4  # targets for which BLAS is faster than a loop
 
 
-class Source(Protocol):
-    """Some kernels on the same rows and columns.
+class Request(NamedTuple):
+    """What a source is asked about: some kernels on a block of rows and columns.
 
-    In all methods ``which`` numbers kernels of the source, ``rows`` and ``cols`` its
-    samples. ``u`` (len(which), n_rows) and ``v`` (len(which), n_cols) scale the Grams
-    from both sides, None means ones.
+    ``which`` numbers kernels of the source, ``rows`` and ``cols`` its samples. ``u``
+    (len(which), n_rows) and ``v`` (len(which), n_cols) scale the Grams from both sides;
+    None, for both, means ones.
     """
+
+    which: Index
+    rows: Index
+    cols: Columns
+    u: FloatArray | None = None
+    v: FloatArray | None = None
+
+
+class Known(NamedTuple):
+    """Kernels, and the samples, less ``shift``, that new ones are compared with."""
+
+    kernels: tuple[Kernel, ...]
+    samples: Any
+    shift: FloatArray | None = None
+
+
+class Source(Storable, Protocol):
+    """Some kernels on the same rows and columns."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Number of rows, columns and kernels."""
 
     @property
     def storage(self) -> str:
@@ -61,15 +76,7 @@ class Source(Protocol):
         """Whether rows and columns are the same samples."""
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
         """Add ``sum_k weights[k] u[k] K_k v[k]`` on a block to ``out``.
 
@@ -77,29 +84,19 @@ class Source(Protocol):
         table of it.
         """
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
-        """Return ``K_k v[k] A`` as (len(which), n_rows, T); ``At`` is (T, n_cols)."""
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        """Return ``K_k v[k] A`` as (len(which), n_rows, T); ``At`` is (T, n_cols).
+
+        The factors ``u`` are left to the caller.
+        """
 
     def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
         """Return ``left[:, t]' K_k At[t]``, for ``each`` t or summed in one row.
 
-        None if ``multiply`` does as well for blocks of ``count`` values.
+        Asked without factors only. None if ``multiply`` does as well for blocks of
+        ``count`` values.
         """
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
@@ -119,16 +116,8 @@ class Source(Protocol):
     def cross(self, X: Any) -> Source:
         """Return the source between new samples and the columns."""
 
-    def stored_bytes(
-        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
-    ) -> int:
-        """Return what storing that many would take, nothing if stored already."""
-
-    def held_bytes(self) -> int:
-        """Return the memory that stored values take."""
-
-    def slow(self) -> bool:
-        """Tell whether reading values from disk beats computing them again."""
+    def known(self) -> Known:
+        """Return what new samples are compared with, or raise where it is not known."""
 
     def store(self, storage: Storage, limit: int | None) -> Source:
         """Return the source with its values kept as ``storage`` says."""
@@ -149,14 +138,7 @@ class GivenSource(ABC):
         return float(np.finfo(np.float64).eps)
 
     def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
         return None
 
@@ -174,6 +156,9 @@ class GivenSource(ABC):
 
     def cross(self, X: Any) -> Source:
         return self.raw().cross(X)
+
+    def known(self) -> Known:
+        return self.raw().known()
 
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
@@ -217,6 +202,10 @@ class GramSource(GivenSource):
         self._find_layout()
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return (*self.grams[0].shape, len(self.grams))
+
+    @property
     def eps(self) -> float:
         return max(float(np.finfo(K.dtype).eps) for K in self.grams)
 
@@ -241,16 +230,9 @@ class GramSource(GivenSource):
         self._find_layout()
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
+        which, rows, cols, u, v = asked
         start, index = _split(cols)
         n_kernels = len(self.grams)
         # a pass over the stack reads all its kernels, whatever their weight
@@ -268,7 +250,7 @@ class GramSource(GivenSource):
         if span is not None:
             # reading all columns between the first and the last one is faster
             between = np.zeros((len(rows), span.stop - span.start))
-            self.combine(which, weights, rows, span, None, None, between, tabulate)
+            self.combine(Request(which, rows, span), weights, between, tabulate)
             out += between[:, index - span.start]
             return
         for k in np.flatnonzero(weights).tolist():
@@ -280,14 +262,8 @@ class GramSource(GivenSource):
                 _add_gram(K, weights[k], rows, start, index, scaled)
                 out += _scale(scaled, u[k], v[k])
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
         start, index = _split(cols)
         n_kernels = len(self.grams)
         if self.stack is not None and 4 * len(which) > n_kernels:
@@ -301,7 +277,9 @@ class GramSource(GivenSource):
         if span is not None:
             between = np.zeros((span.stop - span.start, len(At)))
             np.add.at(between, index - span.start, At.T)
-            return self.multiply(which, rows, span, np.ascontiguousarray(between.T), v)
+            return self.multiply(
+                Request(which, rows, span), np.ascontiguousarray(between.T)
+            )
         out = np.empty((len(which), len(rows), len(At)))
         for position, k in enumerate(which):
             a = At if v is None else At * v[position]
@@ -500,6 +478,10 @@ class BaseSource:
         return float(np.finfo(np.float32 if self.single else dtype).eps)
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.rows.n_rows, self.cols.n_rows, len(self.kernels)
+
+    @property
     def square(self) -> bool:
         return self.rows is self.cols
 
@@ -527,16 +509,9 @@ class BaseSource:
         return np.asarray(self.kernels[k].from_base(B, *sq), dtype=np.float64)
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
+        which, rows, cols, u, v = asked
         used = weights != 0
         if not used.any():
             return
@@ -557,14 +532,8 @@ class BaseSource:
             K *= weights[k]
             out += K if u is None or v is None else _scale(K, u[k], v[k])
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
         B = self.block(rows, cols)
         if v is None and self._fused[which].all():
             out = np.zeros((len(which), len(rows), len(At)))
@@ -582,15 +551,9 @@ class BaseSource:
         return self.kernels[k].diag(self.rows.take(rows))
 
     def quad(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        left: FloatArray,
-        At: FloatArray,
-        each: bool,
-        count: int,
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
+        which, rows, cols, _, _ = asked
         if not self._fused[which].all():
             return None
         grid = self.tables.grid(self._maps[which])
@@ -641,6 +604,9 @@ class BaseSource:
         rows = prepare(X if self.shift is None else X - self.shift)
         return BaseSource(self.kernels, rows, self.cols, self.shift, tables=self.tables)
 
+    def known(self) -> Known:
+        return Known(self.kernels, self.cols.rows, self.shift)
+
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
     ) -> int:
@@ -657,8 +623,8 @@ class BaseSource:
     def store(self, storage: Storage, limit: int | None) -> Source:
         if self.matrix is not None or storage == "recompute":
             return self
-        [matrix], folder = _allocate(storage, 1, (self.rows.n_rows, self.cols.n_rows))
-        _fill(matrix, self.block, self.rows is self.cols, limit)
+        [matrix], folder = allocate(storage, 1, (self.rows.n_rows, self.cols.n_rows))
+        fill(matrix, self.block, self.rows is self.cols, limit)
         return replace(self, matrix=matrix, folder=folder)
 
 
@@ -709,6 +675,10 @@ class ComputedSource(GivenSource):
         return "recompute"
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.rows.shape[0], self.cols.shape[0], len(self.kernels)
+
+    @property
     def square(self) -> bool:
         return self.rows is self.cols
 
@@ -716,29 +686,16 @@ class ComputedSource(GivenSource):
         return self.kernels[k].compute(self.rows[rows], self.cols[cols])
 
     def combine(
-        self,
-        which: Index,
-        weights: FloatArray,
-        rows: Index,
-        cols: Columns,
-        u: FloatArray | None,
-        v: FloatArray | None,
-        out: FloatArray,
-        tabulate: bool,
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
+        which, rows, cols, u, v = asked
         for k in np.flatnonzero(weights):
             K = self._gram(which[k], rows, cols)
             K *= weights[k]
             out += K if u is None or v is None else _scale(K, u[k], v[k])
 
-    def multiply(
-        self,
-        which: Index,
-        rows: Index,
-        cols: Columns,
-        At: FloatArray,
-        v: FloatArray | None,
-    ) -> FloatArray:
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
         out = np.empty((len(which), len(rows), len(At)))
         for position, k in enumerate(which):
             K = self._gram(k, rows, cols)
@@ -763,6 +720,9 @@ class ComputedSource(GivenSource):
     def cross(self, X: Any) -> Source:
         return ComputedSource(self.kernels, X, self.cols)
 
+    def known(self) -> Known:
+        return Known(self.kernels, self.cols)
+
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
     ) -> int:
@@ -775,11 +735,11 @@ class ComputedSource(GivenSource):
         if storage == "recompute":
             return self
         n_rows, n_cols = self.rows.shape[0], self.cols.shape[0]
-        grams, folder = _allocate(storage, len(self.kernels), (n_rows, n_cols))
+        grams, folder = allocate(storage, len(self.kernels), (n_rows, n_cols))
         for k, kernel in enumerate(self.kernels):
             # a formula of ours is symmetric; a user's function is not taken at its word
             half = self.rows is self.cols and kernel.definite
-            _fill(grams[k], partial(self._gram, k), half, limit)
+            fill(grams[k], partial(self._gram, k), half, limit)
         return StoredSource(self, grams, folder)
 
 
@@ -812,6 +772,15 @@ class StoredSource(GramSource):
         return self.held_bytes()
 
 
+def source_of(kernels: Sequence[Kernel], samples: Any) -> Source:
+    """Return the source of kernels with one base, or of kernels without any."""
+    vector = tuple(k for k in kernels if isinstance(k, VectorKernel))
+    if vector:
+        return BaseSource.of(vector, samples)
+    computed = tuple(k for k in kernels if isinstance(k, ComputedKernel))
+    return ComputedSource(computed, samples, samples)
+
+
 def _precision(values: NDArray[Any]) -> str:
     # asked thousands of times in a fit, where the name of a dtype takes microseconds
     return "float32" if values.dtype.itemsize == 4 else "float64"
@@ -821,179 +790,139 @@ def _identity(source: Source) -> Source:
     return source
 
 
-# --- memory and threads ---------------------------------------------------------------
+# --- kernels that are products of features ------------------------------------------
 
 
-class Folder:
-    """A temporary folder that goes when nobody maps files in it any more."""
+@dataclass
+class FeatureSource(GivenSource):
+    """Kernels given by features of rows and columns."""
 
-    def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="mklearn-")
-        weakref.finalize(self, shutil.rmtree, self.path, True)
+    rows: FloatArray
+    cols: FloatArray
+    slices: tuple[slice, ...]
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.rows), len(self.cols), len(self.slices)
 
-def _fill(
-    out: NDArray[Any],
-    block: Callable[[Index, slice], NDArray[Any]],
-    half: bool,
-    limit: int | None,
-) -> None:
-    """Fill ``out`` by blocks of rows; if it is symmetric, by ``half`` of the pairs."""
-    n_rows, n_cols = out.shape
+    @property
+    def square(self) -> bool:
+        return self.rows.shape == self.cols.shape
 
-    def work(rows: Index) -> None:
-        here = slice(int(rows[0]), int(rows[-1]) + 1)
-        right = slice(here.start if half else 0, n_cols)
-        values = block(rows, right)
-        out[here, right] = values
-        if half:
-            out[right, here] = values.T
+    def combine(
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
+    ) -> None:
+        which, rows, cols, u, v = asked
+        left, right = self.rows[rows], self.cols[cols]
+        if u is None or v is None:
+            scale = np.zeros(self.rows.shape[1])
+            for weight, k in zip(weights, which, strict=True):
+                scale[self.slices[k]] += weight
+            used = np.flatnonzero(scale)
+            if len(used) < len(scale):
+                left, right, scale = left[:, used], right[:, used], scale[used]
+            out += (left * scale) @ right.T
+            return
+        for position, k in enumerate(which):
+            s = self.slices[k]
+            K = (left[:, s] * (weights[position] * u[position])[:, None]) @ right[
+                :, s
+            ].T
+            out += K * v[position]
 
-    run_blocks(work, row_blocks(n_rows, 8 * n_cols, limit))
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
+        left, right = self.rows[rows], self.cols[cols]
+        out = np.empty((len(which), len(rows), len(At)))
+        for position, k in enumerate(which):
+            s = self.slices[k]
+            a = At if v is None else At * v[position]
+            out[position] = left[:, s] @ (a @ right[:, s]).T
+        return out
 
+    def quad(
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
+    ) -> FloatArray | None:
+        which, rows, cols, _, _ = asked
+        a, b = left.T @ self.rows[rows], At @ self.cols[cols]
+        products = np.stack(
+            [np.sum(a[:, self.slices[k]] * b[:, self.slices[k]], axis=1) for k in which]
+        ).T
+        return products if each else products.sum(axis=0, keepdims=True)
 
-def _allocate(
-    storage: Storage, count: int, shape: tuple[int, int]
-) -> tuple[list[NDArray[Any]], Folder | None]:
-    if storage != "mmap":
-        return [np.empty(shape, dtype=np.dtype(storage)) for _ in range(count)], None
-    folder = Folder()
-    needed = 8 * count * shape[0] * shape[1]
-    free = shutil.disk_usage(folder.path).free
-    if needed > free:
-        raise OSError(
-            f"Memory-mapped Grams need {needed:,} bytes in {folder.path} and {free:,} "
-            "are free; set TMPDIR to a larger disk or use storage='recompute'."
-        )
-    files = (os.path.join(folder.path, f"{k}.f64") for k in range(count))
-    return [
-        np.asarray(np.memmap(file, np.float64, "w+", 0, shape)) for file in files
-    ], folder
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        part = self.rows[rows][:, self.slices[k]]
+        return np.asarray(np.einsum("ij,ij->i", part, part))
 
-
-def available_memory() -> int:
-    """Return how many bytes can be had without swapping."""
-    free = 2**31
-    try:
-        with open("/proc/meminfo") as info:
-            lines = dict(line.split(":", 1) for line in info)
-        free = int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-            free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    try:  # a container may have less than the machine
-        with (
-            open("/sys/fs/cgroup/memory.max") as limit,
-            open("/sys/fs/cgroup/memory.current") as used,
-        ):
-            free = min(free, int(limit.read()) - int(used.read()))
-    except (OSError, ValueError):
-        pass
-    return max(free, 2**24)
-
-
-@dataclass(frozen=True)
-class MemoryEstimate:
-    """What a bank would take, told before anything is allocated (bytes).
-
-    ``storage`` is what the budget ``limit`` leads to; ``stored`` what that keeps;
-    ``working`` the blocks in flight; ``float64``, ``float32`` the price of each choice;
-    ``all_grams`` what one float64 Gram for each kernel would take.
-    """
-
-    storage: Storage
-    limit: int
-    stored: int
-    working: int
-    float64: int
-    float32: int
-    all_grams: int
-
-    def __str__(self) -> str:
-        return (
-            f"storage={self.storage!r}: {_human(self.stored)} stored and "
-            f"{_human(self.working)} working, of a budget of {_human(self.limit)} "
-            f"(all Grams in float64: {_human(self.all_grams)})"
-        )
-
-
-# sources, and how many kernels, rows and columns of them a bank uses
-Uses = Sequence[tuple[Source, int, int, int]]
-
-
-def estimate(
-    uses: Uses, shape: tuple[int, int, int], memory_limit: int | None, storage: str
-) -> MemoryEstimate:
-    """Decide how to keep values within a budget."""
-    if storage != "auto" and storage not in STORAGES:
+    def raw(self) -> Source:
         raise ValueError(
-            f"storage must be 'auto' or one of {STORAGES}, got {storage!r}."
+            "This bank was made from features and keeps no samples; apply the feature "
+            "map to the new samples instead."
         )
-    n_rows, n_cols, n_kernels = shape
-    limit = available_memory() // 2 if memory_limit is None else int(memory_limit)
-    working = BLOCKS * n_threads() * max(block_bytes(limit), 8 * n_cols)
-    if working > limit:
+
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
+        r = self.rows if rows is None else self.rows[rows]
+        c = self.cols if cols is None else self.cols[cols]
+        return FeatureSource(r, c, tuple(self.slices[k] for k in which))
+
+
+# --- the identity as a kernel -------------------------------------------------------
+
+
+@dataclass
+class DiagonalSource(GivenSource):
+    """One kernel: a diagonal matrix on the training samples."""
+
+    values: FloatArray
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.values), len(self.values), 1
+
+    @property
+    def square(self) -> bool:
+        return True
+
+    def combine(
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
+    ) -> None:
+        _, rows, cols, u, v = asked
+        i, j = _meetings(rows, cols)
+        for k, weight in enumerate(weights):
+            both = 1.0 if u is None or v is None else u[k, i] * v[k, j]
+            out[i, j] += weight * both * self.values[rows[i]]
+
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
+        i, j = _meetings(rows, cols)
+        out = np.zeros((len(which), len(rows), len(At)))
+        for k in range(len(which)):
+            a = self.values[rows[i]] if v is None else self.values[rows[i]] * v[k, j]
+            np.add.at(out[k], i, a[:, None] * At.T[j])
+        return out
+
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        return self.values[rows]
+
+    def raw(self) -> Source:
         raise ValueError(
-            f"memory_limit={limit} is too small: blocks of one row on {n_threads()} "
-            f"threads take {working} bytes; give a multiple of that."
+            "A diagonal is known on the training samples only; leave it out of the "
+            "bank before cross kernels are asked for: it is zero there."
         )
-    full = {
-        size: sum(s.stored_bytes(k, rows, cols, size) for s, k, rows, cols in uses)
-        for size in (8, 4)
-    }
-    room = limit - working - min(8 * n_rows * n_cols, limit // 3)  # rows for a solver
-    chosen: Storage
-    if storage != "auto":
-        chosen = next(s for s in STORAGES if s == storage)
-    elif full[8] <= room:
-        chosen = "float64"
-    elif full[4] <= room:
-        chosen = "float32"
-    else:
-        chosen = "mmap" if any(use[0].slow() for use in uses) else "recompute"
-    kept = {"float64": full[8], "float32": full[4]}.get(chosen)
-    if kept is None:
-        kept = sum(use[0].held_bytes() for use in uses)
-    return MemoryEstimate(
-        chosen, limit, kept, working, full[8], full[4], 8 * n_rows * n_cols * n_kernels
-    )
 
 
-def _human(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
-
-
-BLOCKS = 4  # a block of values, and what its computation needs beside it
-_PARTS = 16  # blocks of rows at the least, if they are worth it
-_MIN_WORK = 2**19  # kernel values that are read before a second thread has started
-_MIN_ROWS = 32  # rows whose product with all others is efficient
-
-
-def block_bytes(limit: int | None = None) -> int:
-    """Return the size of one block of rows, smaller if the budget is small."""
-    if limit is None:
-        return 2**21
-    return min(2**21, max(1, limit // (4 * BLOCKS * n_threads())))
-
-
-def row_blocks(
-    n_rows: int, row_bytes: int, limit: int | None = None, row_work: float = 0.0
-) -> list[Index]:
-    """Cut rows into blocks of about two megabytes, enough for many threads.
-
-    ``row_work`` is the number of kernel values in a row, if they are at hand: a block
-    has at least as many as it takes to be worth a thread. If they are computed it has
-    rows enough for a product of matrices. How many threads there are does not matter:
-    sums of blocks are the same everywhere.
-    """
-    size = max(1, block_bytes(limit) // max(1, row_bytes))
-    least = int(_MIN_WORK // row_work) if row_work else _MIN_ROWS
-    size = min(size, max(-(-n_rows // _PARTS), least, 1))
-    return [
-        np.arange(i, min(i + size, n_rows), dtype=np.intp)
-        for i in range(0, n_rows, size)
-    ]
+def _meetings(rows: Index, cols: Columns) -> tuple[Index, Index]:
+    """Return the places in a block where row and column are the same sample."""
+    if isinstance(cols, slice):
+        i = np.flatnonzero((rows >= cols.start) & (rows < cols.stop))
+        return i, rows[i] - cols.start
+    order = np.argsort(cols, kind="stable")
+    ordered = cols[order]
+    first = np.searchsorted(ordered, rows, "left")
+    count = np.searchsorted(ordered, rows, "right") - first
+    i = np.repeat(np.arange(len(rows)), count)
+    # a column may come more than once: number its copies
+    copies = np.arange(len(i)) - np.repeat(np.cumsum(count) - count, count)
+    return i, order[first[i] + copies]

@@ -1005,3 +1005,17 @@ def _typical_distance(
     order = np.argsort(d, kind="stable")
     cumulative = np.cumsum(pair[order])
     return float(d[order][np.searchsorted(cumulative, cumulative[-1] / 2)])
+
+
+def unique_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, repeated ones numbered."""
+    out: list[str] = []
+    taken = set(names)
+    for name in names:
+        new, count = name, 2
+        if name in out:
+            while (new := f"{name}#{count}") in taken:
+                count += 1
+            taken.add(new)
+        out.append(new)
+    return tuple(out)

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.diagonal import add_diagonal
 from mklearn.problems.losses import Rows, Squared, System
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.weights import LpBall, WeightSet
@@ -126,7 +125,7 @@ def rkda_joint(
     """
     w = np.ones(len(H)) if weight is None else weight
     total = float(w.sum())
-    return rkda(add_diagonal(bank, 1.0 / (total * w)), H, FLOOR / total, weights, w)
+    return rkda(bank.with_diagonal(1.0 / (total * w)), H, FLOOR / total, weights, w)
 
 
 def joint_reg(theta: FloatArray, total: float) -> float:

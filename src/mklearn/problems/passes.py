@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.data.blocks import Block, Blocks
-from mklearn.kernels.feature_map import Scaling
+from mklearn.kernels.normalise import Scaling
 from mklearn.problems.base import Certificate, Iterate, Judgement
 from mklearn.problems.losses import Pointwise
 from mklearn.problems.reduction import by_kernel, feature_shares, squares

@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.feature_map import Scaling, feature_bank
+from mklearn.kernels.normalise import Scaling
 from mklearn.problems.base import Certificate, Iterate, Judgement, shares
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
@@ -115,7 +115,7 @@ class Reduced:
             parts = (rows[:, s] for s in slices)
             bank = KernelBank.from_grams([part @ part.T for part in parts], names)
         else:
-            bank = feature_bank(rows, slices, names)
+            bank = KernelBank.from_features(rows, slices, names)
         return cls(
             bank,
             np.vstack([known, rest]),

@@ -1,0 +1,267 @@
+"""Which samples become landmarks, and how far features are from their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from mklearn.kernels.functions import BASES, exponential_map, prepare
+from mklearn.kernels.memory import Index
+from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
+
+FloatArray = NDArray[np.float64]
+
+LANDMARKS = ("kmeans", "uniform", "leverage")
+
+CUTOFF = 1e-12  # relative eigenvalues that are rounding
+_JUDGES = 1000  # samples that an error is estimated on
+_PAIRS = 300  # and samples on each side of the pairs
+_PILOT = 2000  # samples that leverage scores are estimated from
+
+
+@dataclass(frozen=True)
+class ApproximationError:
+    """How far the features are from their kernels, estimated on held-out samples.
+
+    Attributes
+    ----------
+    trace : array of shape (M,)
+        ``sum_i (k(x_i, x_i) - |z_i|^2) / sum_i k(x_i, x_i)``: the part of each kernel
+        that the features leave out. For Nyström features it bounds the error of the
+        whole matrix; random Fourier features have none of it, whatever their error.
+    frobenius : array of shape (M,)
+        ``|K - Z Z'| / |K|`` over random pairs of samples.
+    """
+
+    trace: FloatArray
+    frobenius: FloatArray
+
+    @property
+    def worst(self) -> float:
+        """The largest of all these numbers."""
+        return float(max(self.trace.max(), self.frobenius.max()))
+
+    def __str__(self) -> str:
+        return (
+            f"left out of the trace: at most {100 * self.trace.max():.2g} % of a "
+            f"kernel; error of its values: at most {100 * self.frobenius.max():.2g} %"
+        )
+
+
+class Sample:
+    """Samples on the same columns that landmarks and errors of features come from.
+
+    Parameters
+    ----------
+    samples : array, CSR matrix or strings
+    weight : array of shape (n,), or None for ones
+    rng : Generator
+
+    Attributes
+    ----------
+    chosen : array of int
+        Those that are landmarks; errors are estimated on others where there are any.
+    """
+
+    def __init__(
+        self, samples: Any, weight: FloatArray | None, rng: np.random.Generator
+    ) -> None:
+        self.samples, self.rng = samples, rng
+        self.n = int(samples.shape[0])
+        self.weight = np.ones(self.n) if weight is None else weight
+        self.judges = self.draw(_JUDGES)
+        self.chosen = np.zeros(0, dtype=np.intp)
+
+    @property
+    def size(self) -> int:
+        """Number of samples with weight."""
+        return int(np.count_nonzero(self.weight > 0))
+
+    def choose(self, index: Any) -> Any:
+        """Make more samples landmarks, and return all that are."""
+        self.chosen = np.append(self.chosen, np.asarray(index, dtype=np.intp))
+        return self.samples[self.chosen]
+
+    def errors(
+        self,
+        kernels: Sequence[Kernel],
+        features: Callable[[Any], Iterable[FloatArray]],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the errors of trace and values for each kernel.
+
+        ``features`` yields those of each kernel for samples it is given.
+        """
+        samples = self.held_out()
+        half = max(1, min(_PAIRS, samples.shape[0] // 2))
+        a, b = slice(0, half), slice(samples.shape[0] - half, None)
+        trace, frobenius = [], []
+        values = compare(kernels, samples[a], samples[b])
+        for kernel, Z, K in zip(kernels, features(samples), values, strict=True):
+            size = diagonal(kernel, samples).sum()
+            lost = size - np.einsum("ij,ij->", Z, Z)
+            trace.append(abs(lost) / max(size, 1e-300))
+            error = np.linalg.norm(K - Z[a] @ Z[b].T)
+            frobenius.append(error / max(float(np.linalg.norm(K)), 1e-300))
+        return np.array(trace), np.array(frobenius)
+
+    def held_out(self) -> Any:
+        """Return samples to estimate errors on, landmarks only if there are no others.
+
+        Where all samples are landmarks the error on them is that of the problem.
+        """
+        others = np.setdiff1d(self.judges, self.chosen)
+        return self.samples[others if len(others) >= 10 else self.judges]
+
+    def draw(self, count: int) -> Index:
+        """Return different samples, by their weights."""
+        present = np.flatnonzero(self.weight > 0)
+        if len(present) <= count:
+            return present
+        # the first of exponential waiting times: drawing without replacement
+        wait = self.rng.exponential(size=len(present)) / self.weight[present]
+        return np.sort(present[np.argpartition(wait, count)[:count]])
+
+    def curve(self, kernel: Kernel, points: Any) -> FloatArray:
+        """Return the part of the trace that the first r landmarks leave out, by r."""
+        judges = self.held_out()
+        (K,) = compare([kernel], points, points)
+        (cross,) = compare([kernel], points, judges)
+        size = float(np.trace(K)) / len(K)
+        K[np.diag_indices_from(K)] += 1e-10 * size
+        try:
+            L = cholesky(K, lower=True, check_finite=False)
+        except LinAlgError as error:
+            raise indefinite(kernel) from error
+        caught = solve_triangular(L, cross, lower=True, check_finite=False) ** 2
+        total = max(float(diagonal(kernel, judges).sum()), 1e-300)
+        return np.maximum(0.0, 1.0 - np.cumsum(caught.sum(axis=1)) / total)
+
+    def order(
+        self, kernels: Sequence[Kernel], landmarks: str, most: int, pool_size: int = 0
+    ) -> Iterator[int]:
+        """Yield samples in the order in which they become landmarks.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+        landmarks : {"kmeans", "uniform", "leverage"}
+        most : int
+            How many may be asked for.
+        pool_size : int
+            Samples that they are drawn from; 5000 at the least.
+        """
+        if landmarks == "uniform":
+            index = self.draw(most)
+            yield from self.rng.permutation(index).tolist()
+            return
+        pool = self.draw(max(pool_size, 5 * _JUDGES))
+        samples, weight = self.samples[pool], self.weight[pool]
+        # one measure for all kernels: their sum, each with a mean diagonal of one
+        diag = [diagonal(kernel, samples) for kernel in kernels]
+        share = np.array([1.0 / max(float(d.mean()), 1e-300) for d in diag])
+        total = share @ np.array(diag)
+        if landmarks == "leverage":
+            found = self._leverage(kernels, share, samples, weight, total, most)
+        else:
+            found = self._spread(kernels, share, samples, weight, total)
+        for i in found:
+            yield int(pool[i])
+
+    def _spread(
+        self, kernels: Sequence[Kernel], share: FloatArray, samples: Any,
+        weight: FloatArray, total: FloatArray,
+    ) -> Iterator[int]:  # fmt: skip
+        """Yield samples, each with the squared distance to those before as odds."""
+        nearest = np.full(len(weight), np.inf)
+        odds = weight.copy()
+        floor = 1e-12 * float(total.mean())
+        while odds.any():
+            i = int(self.rng.choice(len(odds), p=odds / odds.sum()))
+            yield i
+            column = _summed(kernels, share, samples, samples[[i]])[:, 0]
+            nearest = np.minimum(nearest, total + total[i] - 2.0 * column)
+            nearest[i] = 0.0
+            odds = weight * np.where(nearest > floor, nearest, 0.0)
+
+    def _leverage(
+        self, kernels: Sequence[Kernel], share: FloatArray, samples: Any,
+        weight: FloatArray, total: FloatArray, most: int,
+    ) -> Iterator[int]:  # fmt: skip
+        """Yield samples by their ridge leverage scores, from a uniform pilot."""
+        n = len(weight)
+        pilot = self.rng.choice(n, min(n, max(2 * most, 64), _PILOT), replace=False)
+        K = _summed(kernels, share, samples[pilot], samples[pilot])
+        values, vectors = np.linalg.eigh(K)
+        kept = values > CUTOFF * values[-1]
+        root = vectors[:, kept] / np.sqrt(values[kept])
+        B = _summed(kernels, share, samples, samples[pilot]) @ root
+        scatter = B.T @ (weight[:, None] * B)
+        spectrum, turn = np.linalg.eigh(scatter)
+        # the ridge is what the best features of that number would leave out
+        tail = float(spectrum[:-most].sum()) if most < len(spectrum) else 0.0
+        ridge = max(tail / most, 1e-6 * float(spectrum[-1]))
+        scores = (B @ turn) ** 2 @ (1.0 / (spectrum + ridge))
+        scores += np.maximum(total - np.einsum("ij,ij->i", B, B), 0.0) / ridge
+        odds = weight * np.maximum(scores, 1e-300)
+        yield from np.argsort(self.rng.exponential(size=n) / odds).tolist()
+
+
+def _summed(kernels: Sequence[Kernel], share: FloatArray, a: Any, b: Any) -> FloatArray:
+    total = np.zeros((a.shape[0], b.shape[0]))
+    for factor, K in zip(share, compare(kernels, a, b), strict=True):
+        total += factor * K
+    return total
+
+
+def indefinite(kernel: Kernel) -> ValueError:
+    """Return the error that tells of a kernel's negative eigenvalues."""
+    return ValueError(
+        f"Kernel {kernel.label()!r} is not positive semidefinite on the landmarks. Try "
+        "psd='clip' to leave the negative part out."
+    )
+
+
+def compare(kernels: Sequence[Kernel], a: Any, b: Any) -> Iterator[FloatArray]:
+    """Yield the values of each kernel, shape (len(a), len(b)), from shared bases."""
+    bases: dict[str | None, Any] = {}
+    for kernel in kernels:
+        if isinstance(kernel, ComputedKernel):
+            yield kernel.compute(a, b)
+            continue
+        assert isinstance(kernel, VectorKernel)
+        base = kernel.base
+        if base not in bases:
+            left, right = _near_zero(a, b) if base == "sqdist" else (a, b)
+            rows, cols = prepare(left), prepare(right)
+            B = np.ascontiguousarray(BASES[str(base)](rows, cols))
+            bases[base] = B, rows.sqnorms, cols.sqnorms
+        B, row_sq, col_sq = bases[base]
+        numbers = kernel.exponential()
+        if numbers is None:
+            yield np.asarray(kernel.from_base(B, row_sq, col_sq), dtype=np.float64)
+        else:
+            out = np.empty_like(B)
+            exponential_map(B, np.array(numbers), out)
+            yield out
+
+
+def _near_zero(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return both less the mean of ``b``: their distances lose fewer digits."""
+    if sparse.issparse(b):
+        return a, b
+    mean = b.mean(axis=0)
+    return a - mean, b - mean
+
+
+def diagonal(kernel: Kernel, samples: Any) -> FloatArray:
+    """Return ``k(x, x)`` of each sample."""
+    if isinstance(kernel, ComputedKernel):
+        return kernel.diag(samples)
+    assert isinstance(kernel, VectorKernel)
+    return kernel.diag(prepare(samples))

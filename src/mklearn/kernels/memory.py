@@ -1,0 +1,211 @@
+"""Bytes: a budget, what values would take of it, files on disk, blocks of rows."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.data.threads import n_threads, run_blocks
+
+Index = NDArray[np.intp]
+Storage = Literal["float64", "float32", "mmap", "recompute"]
+STORAGES: tuple[Storage, ...] = get_args(Storage)
+
+
+class Folder:
+    """A temporary folder that goes when nobody maps files in it any more."""
+
+    def __init__(self) -> None:
+        self.path = tempfile.mkdtemp(prefix="mklearn-")
+        weakref.finalize(self, shutil.rmtree, self.path, True)
+
+
+def fill(
+    out: NDArray[Any],
+    block: Callable[[Index, slice], NDArray[Any]],
+    half: bool,
+    limit: int | None,
+) -> None:
+    """Fill ``out`` by blocks of rows; if it is symmetric, by ``half`` of the pairs."""
+    n_rows, n_cols = out.shape
+
+    def work(rows: Index) -> None:
+        here = slice(int(rows[0]), int(rows[-1]) + 1)
+        right = slice(here.start if half else 0, n_cols)
+        values = block(rows, right)
+        out[here, right] = values
+        if half:
+            out[right, here] = values.T
+
+    run_blocks(work, row_blocks(n_rows, 8 * n_cols, limit))
+
+
+def allocate(
+    storage: Storage, count: int, shape: tuple[int, int]
+) -> tuple[list[NDArray[Any]], Folder | None]:
+    """Return arrays to be filled, and the folder that they are mapped to, if any."""
+    if storage != "mmap":
+        return [np.empty(shape, dtype=np.dtype(storage)) for _ in range(count)], None
+    folder = Folder()
+    needed = 8 * count * shape[0] * shape[1]
+    free = shutil.disk_usage(folder.path).free
+    if needed > free:
+        raise OSError(
+            f"Memory-mapped Grams need {needed:,} bytes in {folder.path} and {free:,} "
+            "are free; set TMPDIR to a larger disk or use storage='recompute'."
+        )
+    files = (os.path.join(folder.path, f"{k}.f64") for k in range(count))
+    return [
+        np.asarray(np.memmap(file, np.float64, "w+", 0, shape)) for file in files
+    ], folder
+
+
+def available_memory() -> int:
+    """Return how many bytes can be had without swapping."""
+    free = 2**31
+    try:
+        with open("/proc/meminfo") as info:
+            lines = dict(line.split(":", 1) for line in info)
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+            free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    try:  # a container may have less than the machine
+        with (
+            open("/sys/fs/cgroup/memory.max") as limit,
+            open("/sys/fs/cgroup/memory.current") as used,
+        ):
+            free = min(free, int(limit.read()) - int(used.read()))
+    except (OSError, ValueError):
+        pass
+    return max(free, 2**24)
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """What a bank would take, told before anything is allocated (bytes).
+
+    ``storage`` is what the budget ``limit`` leads to; ``stored`` what that keeps;
+    ``working`` the blocks in flight; ``float64``, ``float32`` the price of each choice;
+    ``all_grams`` what one float64 Gram for each kernel would take.
+    """
+
+    storage: Storage
+    limit: int
+    stored: int
+    working: int
+    float64: int
+    float32: int
+    all_grams: int
+
+    def __str__(self) -> str:
+        return (
+            f"storage={self.storage!r}: {_human(self.stored)} stored and "
+            f"{_human(self.working)} working, of a budget of {_human(self.limit)} "
+            f"(all Grams in float64: {_human(self.all_grams)})"
+        )
+
+
+class Storable(Protocol):
+    """Values that may be stored, or are; a source of kernels."""
+
+    def stored_bytes(
+        self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
+    ) -> int:
+        """Return what storing that many would take, nothing if stored already."""
+
+    def held_bytes(self) -> int:
+        """Return the memory that stored values take."""
+
+    def slow(self) -> bool:
+        """Tell whether reading values from disk beats computing them again."""
+
+
+# sources, and how many kernels, rows and columns of them a bank uses
+Uses = Sequence[tuple[Storable, int, int, int]]
+
+
+def estimate(
+    uses: Uses, shape: tuple[int, int, int], memory_limit: int | None, storage: str
+) -> MemoryEstimate:
+    """Decide how to keep values within a budget."""
+    if storage != "auto" and storage not in STORAGES:
+        raise ValueError(
+            f"storage must be 'auto' or one of {STORAGES}, got {storage!r}."
+        )
+    n_rows, n_cols, n_kernels = shape
+    limit = available_memory() // 2 if memory_limit is None else int(memory_limit)
+    working = BLOCKS * n_threads() * max(block_bytes(limit), 8 * n_cols)
+    if working > limit:
+        raise ValueError(
+            f"memory_limit={limit} is too small: blocks of one row on {n_threads()} "
+            f"threads take {working} bytes; give a multiple of that."
+        )
+    full = {
+        size: sum(s.stored_bytes(k, rows, cols, size) for s, k, rows, cols in uses)
+        for size in (8, 4)
+    }
+    room = limit - working - min(8 * n_rows * n_cols, limit // 3)  # rows for a solver
+    chosen: Storage
+    if storage != "auto":
+        chosen = next(s for s in STORAGES if s == storage)
+    elif full[8] <= room:
+        chosen = "float64"
+    elif full[4] <= room:
+        chosen = "float32"
+    else:
+        chosen = "mmap" if any(use[0].slow() for use in uses) else "recompute"
+    kept = {"float64": full[8], "float32": full[4]}.get(chosen)
+    if kept is None:
+        kept = sum(use[0].held_bytes() for use in uses)
+    return MemoryEstimate(
+        chosen, limit, kept, working, full[8], full[4], 8 * n_rows * n_cols * n_kernels
+    )
+
+
+def _human(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+BLOCKS = 4  # a block of values, and what its computation needs beside it
+_PARTS = 16  # blocks of rows at the least, if they are worth it
+_MIN_WORK = 2**19  # kernel values that are read before a second thread has started
+_MIN_ROWS = 32  # rows whose product with all others is efficient
+
+
+def block_bytes(limit: int | None = None) -> int:
+    """Return the size of one block of rows, smaller if the budget is small."""
+    if limit is None:
+        return 2**21
+    return min(2**21, max(1, limit // (4 * BLOCKS * n_threads())))
+
+
+def row_blocks(
+    n_rows: int, row_bytes: int, limit: int | None = None, row_work: float = 0.0
+) -> list[Index]:
+    """Cut rows into blocks of about two megabytes, enough for many threads.
+
+    ``row_work`` is the number of kernel values in a row, if they are at hand: a block
+    has at least as many as it takes to be worth a thread. If they are computed it has
+    rows enough for a product of matrices. How many threads there are does not matter:
+    sums of blocks are the same everywhere.
+    """
+    size = max(1, block_bytes(limit) // max(1, row_bytes))
+    least = int(_MIN_WORK // row_work) if row_work else _MIN_ROWS
+    size = min(size, max(-(-n_rows // _PARTS), least, 1))
+    return [
+        np.arange(i, min(i + size, n_rows), dtype=np.intp)
+        for i in range(0, n_rows, size)
+    ]

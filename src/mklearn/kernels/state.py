@@ -1,0 +1,133 @@
+"""What is saved of a bank: plain values, checked before a bank is made of them.
+
+This is what a saved model holds of its training samples. Values from a file are not
+taken at their word: what does not fit together is a ValueError, not a wrong answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mklearn.kernels.columns import FeatureSet
+from mklearn.kernels.functions import prepare
+from mklearn.kernels.sources import BaseSource, ComputedSource, Known, Source
+from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Kernels on the same features, and the samples that new ones are compared with.
+
+    Attributes
+    ----------
+    kernels : tuple of Kernel
+        Of one base, or of none.
+    positions : array of int
+        Their places in the bank.
+    features : FeatureSet
+    samples : array of shape (n, d), CSR matrix, or array of strings
+        Features as the kernels see them, less ``shift``.
+    shift : array of shape (d,), or None
+    """
+
+    kernels: tuple[Kernel, ...]
+    positions: NDArray[np.intp]
+    features: FeatureSet | None
+    samples: Any
+    shift: FloatArray | None = None
+
+    @classmethod
+    def of(
+        cls, known: Known, positions: NDArray[np.intp], features: FeatureSet | None
+    ) -> Reference:
+        """Return what a source knows, and where its kernels stand."""
+        return cls(known.kernels, positions, features, known.samples, known.shift)
+
+    def source(self) -> Source:
+        """Return the source between no rows and the samples, all of it checked."""
+        _require(len(self.kernels) == len(self.positions), "kernels have no place")
+        features, samples, shift = self.features, self.samples, self.shift
+        if not isinstance(features, FeatureSet):
+            raise ValueError("a kernel has no features")
+        if features.text:
+            texts = isinstance(samples, np.ndarray) and samples.ndim == 1
+            _require(texts and all(isinstance(s, str) for s in samples), "no strings")
+        else:
+            index = features.index
+            width = features.width if index is None else len(index)
+            _require(samples.shape[1:] == (width,), "samples have other columns")
+            _require(
+                sparse.issparse(samples) == features.sparse, "samples are not sparse"
+            )
+            values = samples.data if sparse.issparse(samples) else samples
+            _require(values.dtype == np.float64, "samples are no numbers")
+            _require(bool(np.isfinite(values).all()), "samples are not finite")
+            if shift is not None:
+                sound = np.shape(shift) == (width,) and np.isfinite(shift).all()
+                _require(bool(sound), "the shift has another shape, or is not finite")
+        vector = tuple(k for k in self.kernels if isinstance(k, VectorKernel))
+        computed = tuple(k for k in self.kernels if isinstance(k, ComputedKernel))
+        if vector:
+            same = len({k.base for k in vector}) == 1 and not computed
+            _require(same and not features.text, "kernels of several kinds are mixed")
+            cols = prepare(samples)
+            return BaseSource(vector, cols.take(slice(0, 0)), cols, shift)
+        _require(len(computed) == len(self.kernels), "a kernel is none")
+        return ComputedSource(computed, samples[:0], samples)
+
+
+@dataclass(frozen=True)
+class BankState:
+    """A bank without rows.
+
+    Attributes
+    ----------
+    names : sequence of str
+    references : sequence of Reference
+    present : array of shape (n_kernels, n_cols) of ones and zeros, or None for ones
+        Which column samples have which kernel's view.
+    """
+
+    names: Sequence[str]
+    references: Sequence[Reference]
+    present: FloatArray | None = None
+
+    def sources(self) -> list[Source]:
+        """Return the sources of the references; raise ValueError if nothing fits."""
+        names, M, references = self.names, len(self.names), self.references
+        _require(M > 0 and len(references) > 0, "there are no kernels")
+        _require(all(isinstance(name, str) for name in names), "a name is no text")
+        _require(len(set(names)) == M, "two kernels have one name")
+        known = all(isinstance(reference, Reference) for reference in references)
+        _require(known, "a reference is none")
+        places = np.concatenate([_whole_numbers(of.positions) for of in references])
+        sound = sorted(places.tolist()) == list(range(M))
+        _require(sound, "kernels have no place, or two")
+        sizes = {int(of.samples.shape[0]) for of in references}
+        _require(len(sizes) == 1, "the views differ in their number of samples")
+        if self.present is not None:
+            sound = np.shape(self.present) == (M, sizes.pop())
+            _require(sound, "the mask of samples has another shape")
+            sound = self.present.dtype == np.float64
+            sound = sound and bool(np.isin(self.present, (0.0, 1.0)).all())
+            _require(sound, "the mask is not 0 and 1")
+        return [of.source() for of in references]
+
+
+def _whole_numbers(values: Any) -> NDArray[np.intp]:
+    array = np.asarray(values)
+    _require(array.ndim == 1 and array.dtype.kind == "i", "places are no numbers")
+    return array
+
+
+def _require(sound: bool, why: str) -> None:
+    if not sound:
+        raise ValueError(f"the saved kernels do not fit together: {why}")
