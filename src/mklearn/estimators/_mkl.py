@@ -335,7 +335,7 @@ def weight_set(norm: Any) -> WeightSet:
     """Return the set that a number, a matrix or a weight set stands for."""
     if isinstance(norm, Real):
         return LpBall(float(norm))
-    if hasattr(norm, "support") and not isinstance(norm, type):
+    if isinstance(norm, WeightSet) and not isinstance(norm, type):
         return norm
     if isinstance(norm, (np.ndarray, list)) and np.ndim(norm) == 2:
         return Ellipsoid(np.asarray(norm))
