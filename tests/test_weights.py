@@ -5,7 +5,14 @@ import pytest
 from scipy.optimize import minimize
 
 from mklearn import LpBall
-from mklearn.problems import BlockNorm, ElasticNet, Ellipsoid, block_norm
+from mklearn.problems import (
+    BlockNorm,
+    ConvexSet,
+    ElasticNet,
+    Ellipsoid,
+    WeightSet,
+    block_norm,
+)
 
 PS = [1, 1.01, 4 / 3, 2, 4, 50, np.inf]
 
@@ -450,3 +457,36 @@ def test_block_norms_below_one_are_refused(q):
 def test_block_norm_weights_need_more_than_two(q):
     with pytest.raises(ValueError, match="2 < q < inf"):
         BlockNorm(q)
+
+
+# --- what sets say of themselves ------------------------------------------------------
+
+
+@pytest.mark.parametrize("p", PS)
+def test_a_ball_says_what_it_is(p):
+    ball = LpBall(p)
+    assert ball.sparse == (p == 1)
+    assert ball.fixed == np.isinf(p)
+    assert ball.smooth and ball.exponent == p
+    if ball.fixed:  # one member is the best for every A
+        q = np.random.default_rng(0).uniform(0, 3, 5)
+        assert ball.center(5) @ q == pytest.approx(ball.support(q))
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [LpBall(2), Ellipsoid(np.eye(3)), ElasticNet(0.3), BlockNorm(4)],
+    ids=lambda weights: type(weights).__name__,
+)
+def test_smooth_sets_have_a_constraint(weights):
+    assert isinstance(weights, WeightSet)
+    assert weights.smooth == isinstance(weights, ConvexSet)
+    assert not weights.sparse and not weights.fixed
+
+
+def test_a_set_of_one_s_own_is_neither_sparse_nor_smooth_nor_fixed():
+    class Mine(WeightSet):
+        pass
+
+    mine = Mine()
+    assert not (mine.sparse or mine.smooth or mine.fixed) and mine.exponent == 2

@@ -136,6 +136,7 @@ class SmoothLoss(Loss, Protocol):
 # --- formulas, for one sample at unit cost --------------------------------------------
 
 
+@dataclass(frozen=True)
 class Pointwise(ABC):
     """A loss ``V(f, y)`` at unit cost, for scores and targets of any shape.
 
@@ -485,7 +486,7 @@ def by_name(name: str, **options: Any) -> Pointwise:
         Parameters such as ``epsilon``; those that the loss does not have are left out.
     """
     loss = LOSSES[name]
-    known = {field.name for field in fields(loss)}  # type: ignore[arg-type]
+    known = {one.name for one in fields(loss)}
     return loss(**{key: value for key, value in options.items() if key in known})
 
 
