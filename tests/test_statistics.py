@@ -28,7 +28,7 @@ from mklearn.kernels.lowrank import FeatureMap, FeatureSource, Scaling
 from mklearn.kernels.normalise import NORMALIZATIONS, fit_normaliser
 from mklearn.problems.passes import POINTS, FeatureProblem, Point, sums
 from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised
-from mklearn.problems.statistics import Block, MemoryBlocks, Statistics, merged
+from mklearn.problems.statistics import Block, MemoryBlocks, Statistics
 from mklearn.solvers.pass_newton import PassNewton, minimised, solve_passes
 
 LOSSES = {
@@ -81,7 +81,6 @@ def test_statistics_do_not_depend_on_order_or_tree():
     assert close(a + b, b + a)
     whole = Statistics.of(Z, H, w)
     assert close(sum(parts), whole)
-    assert close(merged(parts), whole)
     assert close(((f + (e + d)) + c) + (b + a), whole)
 
 
@@ -118,8 +117,6 @@ def test_statistics_of_other_features_are_refused():
     Z, H, w = rows()
     with pytest.raises(ValueError, match="one feature map"):
         Statistics.of(Z, H, w) + Statistics.of(Z[:, :3], H, w)
-    with pytest.raises(ValueError, match="nothing to merge"):
-        merged([])
 
 
 def test_blocks_are_kept_only_where_there_is_room():

@@ -13,9 +13,7 @@ import os
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
@@ -27,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.kernels.threads import blas_threads, n_threads
+from mklearn.kernels.threads import in_order
 from mklearn.problems.statistics import Block
 
 T = TypeVar("T")
@@ -130,19 +128,7 @@ class BlockSource(ABC):
 
     def _values(self, function: Callable[[Block], T]) -> Iterator[T]:
         """Yield the function's values in order; a few blocks are in memory at once."""
-        workers = n_threads() if self.threads is None else self.threads
-        if workers == 1:
-            for make in self._makers():
-                yield function(make())
-            return
-        waiting: deque[Future[T]] = deque()
-        with blas_threads(1), ThreadPoolExecutor(workers) as pool:
-            for make in self._makers():
-                waiting.append(pool.submit(_applied, function, make))
-                if len(waiting) > workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+        return in_order(partial(_applied, function), self._makers(), self.threads)
 
     # --- for subclasses ---------------------------------------------------------------
 

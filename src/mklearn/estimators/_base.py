@@ -17,6 +17,7 @@ from mklearn.estimators._features import FeatureModel
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.multiview import MultiView
 from mklearn.kernels.normalise import Clip, Normaliser, check_definite, fit_normaliser
+from mklearn.kernels.threads import one_blas_thread
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ class BaseKernelMachine(BaseEstimator):
 
     # --- predict ----------------------------------------------------------------------
 
+    @one_blas_thread
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Return ``f`` at new samples, shape (n_samples, T)."""
         check_is_fitted(self)
@@ -179,6 +181,7 @@ class BaseKernelMachine(BaseEstimator):
             scores = bank.apply_each(self._theta, self._A)
         return np.asarray(scores + self.intercept_)
 
+    @one_blas_thread
     def _parts(self, X: Any) -> NDArray[np.float64]:
         """Return what each kernel adds to ``f``, shape (n_samples, T, n_kernels).
 

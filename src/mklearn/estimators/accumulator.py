@@ -23,6 +23,7 @@ from mklearn.estimators._features import (
 )
 from mklearn.estimators._mkl import as_views
 from mklearn.kernels.lowrank import FeatureMap
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems.statistics import Block
 
 FloatArray = NDArray[np.float64]
@@ -93,6 +94,7 @@ class Accumulator:
         other._origin = self._origin
         return other
 
+    @one_blas_thread
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> None:
         """Add samples to the sums.
 

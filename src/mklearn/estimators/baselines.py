@@ -19,6 +19,7 @@ from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators.svm import MKLClassifier
 from mklearn.kernels import KernelBank
 from mklearn.kernels.measures import centred_products
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems.mkl import shares
 from mklearn.solvers import Status
 from mklearn.solvers.rules import alignment_weights
@@ -152,6 +153,7 @@ class AlignmentMKLClassifier(MKLClassifier):
             memory_limit=memory_limit,
         )
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AlignmentMKLClassifier:
         """Find the weights, then the classifier.
 
@@ -257,6 +259,7 @@ class BestKernelClassifier(MKLClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BestKernelClassifier:
         """Choose the kernel by cross-validation, then fit it on all samples.
 
@@ -287,8 +290,9 @@ class BestKernelClassifier(MKLClassifier):
         """Return the weighted mean accuracy of each kernel alone."""
         folds = training_folds(self.cv, training, n)
         n_kernels = training.raw.shape[2]
-        scores = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._score)(training.raw.select([m]), training.target, *fold)
+        raw = training.raw.travelling()
+        scores = Parallel(n_jobs=self.n_jobs, mmap_mode="c")(
+            delayed(self._score)(raw.select([m]), training.target, *fold)
             for m in range(n_kernels)
             for fold in folds
         )
@@ -412,6 +416,7 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SingleKernelCV:
         """Choose kernel and regularisation, then fit them on all samples.
 
@@ -429,10 +434,9 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         training = self._training(X, y, sample_weight)
         folds = training_folds(self.cv, training, len(training.group))
         M = training.raw.shape[2]
-        scores = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._scores_alone)(
-                training.raw.select([m]), training.target, name, fold
-            )
+        raw = training.raw.travelling()
+        scores = Parallel(n_jobs=self.n_jobs, mmap_mode="c")(
+            delayed(self._scores_alone)(raw.select([m]), training.target, name, fold)
             for m in range(M)
             for fold in folds
         )

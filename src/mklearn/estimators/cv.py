@@ -23,6 +23,7 @@ from mklearn.estimators.regression import MKLRegressor
 from mklearn.estimators.svm import MKLClassifier
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems import LpBall
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Iterate, Path, Solution, Status, mkl_path
@@ -60,6 +61,7 @@ class _PathSearch(BaseMKL):
     ``_plain`` what one cell is.
     """
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Choose cost and norm by cross-validation, then learn from all samples.
 
@@ -77,8 +79,9 @@ class _PathSearch(BaseMKL):
         target = self._target(y, row_weight)
         folds = self._folds(training, target, row_weight)
         weighted = row_weight if sample_weight is not None else None
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._run_fold)(training, fold, target, weighted) for fold in folds
+        sent = replace(training, raw=training.raw.travelling())
+        found = Parallel(n_jobs=self.n_jobs, mmap_mode="c")(
+            delayed(self._run_fold)(sent, fold, target, weighted) for fold in folds
         )
         self.Cs_, self.norms_ = found[0].path.Cs, np.array(found[0].path.norms)
         self.path_ = tuple(one.path for one in found)
@@ -165,6 +168,7 @@ class _PathSearch(BaseMKL):
                 np.flatnonzero(np.isin(training.group, part)) for part in (train, test)
             )
 
+    @one_blas_thread
     def _run_fold(
         self,
         training: Training,
@@ -174,7 +178,6 @@ class _PathSearch(BaseMKL):
     ) -> _Scored:
         """Follow the path on the fold's samples and score every cell on the others."""
         a = fold.members
-        # values that were stored do not travel to other processes
         budget = training.raw.memory_limit
         if budget is not None:
             budget //= effective_n_jobs(self.n_jobs)

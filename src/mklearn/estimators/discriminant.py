@@ -28,6 +28,7 @@ from mklearn.estimators._labels import LabelsMixin
 from mklearn.estimators._mkl import BaseMKL, check_positive
 from mklearn.estimators.accumulator import StatisticsMixin
 from mklearn.kernels.normalise import CENTRED_TRACE
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems import MKLProblem
 from mklearn.problems.discriminant import (
     class_targets,
@@ -230,6 +231,7 @@ class MKLDiscriminant(
 
     # --- fit --------------------------------------------------------------------------
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLDiscriminant:
         """Learn kernel weights and discriminant directions.
 
@@ -575,6 +577,7 @@ class MKLDiscriminant(
     # --- predict ----------------------------------------------------------------------
 
     @by_blocks
+    @one_blas_thread
     def transform(self, X: Any) -> FloatArray:
         """Return the coordinates along the discriminant directions.
 
@@ -593,11 +596,13 @@ class MKLDiscriminant(
             return np.asarray(self._model.scores(self._new(X)))
         return np.asarray(self._cross(X).apply(self._theta[0], self._A))
 
+    @one_blas_thread
     def _scores(self, X: Any) -> FloatArray:
         """Return the decision function, one column for two classes."""
         check_is_fitted(self)
         return np.asarray(self._project(X) @ self.coef_.T + self.intercept_)
 
+    @one_blas_thread
     def _parts(self, X: Any) -> FloatArray:
         """Return what each kernel adds to the decision function."""
         return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)

@@ -9,6 +9,7 @@ import numpy as np
 from mklearn.estimators._base import BaseKernelMachine
 from mklearn.estimators._mkl import check_limits
 from mklearn.estimators._numbers import NumbersMixin
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.mkl import shares
 from mklearn.solvers.evidence import maximise_evidence
@@ -125,6 +126,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         self.callback = callback
         self.verbose = verbose
 
+    @one_blas_thread
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None
     ) -> EvidenceMKLRegressor:
@@ -167,6 +169,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         self.noise_, self.n_iter_ = self.evidence_.noise, self.evidence_.n_iter
         return self
 
+    @one_blas_thread
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the values, and how far new ones may lie from them.
 

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from mklearn.estimators._labels import LabelsMixin
 from mklearn.estimators._mkl import BaseMKL, check_positive
 from mklearn.kernels import KernelBank
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems import BilinearProblem, CrammerSinger, MKLProblem
 from mklearn.solvers import Multilevel, solve
 from mklearn.solvers.driver import choose_solver
@@ -143,6 +144,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         self.callback = callback
         self.verbose = verbose
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilinearMKLClassifier:
         """Learn kernel weights and classifier.
 

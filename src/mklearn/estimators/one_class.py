@@ -11,6 +11,7 @@ from sklearn.base import OutlierMixin
 
 from mklearn.estimators._base import as_bank
 from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems import Hinge, OneClass
 
 
@@ -125,6 +126,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.callback = callback
         self.verbose = verbose
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLOneClass:
         """Learn kernel weights and the region of the samples.
 

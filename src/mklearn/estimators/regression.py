@@ -14,6 +14,7 @@ from mklearn.estimators._features import FeatureTraining, gather, shifted
 from mklearn.estimators._mkl import BaseMKL, check_positive
 from mklearn.estimators._numbers import NumbersMixin
 from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems import EpsilonInsensitive, Squared
 from mklearn.problems.passes import EpsilonPoints
 from mklearn.problems.statistics import Block, MemoryBlocks
@@ -133,6 +134,7 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
         self.landmarks = landmarks
         self.random_state = random_state
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLRegressor:
         """Learn kernel weights and regression function.
 

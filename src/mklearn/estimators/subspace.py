@@ -17,6 +17,7 @@ from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators._mkl import check_limits, check_positive
 from mklearn.estimators.discriminant import SOLVERS
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems import Hinge
 from mklearn.problems.subspace import (
     LABEL_KERNELS,
@@ -227,6 +228,7 @@ class SubspaceKernel(
 
     # --- fit --------------------------------------------------------------------------
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceKernel:
         """Learn kernel weights and features.
 
@@ -364,6 +366,7 @@ class SubspaceKernel(
 
     # --- predict ----------------------------------------------------------------------
 
+    @one_blas_thread
     def transform(self, X: Any) -> FloatArray:
         """Return the features, shape ``(n_samples, n_components_)``.
 
@@ -471,10 +474,12 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
             found = svm_on(Z, loss, tol=self.tol, time_limit=self.time_limit)
         self.coef_, self.intercept_ = found.A.T @ Z, found.bias
 
+    @one_blas_thread
     def _scores(self, X: Any) -> FloatArray:
         """Return the decision function, one column for two classes."""
         return np.asarray(self.transform(X) @ self.coef_.T + self.intercept_)
 
+    @one_blas_thread
     def _parts(self, X: Any) -> FloatArray:
         """Return what each kernel adds to the decision function."""
         return np.einsum("iqm,tq->itm", super()._parts(X), self.coef_)

@@ -22,6 +22,7 @@ from mklearn.estimators.subspace import (
 )
 from mklearn.kernels import RBF, KernelBank
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems.subspace import JointProblem, label_factor
 from mklearn.solvers import Status
 from mklearn.solvers.subspace import solve_joint, svm_on
@@ -170,6 +171,7 @@ class SubspaceClassifierCV(SubspaceClassifier):
     reg = C = "auto"  # what is checked; the numbers come from the grids
     callback, verbose = None, 0
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceClassifierCV:
         """Choose on folds, then fit on all samples.
 
@@ -185,8 +187,9 @@ class SubspaceClassifierCV(SubspaceClassifier):
         folds = training_folds(self.cv, training, len(training.group))
         M = training.raw.shape[2]
         choices = [np.arange(M)] if self.combine else [np.array([m]) for m in range(M)]
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._scored)(training, choice, fold)
+        sent = replace(training, raw=training.raw.travelling())
+        found = Parallel(n_jobs=self.n_jobs, mmap_mode="c")(
+            delayed(self._scored)(sent, choice, fold)
             for choice in choices
             for fold in folds
         )
@@ -226,6 +229,7 @@ class SubspaceClassifierCV(SubspaceClassifier):
 
     # --- folds ------------------------------------------------------------------------
 
+    @one_blas_thread
     def _scored(
         self, training: Training, choice: NDArray[np.intp], fold: Any
     ) -> FloatArray:

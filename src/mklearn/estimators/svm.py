@@ -17,6 +17,7 @@ from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators._mkl import BaseMKL, check_positive, weight_set
 from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
 from mklearn.kernels.diagonal import add_diagonal
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems import Hinge, Logistic, Squared, SquaredHinge
 from mklearn.problems.passes import POINTS
 
@@ -189,6 +190,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         self.landmarks = landmarks
         self.random_state = random_state
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLClassifier:
         """Learn kernel weights and classifier.
 

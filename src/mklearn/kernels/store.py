@@ -119,6 +119,9 @@ class Source(Protocol):
     def cross(self, X: Any) -> Source:
         """Return the source between new samples and the columns."""
 
+    def travelling(self) -> Source:
+        """Return the source that takes stored values along when it is pickled."""
+
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
     ) -> int:
@@ -174,6 +177,9 @@ class GivenSource(ABC):
 
     def cross(self, X: Any) -> Source:
         return self.raw().cross(X)
+
+    def travelling(self) -> Any:
+        return self
 
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
@@ -469,6 +475,7 @@ class BaseSource:
     shift: FloatArray | None = None
     matrix: NDArray[Any] | None = None
     folder: Folder | None = field(default=None, repr=False)
+    travels: bool = False
     single: bool = False
     tables: Tables = field(default_factory=Tables, repr=False)
 
@@ -486,6 +493,8 @@ class BaseSource:
         self._maps = np.array([m or (0.0, 0.0, 0.0, 0.0) for m in maps])
 
     def __getstate__(self) -> dict[str, Any]:
+        if self.travels:
+            return self.__dict__
         return {**self.__dict__, "matrix": None, "folder": None}
 
     @property
@@ -641,6 +650,9 @@ class BaseSource:
         rows = prepare(X if self.shift is None else X - self.shift)
         return BaseSource(self.kernels, rows, self.cols, self.shift, tables=self.tables)
 
+    def travelling(self) -> Source:
+        return replace(self, travels=True)
+
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
     ) -> int:
@@ -784,7 +796,9 @@ class ComputedSource(GivenSource):
 
 
 class StoredSource(GramSource):
-    """Stored values of a ComputedSource; pickled without them."""
+    """Stored values of a ComputedSource; pickled without them unless they travel."""
+
+    travels = False
 
     def __init__(
         self,
@@ -801,7 +815,14 @@ class StoredSource(GramSource):
         return _precision(self.grams[0]) if self.folder is None else "mmap"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.travels:
+            return object.__new__, (type(self),), self.__getstate__()
         return _identity, (self.origin,)
+
+    def travelling(self) -> Source:
+        source = object.__new__(type(self))  # a copy would be pickled as well
+        source.__dict__.update(self.__dict__, travels=True)
+        return source
 
     def held_bytes(self) -> int:
         return 0 if self.folder else sum(K.nbytes for K in self.grams)

@@ -11,8 +11,7 @@ fit a model: nothing here asks for all rows at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from mklearn.kernels.threads import blas_threads, n_threads
+from mklearn.kernels.threads import in_order
 
 FloatArray = NDArray[np.float64]
 T = TypeVar("T", bound="Mergeable")
@@ -127,23 +126,12 @@ class MemoryBlocks:
         return block
 
     def reduce(self, function: Callable[[Block], T]) -> T:
-        """Return the sum of ``function`` over the blocks; each thread has its own."""
-        starts = list(self._starts())
-        workers = min(n_threads(), len(starts))
-
-        def work(worker: int) -> T:
-            total: T | None = None
-            for start in starts[worker::workers]:
-                part = function(self._block(start))
-                total = part if total is None else total + part
-            assert total is not None
-            return total
-
-        if workers == 1:
-            return work(0)
-        with blas_threads(1), ThreadPoolExecutor(workers) as pool:
-            parts = list(pool.map(work, range(workers)))
-        return merged(parts)
+        """Return the sum of ``function`` over the blocks, in the order of the rows."""
+        total: T | None = None
+        for part in in_order(lambda at: function(self._block(at)), self._starts()):
+            total = part if total is None else total + part
+        assert total is not None
+        return total
 
     def map(self, function: Callable[[Block], Any]) -> list[Any]:
         """Return ``function`` of each block, in order."""
@@ -152,17 +140,6 @@ class MemoryBlocks:
     def then(self, function: Callable[[Block], Block]) -> MemoryBlocks:
         """Return the blocks after ``function``, kept as far as ``keep`` allows."""
         return replace(self, steps=(*self.steps, function), kept={}, held=0)
-
-
-def merged(parts: Sequence[T]) -> T:
-    """Return the sum of results, by pairs: rounding grows with the logarithm only."""
-    if not parts:
-        raise ValueError("There is nothing to merge: no block has any rows.")
-    parts = list(parts)
-    while len(parts) > 1:
-        pairs = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
-    return parts[0]
 
 
 # --- statistics -----------------------------------------------------------------------

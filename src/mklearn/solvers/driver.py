@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from mklearn.kernels.threads import blas_threads
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem, relative_gap
 from mklearn.problems.multiclass import BilinearProblem
@@ -138,7 +138,7 @@ def solve(
     """
     solver = choose_solver(solver, problem)
     run = _Run(problem, tol, verbose)
-    with blas_threads(1):
+    with one_blas_thread:
         status = run.loop(solver, start, max_iter, time_limit, callback)
         solution = run.solution(status, type(solver).__name__)
     if solution.gap > tol:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from mklearn.kernels.threads import blas_threads
+from mklearn.kernels.threads import one_blas_thread
 from mklearn.problems.mkl import relative_gap
 from mklearn.problems.passes import Anchor, FeatureProblem, Sums
 from mklearn.problems.reduction import Expansion, by_kernel, squares
@@ -257,7 +257,7 @@ def solve_passes(
     began = time.perf_counter()
     best: Reached | None = None
     status = Status.STALLED
-    with blas_threads(1):
+    with one_blas_thread:
         passes = solver.passes(problem)
         try:
             for reached in passes:
