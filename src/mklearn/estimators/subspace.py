@@ -120,7 +120,8 @@ class SubspaceKernel(
         Relative duality gap of the weights and of the joint problem; relative change of
         the latter's objective where it has no certificate.
     max_iter : int
-        Limit on the iterations of the joint problem and of "alignment".
+        Limit on the iterations of the joint problem and of "alignment". The latter
+        seldom ends before it: the number of steps is all that regularises it.
     time_limit : float, optional
         Limit in seconds.
     memory_limit : int, optional

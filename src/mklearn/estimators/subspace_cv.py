@@ -209,9 +209,16 @@ class SubspaceClassifierCV(SubspaceClassifier):
             "reg": float(self.regs_[i]),
             "C": float(self.Cs_[j]),
         }
+        part = replace(
+            training,
+            raw=training.raw.select(choice),
+            bank=training.bank.select(choice),
+            normaliser=training.normaliser.select(choice),
+        )
         if not self._unit(choice):
-            training = own_scale(training)
-        learned = self._learn(replace(training, bank=training.bank.select(choice)))
+            # of these kernels alone: to the last digit what a fit without search does
+            part, training = own_scale(part), own_scale(training)
+        learned = self._learn(part)
         theta = np.zeros(training.raw.shape[2])
         theta[choice] = learned.theta
         self._store(training, replace(learned, theta=theta))
