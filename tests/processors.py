@@ -18,15 +18,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# The tests that compare numbers to many digits.
+# The tests that compare numbers to many digits, without those of conventions and files.
 SENSITIVE = [
     f"tests/test_{name}.py"
     for name in (
-        "cv_estimators", "grid", "interpretation", "lowrank", "path", "persistence",
-        "reproducibility", "solvers", "statistics", "subspace",
+        "cv_estimators", "grid", "interpretation", "lowrank", "persistence", "solvers",
+        "subspace",
     )
 ]  # fmt: skip
-LEFT_OUT = "not scikit_learn_conventions"
+LEFT_OUT = "not conventions and not forged and not damaged and not refused"
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 NEWEST = re.compile("AVX512.*|X86_V4")
