@@ -369,7 +369,7 @@ def test_learned_cost_needs_kernels_with_a_trace():
 @pytest.mark.parametrize("p", [1.02, 1.1])
 @pytest.mark.parametrize("kind", [EpsilonInsensitive, Squared])
 def test_conic_programs_of_any_scale_and_norms_near_one(bank, kind, p, size):
-    # the cones of such norms are narrow, and the usual steps end before a digit is right
+    # cones of such norms are narrow: the usual steps end before a digit is right
     loss = LOSSES["squared"]
     more = {"epsilon": 0.1 * size} if kind is EpsilonInsensitive else {}
     task = MKLProblem(bank, kind(size * loss.Y, 2.0 * loss.C, **more), LpBall(p))
