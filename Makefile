@@ -5,10 +5,10 @@ PYTEST_ARGS ?= -n 2
 .DEFAULT_GOAL := help
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
-.PHONY: help demo demo-large reproduce test lint format docs clean
+.PHONY: help demo demo-large reproduce test test-processors lint format docs clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "  Settings: PYTHON=$(PYTHON) (3.11 or newer), VENV=$(VENV)"
 
 demo: $(VENV)/.stamp-demo ## Run the demonstration; results go to demo-output/
@@ -22,6 +22,9 @@ reproduce: $(VENV)/.stamp-reproduce ## Run a paper's tables: make reproduce PAPE
 
 test: $(VENV)/.stamp-test ## Run the tests and the examples in the docstrings
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-processors: $(VENV)/.stamp-test ## Run the tests on imitated processors (hours)
+	$(VENV)/bin/python tests/processors.py $(PROCESSORS_ARGS)
 
 lint: $(VENV)/.stamp-lint ## Check style, formatting and types
 	$(VENV)/bin/python -m ruff check .

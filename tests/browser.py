@@ -28,7 +28,7 @@ class Browser:
     and messages of the console.
     """
 
-    def __init__(self, profile, seconds=60):
+    def __init__(self, profile, seconds=300):
         self.events, self._seconds = [], seconds
         self._count, self._rest, self._session = 0, b"", None
         theirs_in, self._out = os.pipe()

@@ -79,3 +79,22 @@ def conic_optimum(grams, y, C, p):
     ]
     model = cp.Problem(cp.Maximize(cp.sum(a) - 0.5 * norm), limits)
     return float(model.solve(solver=cp.CLARABEL))
+
+
+def rounding(task, solution):
+    """Return by how much rounding may move the bounds, computed in another order.
+
+    A sum of n terms is known up to ``n eps`` times the sum of their magnitudes. Scores
+    are sums over samples and kernels; the losses count them at the costs, and the
+    regulariser once more at A.
+    """
+    n, _, M = task.bank.shape
+    eps = (2 * n + M + 10) * np.finfo(float).eps
+    sizes = [np.abs(task.bank.gram(m)) for m in range(M)]
+    A, dual = np.abs(solution.A), np.abs(solution.dual)
+    scores = sum(t * K for t, K in zip(solution.theta, sizes, strict=True)) @ A
+    known = np.abs(task.loss.Y) + np.abs(solution.bias)
+    upper = np.sum((task.loss.C + A) * (scores + known))
+    quads = np.array([np.sum(dual * (K @ dual)) for K in sizes])
+    lower = np.sum(dual * np.abs(task.loss.Y)) + task.weights.support(quads)
+    return 2 * eps * upper, 2 * eps * lower

@@ -232,7 +232,7 @@ driver._Run.consider = interrupted
 from mklearn.cli.commands import main
 main()
 """
-    result = python(code, "demo", "--out", tmp_path / "out", timeout=120)
+    result = python(code, "demo", "--out", tmp_path / "out", timeout=600)
     assert result.returncode == 130, result.stderr
     assert "Traceback" not in result.stderr and "stopped" in result.stderr
     assert os.listdir(tmp_path) == []

@@ -40,6 +40,10 @@ def cluster():
         "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
         # a worker that takes longer to come back is given up for good
         "distributed.deploy.lost-worker-timeout": "10 minutes",
+        # on a busy machine workers are slow to start and to answer
+        "distributed.comm.timeouts.connect": "10 minutes",
+        "distributed.comm.timeouts.tcp": "10 minutes",
+        "distributed.scheduler.worker-ttl": None,
     }
     with (
         dask.config.set(settings),
@@ -58,7 +62,7 @@ def cluster():
 @pytest.fixture
 def client(cluster):
     # a test before may have killed a worker, whose successor takes a while
-    cluster.wait_for_workers(2, timeout=300)
+    cluster.wait_for_workers(2, timeout=600)
     return cluster
 
 

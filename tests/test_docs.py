@@ -12,6 +12,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [
     DOCS / "index.md",
     DOCS / "quick-start.md",
+    DOCS / "reproducibility.md",
     *sorted((DOCS / "guide").glob("*.md")),
     *sorted((DOCS / "extend").glob("*.md")),
 ]

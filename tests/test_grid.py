@@ -365,6 +365,17 @@ def test_learned_cost_needs_kernels_with_a_trace():
         learned_cost(bank, np.ones((4, 1)))
 
 
+@pytest.mark.parametrize("size", [1e-2, 1.0, 1e2])
+@pytest.mark.parametrize("p", [1.02, 1.1])
+@pytest.mark.parametrize("kind", [EpsilonInsensitive, Squared])
+def test_conic_programs_of_any_scale_and_norms_near_one(bank, kind, p, size):
+    # cones of such norms are narrow: the usual steps end before a digit is right
+    loss = LOSSES["squared"]
+    more = {"epsilon": 0.1 * size} if kind is EpsilonInsensitive else {}
+    task = MKLProblem(bank, kind(size * loss.Y, 2.0 * loss.C, **more), LpBall(p))
+    assert solve(task, "conic", tol=TOL).check(task) <= TOL
+
+
 def test_conic_programs_of_many_samples_are_warned_of():
     task = MKLProblem(
         KernelBank.from_grams(np.ones((600, 600, 1))),

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from cases import NORMS, conic_optimum, problem, samples, signs, small, stack
+from cases import (
+    NORMS,
+    conic_optimum,
+    problem,
+    rounding,
+    samples,
+    signs,
+    small,
+    stack,
+)
 from mklearn import KernelBank, LpBall, MKLProblem, kernels, solve
 from mklearn.problems import Squared
 from mklearn.solvers import Alternating, Iterate, Multilevel, Newton, Status
@@ -269,7 +278,7 @@ def test_certificate_for_unusual_norms(p):
 def test_certificate_for_extreme_costs(C, p):
     task = small(C=C, p=p)
     solution = solve(task, tol=1e-6)
-    assert solution.check(task) <= 1e-6 * (1 + 1e-3)
+    assert solution.check(task) <= 1e-6 + sum(rounding(task, solution)) / solution.upper
     assert_valid(task, solution)
 
 
@@ -287,9 +296,9 @@ def assert_valid(task, solution):
     upper = task.loss.primal(F, solution.bias) + 0.5 * np.sum(solution.A * F)
     q = np.array([np.sum(solution.dual * (G @ solution.dual)) for G in grams])
     lower = np.abs(solution.dual).sum() - 0.5 * task.weights.support(q)
-    size = abs(upper)
-    assert solution.upper == pytest.approx(upper, abs=1e-9 * size)
-    assert solution.lower == pytest.approx(lower, abs=1e-9 * size)
+    above, below = rounding(task, solution)
+    assert solution.upper == pytest.approx(upper, rel=0, abs=above)
+    assert solution.lower == pytest.approx(lower, rel=0, abs=below)
     assert_history(solution)
 
 

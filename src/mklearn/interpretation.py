@@ -237,7 +237,8 @@ class KernelImportance:
     @property
     def mean(self) -> FloatArray:
         """Mean loss of score, shape (n_names,)."""
-        return self.score - self.permuted.mean(axis=1)
+        # a mean of equal scores need not be equal to them, one of zeros is zero
+        return (self.score - self.permuted).mean(axis=1)
 
     @property
     def std(self) -> FloatArray:

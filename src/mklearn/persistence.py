@@ -366,7 +366,11 @@ class _Writer:
 
     def _sequence(self, values: Any, at: str) -> Any:
         kind = type(values).__name__
-        arrays = len(values) > 1 and all(isinstance(v, np.ndarray) for v in values)
+        # a stack is read in C order, and products of arrays in another order differ in
+        # their last digits
+        arrays = len(values) > 1 and all(
+            isinstance(v, np.ndarray) and v.flags.c_contiguous for v in values
+        )
         if arrays and len({(v.shape, v.dtype.str) for v in values}) == 1:
             return {"$": "stack", "kind": kind, "is": self._array(np.stack(values), at)}
         parts = [self.encode(v, f"{at}[{i}]") for i, v in enumerate(values)]

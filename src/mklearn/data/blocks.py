@@ -10,12 +10,9 @@ and a cluster (:mod:`mklearn.data.dask`) are the same to an estimator.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from functools import partial
-from itertools import chain, islice
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,7 +26,7 @@ from mklearn.data.checks import (
     check_targets,
     check_weight,
 )
-from mklearn.data.threads import blas_threads, n_threads
+from mklearn.data.threads import in_order
 
 T = TypeVar("T")
 
@@ -188,28 +185,7 @@ class BlockSource(Blocks):
 
     def _values(self, function: Callable[[Block], T]) -> Iterator[T]:
         """Yield the function's values in order; a few blocks are in memory at once."""
-        workers = n_threads() if self.threads is None else self.threads
-        # BLAS has one thread for each block, whatever their number: so the digits do
-        # not depend on it
-        with blas_threads(1):
-            makers = self._makers()
-            if workers > 1:
-                first = list(islice(makers, 2))
-                makers = chain(first, makers)
-                if len(first) < 2:  # threads would take longer to start
-                    workers = 1
-            if workers == 1:
-                for make in makers:
-                    yield function(make())
-                return
-            waiting: deque[Future[T]] = deque()
-            with ThreadPoolExecutor(workers) as pool:
-                for make in makers:
-                    waiting.append(pool.submit(_applied, function, make))
-                    if len(waiting) > workers:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
+        return in_order(partial(_applied, function), self._makers(), self.threads)
 
     # --- for subclasses ---------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from mklearn.data.blocks import ArrayBlocks, Block, Blocks
 from mklearn.data.checks import check_enough, check_given, check_weight
 from mklearn.data.reading import as_blocks, comes_in_blocks
 from mklearn.data.sampling import RowSample, sample_rows
-from mklearn.data.threads import factor_threads
+from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView
 from mklearn.estimators._predictor import (
     Predictor,
@@ -274,18 +274,17 @@ class BaseKernelMachine(BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _feature_map(self, data: Any, weight: Any) -> FeatureMap:
-        with factor_threads(int(self.rank)):
-            features = FeatureMap.fit(
-                data,
-                self.kernels,
-                approximation=self.approximation,
-                rank=self.rank,
-                landmarks=self.landmarks,
-                sample_weight=weight,
-                random_state=self._seed(),
-                spherical=self.normalize == "spherical",
-                psd=self.psd,
-            )
+        features = FeatureMap.fit(
+            data,
+            self.kernels,
+            approximation=self.approximation,
+            rank=self.rank,
+            landmarks=self.landmarks,
+            sample_weight=weight,
+            random_state=self._seed(),
+            spherical=self.normalize == "spherical",
+            psd=self.psd,
+        )
         check_size(features)
         return features
 
@@ -309,6 +308,7 @@ class BaseKernelMachine(BaseEstimator):
 
     # --- predict ----------------------------------------------------------------------
 
+    @one_blas_thread
     def _scores(self, X: Any) -> FloatArray:
         """Return ``f`` at new samples, shape (n_samples, T)."""
         check_is_fitted(self)

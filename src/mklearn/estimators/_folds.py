@@ -28,6 +28,7 @@ from sklearn.utils.metadata_routing import (
 )
 
 from mklearn.data.checks import NothingToLearnError, check_weight
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._training import GramTraining
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
@@ -87,7 +88,6 @@ class Part:
     def raw(self) -> KernelBank:
         """Kernels between the samples to learn from."""
         a = self.fold.members
-        # values that were stored do not travel to other processes
         return self.whole.raw[np.ix_(a, a)].stored(self.budget)
 
     @property
@@ -161,17 +161,24 @@ class Folds:
         budget = self.training.raw.memory_limit
         if budget is not None:
             budget //= effective_n_jobs(n_jobs)
-        wholes = [self.training]
+        # stored values go along: computed again, for a part of the samples, they would
+        # have other last digits
+        raw = self.training.raw.travelling()
+        wholes = [replace(self.training, raw=raw)]
         if choices is not None:
-            raw = self.training.raw
             wholes = [replace(self.training, raw=raw.select(m)) for m in choices]
-        found = Parallel(n_jobs=n_jobs)(
-            delayed(job)(Part(whole, fold, budget))
+        found = Parallel(n_jobs=n_jobs, mmap_mode="c")(
+            delayed(_work)(job, Part(whole, fold, budget))
             for whole in wholes
             for fold in self.folds
         )
         n = len(self.folds)
         return [found[at : at + n] for at in range(0, len(found), n)]
+
+
+@one_blas_thread
+def _work(job: Callable[[Part], Any], part: Part) -> Any:
+    return job(part)
 
 
 def stop_if_interrupted(model: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.data.threads import blas_threads, run_blocks
+from mklearn.data.threads import run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.feature_map import FeatureMap
@@ -335,8 +335,7 @@ class FeaturePredictor(Predictor):
     def _by_rows(self, work: Callable[[slice], None], n: int) -> None:
         """Call ``work`` on blocks of rows; the digits do not depend on threads."""
         size = block_rows(self.features.n_features)
-        with blas_threads(1):
-            run_blocks(work, [slice(i, min(i + size, n)) for i in range(0, n, size)])
+        run_blocks(work, [slice(i, min(i + size, n)) for i in range(0, n, size)])
 
     def check(self) -> None:
         """Raise ValueError if the values do not fit together."""

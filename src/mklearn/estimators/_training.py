@@ -8,7 +8,6 @@ counted, targets encoded, problems posed and predictors made in the same way.
 from __future__ import annotations
 
 import hashlib
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -19,7 +18,6 @@ from scipy import sparse
 
 from mklearn.data.blocks import Block, Blocks
 from mklearn.data.sampling import RowSample
-from mklearn.data.threads import factor_threads
 from mklearn.data.views import MultiView
 from mklearn.estimators._predictor import FeaturePredictor, GramPredictor
 from mklearn.estimators._targets import Encoding, count_labels
@@ -170,10 +168,6 @@ class GramTraining:
             "support_": self.index[support],
             "dual_coef_": A[support].T.copy(),
         }
-
-    def threads(self) -> AbstractContextManager[Any]:
-        """Return the context to work in: solvers see to their threads themselves."""
-        return nullcontext()
 
 
 # --- features -------------------------------------------------------------------------
@@ -327,10 +321,6 @@ class FeatureTraining:
     def fitted(self, A: FloatArray) -> dict[str, Any]:
         """Return what only this representation can tell of a fit."""
         return {"approximation_error_": self.features.error}
-
-    def threads(self) -> AbstractContextManager[Any]:
-        """Return the context to work in: threads that suit a factor of the features."""
-        return factor_threads(self.features.n_features)
 
 
 Training = GramTraining | FeatureTraining

@@ -15,6 +15,7 @@ from mklearn.data.blocks import Block
 from mklearn.data.checks import check_given, check_weight
 from mklearn.data.files import GeneratorBlocks
 from mklearn.data.sampling import sample_rows
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._predictor import block_rows
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.problems.statistics import Gathered, gather
@@ -87,6 +88,7 @@ class Accumulator:
         other._origin = self._origin
         return other
 
+    @one_blas_thread
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> None:
         """Add samples to the sums.
 
@@ -208,6 +210,7 @@ class StatisticsMixin:
         return model._empty(found, names)
 
     @available_if(_has_approximation)
+    @one_blas_thread
     def fit_statistics(self, sums: Accumulator) -> Any:
         """Learn from sums over samples, without any of them.
 

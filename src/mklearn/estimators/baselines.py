@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseKernelMachine
 from mklearn.estimators._folds import Part, SearchMixin, best_cell
 from mklearn.estimators._predictor import GramPredictor, Predictor
@@ -171,6 +172,7 @@ class AlignmentMKLClassifier(_GivenWeights):
             memory_limit=memory_limit,
         )
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AlignmentMKLClassifier:
         """Find the weights, then the classifier.
 
@@ -265,6 +267,7 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
         self.cv = cv
         self.n_jobs = n_jobs
 
+    @one_blas_thread
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> BestKernelClassifier:
@@ -386,6 +389,7 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
+    @one_blas_thread
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SingleKernelCV:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL, check_positive
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.kernels import KernelBank
@@ -142,6 +143,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         self.callback = callback
         self.verbose = verbose
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilinearMKLClassifier:
         """Learn kernel weights and classifier.
 

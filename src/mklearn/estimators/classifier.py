@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
 from mklearn.data.reading import by_blocks
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL, check_loss, check_positive
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.estimators._training import Training
@@ -179,6 +180,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         self.landmarks = landmarks
         self.random_state = random_state
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLClassifier:
         """Learn kernel weights and classifier.
 
@@ -195,11 +197,10 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
 
     def _learn(self, training: Training) -> MKLClassifier:
         """Pose the problems, solve them, and keep what was found."""
-        with training.threads():
-            training, _ = self._encoded(training)
-            problems = [self._problem(training, which) for which in self._sharing()]
-            solutions = [self._solve(training, problem) for problem in problems]
-            self._store(training, problems, solutions)
+        training, _ = self._encoded(training)
+        problems = [self._problem(training, which) for which in self._sharing()]
+        solutions = [self._solve(training, problem) for problem in problems]
+        self._store(training, problems, solutions)
         self.C_ = self._cost_used(training, solutions)
         return self
 

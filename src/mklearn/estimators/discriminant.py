@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.checks import check_given, check_indicators
 from mklearn.data.reading import by_blocks
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL, check_positive
 from mklearn.estimators._spaces import FeatureSpace, Fit, GramSpace, space_of
 from mklearn.estimators._targets import Indicators, LabelsMixin
@@ -183,6 +184,7 @@ class MKLDiscriminant(
 
     # --- fit --------------------------------------------------------------------------
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLDiscriminant:
         """Learn kernel weights and discriminant directions.
 
@@ -198,13 +200,12 @@ class MKLDiscriminant(
 
     def _learn(self, training: Training) -> MKLDiscriminant:
         """Solve for the reg given, or for several, and keep the best."""
-        with training.threads():
-            space = self._space(training)
-            if isinstance(self.reg, str) and self.reg != "learn":
-                fit = self._choose(space)
-            else:
-                fit = self._fit_reg(space, self.reg)
-            self._store(space, fit)
+        space = self._space(training)
+        if isinstance(self.reg, str) and self.reg != "learn":
+            fit = self._choose(space)
+        else:
+            fit = self._fit_reg(space, self.reg)
+        self._store(space, fit)
         return self
 
     def _space(self, training: Training) -> GramSpace | FeatureSpace:
@@ -212,6 +213,7 @@ class MKLDiscriminant(
         encoded = training.encoded(Indicators(len(self.classes_)))
         return space_of(encoded, not self._multilabel, self.criterion)
 
+    @one_blas_thread
     def reg_path(
         self, X: Any, y: Any, regs: Any, sample_weight: Any = None
     ) -> list[MKLDiscriminant]:
@@ -367,6 +369,7 @@ class MKLDiscriminant(
     # --- predict ----------------------------------------------------------------------
 
     @by_blocks
+    @one_blas_thread
     def transform(self, X: Any) -> FloatArray:
         """Return the coordinates along the discriminant directions.
 

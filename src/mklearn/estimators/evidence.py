@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseKernelMachine, check_limits
 from mklearn.estimators._targets import NumbersMixin
 from mklearn.problems.evidence import EvidenceProblem
@@ -124,6 +125,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         self.callback = callback
         self.verbose = verbose
 
+    @one_blas_thread
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None
     ) -> EvidenceMKLRegressor:
@@ -167,6 +169,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         self.noise_, self.n_iter_ = self.evidence_.noise, solution.n_iter
         return self
 
+    @one_blas_thread
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the values, and how far new ones may lie from them.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL, check_positive
 from mklearn.estimators._predictor import as_bank
 from mklearn.problems import Hinge, MKLProblem, OneClass
@@ -125,6 +126,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.callback = callback
         self.verbose = verbose
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLOneClass:
         """Learn kernel weights and the region of the samples.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL, check_loss, check_positive
 from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import Training
@@ -128,6 +129,7 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
         self.landmarks = landmarks
         self.random_state = random_state
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLRegressor:
         """Learn kernel weights and regression function.
 
@@ -144,10 +146,9 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
 
     def _learn(self, training: Training) -> MKLRegressor:
         """Pose the problem, solve it, and keep what was found."""
-        with training.threads():
-            training, shift = self._encoded(training)
-            problem = training.problem(self._formula(), self.C, self._weights())
-            self._store(training, [problem], [self._solve(training, problem)], shift)
+        training, shift = self._encoded(training)
+        problem = training.problem(self._formula(), self.C, self._weights())
+        self._store(training, [problem], [self._solve(training, problem)], shift)
         return self
 
     def _encoded(self, training: Training) -> tuple[Training, Any]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL
 from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
 from mklearn.estimators._predictor import KnownScores
@@ -47,6 +48,7 @@ class _PathSearch(SearchMixin, BaseMKL):
     ``_plain`` what one cell is, and in ``_cell`` what it knows on folds.
     """
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
         """Choose cost and norm by cross-validation, then learn from all samples.
 

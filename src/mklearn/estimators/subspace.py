@@ -13,6 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.checks import NothingToLearnError
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseKernelMachine, check_limits, check_positive
 from mklearn.estimators._targets import LabelsMixin, one_vs_rest
 from mklearn.estimators._training import GramTraining
@@ -122,7 +123,8 @@ class SubspaceKernel(
         Relative duality gap of the weights and of the joint problem; relative change of
         the latter's objective where it has no certificate.
     max_iter : int
-        Limit on the iterations of the joint problem and of "alignment".
+        Limit on the iterations of the joint problem and of "alignment". The latter
+        seldom ends before it: the number of steps is all that regularises it.
     time_limit : float, optional
         Limit in seconds.
     memory_limit : int, optional
@@ -231,6 +233,7 @@ class SubspaceKernel(
 
     # --- fit --------------------------------------------------------------------------
 
+    @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceKernel:
         """Learn kernel weights and features.
 
@@ -378,6 +381,7 @@ class SubspaceKernel(
 
     # --- predict ----------------------------------------------------------------------
 
+    @one_blas_thread
     def transform(self, X: Any) -> FloatArray:
         """Return the features, shape ``(n_samples, n_components_)``.
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.data.checks import NothingToLearnError
+from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import check_positive
 from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
 from mklearn.estimators._training import GramTraining
@@ -144,6 +145,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
     reg = C = "auto"  # what is checked; the numbers come from the grids
     callback, verbose = None, 0
 
+    @one_blas_thread
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SubspaceClassifierCV:
@@ -179,9 +181,16 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
             "reg": float(self.regs_[i]),
             "C": float(self.Cs_[j]),
         }
+        part = replace(
+            training,
+            raw=training.raw.select(choice),
+            bank=training.bank.select(choice),
+            normaliser=training.normaliser.select(choice),
+        )
         if not self._unit(len(choice)):
-            training = own_scale(training)
-        learned = self._learn(replace(training, bank=training.bank.select(choice)))
+            # of these kernels alone: to the last digit what a fit without search does
+            part, training = own_scale(part), own_scale(training)
+        learned = self._learn(part)
         theta = np.zeros(training.raw.shape[2])
         theta[choice] = learned.theta
         self._store(training, replace(learned, theta=theta))

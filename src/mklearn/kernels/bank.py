@@ -618,6 +618,16 @@ class KernelBank:
         bank._parts = [replace(p, source=p.source.rough()) for p in self._parts]
         return bank
 
+    def travelling(self) -> KernelBank:
+        """Return the bank with stored values that go along when it is pickled.
+
+        A process that computed them again, for a part of the samples, would get other
+        last digits.
+        """
+        bank = copy.copy(self)
+        bank._parts = [replace(p, source=p.source.travelling()) for p in self._parts]
+        return bank
+
     def row_budget(self) -> int:
         """Return how many combined float64 rows a solver may keep within the budget.
 

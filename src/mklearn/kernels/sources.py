@@ -116,6 +116,9 @@ class Source(Storable, Protocol):
     def cross(self, X: Any) -> Source:
         """Return the source between new samples and the columns."""
 
+    def travelling(self) -> Source:
+        """Return the source that takes stored values along when it is pickled."""
+
     def known(self) -> Known:
         """Return what new samples are compared with, or raise where it is not known."""
 
@@ -159,6 +162,9 @@ class GivenSource(ABC):
 
     def known(self) -> Known:
         return self.raw().known()
+
+    def travelling(self) -> Any:
+        return self
 
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
@@ -447,6 +453,7 @@ class BaseSource:
     shift: FloatArray | None = None
     matrix: NDArray[Any] | None = None
     folder: Folder | None = field(default=None, repr=False)
+    travels: bool = False
     single: bool = False
     tables: Tables = field(default_factory=Tables, repr=False)
 
@@ -464,6 +471,8 @@ class BaseSource:
         self._maps = np.array([m or (0.0, 0.0, 0.0, 0.0) for m in maps])
 
     def __getstate__(self) -> dict[str, Any]:
+        if self.travels:
+            return self.__dict__
         return {**self.__dict__, "matrix": None, "folder": None}
 
     @property
@@ -607,6 +616,9 @@ class BaseSource:
     def known(self) -> Known:
         return Known(self.kernels, self.cols.rows, self.shift)
 
+    def travelling(self) -> Source:
+        return replace(self, travels=True)
+
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
     ) -> int:
@@ -744,7 +756,9 @@ class ComputedSource(GivenSource):
 
 
 class StoredSource(GramSource):
-    """Stored values of a ComputedSource; pickled without them."""
+    """Stored values of a ComputedSource; pickled without them unless they travel."""
+
+    travels = False
 
     def __init__(
         self,
@@ -761,7 +775,14 @@ class StoredSource(GramSource):
         return _precision(self.grams[0]) if self.folder is None else "mmap"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.travels:
+            return object.__new__, (type(self),), self.__getstate__()
         return _identity, (self.origin,)
+
+    def travelling(self) -> Source:
+        source = object.__new__(type(self))  # a copy would be pickled as well
+        source.__dict__.update(self.__dict__, travels=True)
+        return source
 
     def held_bytes(self) -> int:
         return 0 if self.folder else sum(K.nbytes for K in self.grams)

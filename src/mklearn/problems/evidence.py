@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack, solve_triangular
 
-from mklearn.data.threads import factor_threads
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.factors import cholesky, inverse, solve_triangle
 from mklearn.problems.base import Certificate, Iterate, Judgement, shares
 
 FloatArray = NDArray[np.float64]
@@ -121,13 +120,12 @@ class EvidenceProblem:
         n, w = len(self.Y), self.weight
         G = self.bank.combine(theta)
         G[np.diag_indices(n)] += 1.0 / w
-        with factor_threads(n):
-            # of the transpose, which is in the order of LAPACK
-            L, failed = lapack.dpotrf(G.T, lower=1, overwrite_a=1)
-        if failed:
+        # of the transpose, which is in the order of LAPACK
+        L, found = cholesky(G.T)
+        if not found:
             return None
         ahead = np.column_stack([self.Y, np.ones(n)])
-        ahead = solve_triangular(L, ahead, lower=True, check_finite=False)
+        ahead = solve_triangle(L, ahead)
         one = ahead[:, -1]
         size = float(one @ one)
         left = ahead[:, :-1] - np.outer(one, one @ ahead[:, :-1]) / size
@@ -135,7 +133,7 @@ class EvidenceProblem:
         if not (quads[varied] > 0).all():
             return None  # nothing is left of the values: rounding
         back = np.column_stack([left, one])
-        back = solve_triangular(L, back, lower=True, trans=1, check_finite=False)
+        back = solve_triangle(L, back, trans=True)
         volume = 2.0 * np.log(np.diagonal(L)).sum() + np.log(w).sum()
         volume += np.log(size / w.sum())
         free = self.freedom
@@ -246,9 +244,8 @@ class Evidence:
 
     def _projector(self) -> FloatArray:
         """Return P."""
-        with factor_threads(len(self.A)):
-            P, _ = lapack.dpotri(self._factor, lower=1)
-        P += np.tril(P, -1).T  # above the diagonal there are zeros
+        P = inverse(self._factor)
+        P += np.tril(P, -1).T
         P -= np.outer(self._one, self._one)
         return np.asarray(P)
 

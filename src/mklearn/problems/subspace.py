@@ -23,11 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dsymm, dsyrk
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
+from scipy.linalg.blas import dsymm
+from scipy.linalg.lapack import dpotrs
 
-from mklearn.data.threads import factor_threads
+from mklearn.data.threads import one_blas_thread
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.factors import cholesky, inverse, lower_gram, solve_triangle
 from mklearn.problems.base import Certificate, Iterate, Judgement
 from mklearn.problems.losses import Loss
 
@@ -159,15 +160,13 @@ class Criterion:
         with targets N the best one of as many features agrees with it on N.
         """
         scale = 1.0 / self.weight
-        with factor_threads(len(self.G)):
-            if self.uncorrelated:
-                # D^-1 - xi D^-1 (G + xi D^-1)^-1 D^-1
-                M = np.tril(dpotri(self._factor, lower=1)[0])
-                M *= -self.reg * scale[:, None] * scale
-                M[np.diag_indices_from(M)] += scale
-            else:
-                half = dtrtrs(self._factor, self.G.T, lower=1)[0]
-                M = np.tril(dsyrk(1.0, half, trans=1, lower=1))
+        if self.uncorrelated:
+            # D^-1 - xi D^-1 (G + xi D^-1)^-1 D^-1
+            M = inverse(self._factor)
+            M *= -self.reg * scale[:, None] * scale
+            M[np.diag_indices_from(M)] += scale
+        else:
+            M = lower_gram(solve_triangle(self._factor, self.G.T))
         M += np.tril(M, -1).T
         return np.ascontiguousarray(M)
 
@@ -179,7 +178,7 @@ class Criterion:
     def inverse_apply(self, right: FloatArray) -> FloatArray:
         """Return ``(G + reg I)^-1`` times some columns."""
         ridge = (self.reg / self.weight)[:, None]
-        with factor_threads(len(self.G)):
+        with one_blas_thread:
             found = dpotrs(self._factor, right, lower=1)[0]
             # refined once: the residual is known to more digits than the factor
             rest = right - self._product(found) - ridge * found
@@ -187,7 +186,7 @@ class Criterion:
 
     def _product(self, A: FloatArray) -> FloatArray:
         """Return ``G A``, by the copy of BLAS that the factor uses."""
-        with factor_threads(len(self.G)):
+        with one_blas_thread:
             return np.asarray(dsymm(1.0, self.G.T, A, lower=1))
 
     def _factorise(self) -> FloatArray:
@@ -196,10 +195,9 @@ class Criterion:
             K = self.G.copy()
             size = max(float(np.abs(np.diagonal(K)).max()), 1e-300)
             K[np.diag_indices_from(K)] += self.reg / self.weight + extra * size
-            with factor_threads(len(K)):
-                factor, info = dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
-            if info == 0:
-                return np.asarray(factor)
+            factor, found = cholesky(K.T)
+            if found:
+                return factor
             # rounding made it indefinite; refining takes out what is added
             extra = max(100 * extra, 1e-15 * len(K))
 

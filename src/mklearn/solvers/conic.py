@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.discriminant import Fisher
 from mklearn.problems.losses import (
+    BoxLoss,
     CrammerSinger,
     EpsilonInsensitive,
     Hinge,
@@ -23,9 +24,11 @@ from mklearn.problems.losses import (
 )
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import BlockNorm, ConvexSet, ElasticNet, Ellipsoid, LpBall
+from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates, Need
-from mklearn.solvers.inner import LinearSolver, linear_system
+from mklearn.solvers.inner import LinearSolver, inner_solver, linear_system
 from mklearn.solvers.interior import outward
+from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
 
@@ -57,7 +60,10 @@ class Conic:
     <= 1``.
 
     It factors every kernel and hands all of them to a general solver, so it is meant
-    for a few hundred samples: as a reference, not for daily work.
+    for a few hundred samples: as a reference, not for daily work. Interior points stay
+    off the limits of A, so A is solved for once more where the weights are found; and
+    where several settings of the backend do not give what is asked for, Newton's method
+    goes on from the last answer (alternation, for block norms).
 
     Parameters
     ----------
@@ -81,7 +87,7 @@ class Conic:
     )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
-        """Yield the solution, and a second one if the first does not do."""
+        """Yield the solution, and others if the first does not do."""
         packages(self.backend)
         n = problem.bank.shape[0]
         if n > 500:
@@ -91,39 +97,60 @@ class Conic:
                 UserWarning,
                 stacklevel=2,
             )
-        # its last steps may spoil what a solver had before: then asking for less helps
-        failed = 0
-        for accuracy in (self.accuracy, 1e-8):
-            found = self._solve(problem, accuracy)
-            if found is not None:
-                theta, A = found
+        last = None
+        for accuracy, settings in self._attempts():
+            answer = self._solve(problem, accuracy, settings)
+            if answer is None:
+                continue
+            theta, A = answer
+            last = Iterate(theta, A)
+            system = linear_system(problem)
+            if system is not None:
                 # a quadratic loss has an exact A for these weights: a better primal
-                system = linear_system(problem)
-                if system is None:
-                    yield Iterate(theta, A)
-                else:
-                    best, _ = LinearSolver(problem.bank, system, theta).best(theta)
-                    yield Iterate(theta, best, dual=A)
-            else:
-                failed += 1
-        if failed == 2:
+                best, _ = LinearSolver(problem.bank, system, theta).best(theta)
+                yield Iterate(theta, best, dual=A)
+                continue
+            judged = yield Iterate(theta, A)
+            if judged is not None and isinstance(problem.loss, BoxLoss):
+                # interior points stay off the limits, where most of A belongs
+                inner = inner_solver(problem, Iterate(theta, A))
+                best, F = yield from inner.solve(theta, 1e-10 * abs(judged.upper))
+                yield Iterate(theta, best, F, dual=A)
+        if not isinstance(problem.loss, CrammerSinger):
+            exact = Newton() if problem.weights.smooth else Alternating()
+            yield from exact.iterates(problem, last)
+        elif last is None:
             raise RuntimeError(
                 "The conic solver failed, probably for the scale of the kernels or "
                 "costs; normalise the kernels or use solver='newton'."
             )
 
+    def _attempts(self) -> list[tuple[float, dict[str, Any]]]:
+        """Return accuracies and settings to try until one of them does.
+
+        The last steps may spoil what a solver had before: then asking for less helps.
+        Shorter steps stay in the middle of narrow cones, those of norms near one above
+        all, where the usual ones end before the first digit is right.
+        """
+        attempts: list[tuple[float, dict[str, Any]]] = [(self.accuracy, {}), (1e-8, {})]
+        if self.backend == "clarabel":
+            short = {"equilibrate_enable": False, "max_step_fraction": 0.9}
+            attempts += [(self.accuracy, short), (1e-9, {"max_step_fraction": 0.7})]
+        return attempts
+
     def _solve(
-        self, problem: Problem, accuracy: float
+        self, problem: Problem, accuracy: float, settings: dict[str, Any]
     ) -> tuple[FloatArray, FloatArray] | None:
         cp = packages(self.backend)
         bank, loss, weights = problem.bank, problem.loss, problem.weights
         M = bank.shape[2]
         grams = [bank.gram(m) for m in range(M)]
-        unit = _unit(loss, grams)
-        A, value, limits = _loss(cp, loss, cp.Variable(loss.shape), unit)
+        unit, size_of_y = _unit(loss, grams), _target_size(loss)
+        Z = cp.Variable(loss.shape)
+        A, value, limits = _loss(cp, loss, Z, unit, size_of_y)
         size = [np.sqrt(unit) * _factor(K).T @ A for K in grams]
         if isinstance(problem, BilinearProblem):
-            return self._per_class(problem, A, value, limits, size, accuracy)
+            return self._per_class(problem, A, value, limits, size, accuracy, settings)
         q = cp.Variable(M, nonneg=True)
         if isinstance(weights, BlockNorm):
             # |w|_{2,q*} in the norms themselves: the squares are not jointly convex
@@ -135,10 +162,10 @@ class Conic:
             penalty, more = _support(cp, weights, q)
         program = cp.Maximize(value - 0.5 * penalty)
         model = cp.Problem(program, [*quads, *limits, *more])
-        run(cp, model, self.backend, accuracy, factors="qdldl")
+        run(cp, model, self.backend, accuracy, factors="qdldl", **settings)
         if A.value is None:
             return None
-        point = loss.repair(unit * np.asarray(A.value, dtype=float))
+        point = loss.repair(unit * size_of_y * np.asarray(A.value, dtype=float))
         if not isinstance(weights, ConvexSet) or weights.fixed:
             return weights.step(weights.center(M), bank.quad(point)), point
         # stationarity in q: the weights are twice the multipliers
@@ -156,6 +183,7 @@ class Conic:
         limits: list[Any],
         size: list[Any],
         accuracy: float,
+        settings: dict[str, Any],
     ) -> tuple[FloatArray, FloatArray] | None:
         """Solve with a set of weights for each class, ``support(q_c) <= 1``."""
         cp = packages(self.backend)
@@ -172,7 +200,7 @@ class Conic:
             every += [penalty <= 1.0, *more]
         every += quads
         model = cp.Problem(cp.Maximize(value), every)
-        run(cp, model, self.backend, accuracy, factors="qdldl")
+        run(cp, model, self.backend, accuracy, factors="qdldl", **settings)
         if A.value is None:
             return None
         point = problem.loss.repair(np.asarray(A.value, dtype=float))
@@ -198,7 +226,13 @@ def packages(backend: str) -> Any:
 
 
 def run(
-    cp: Any, model: Any, backend: str, accuracy: float, *, factors: str | None = None
+    cp: Any,
+    model: Any,
+    backend: str,
+    accuracy: float,
+    *,
+    factors: str | None = None,
+    **more: Any,
 ) -> None:
     """Solve a model as well as the backend can; variables without value tell if not.
 
@@ -213,6 +247,8 @@ def run(
         How Clarabel factors its matrices. Left alone it takes a method for dense
         blocks, which makes semidefinite cones eight times faster; with second-order
         cones "qdldl" takes a quarter of the time.
+    **more
+        Other settings of the backend.
     """
     if backend == "clarabel":
         names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
@@ -227,7 +263,7 @@ def run(
         # an answer that is less accurate than asked for is judged like any other
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
         try:
-            model.solve(solver=backend.upper(), **settings)
+            model.solve(solver=backend.upper(), **settings, **more)
         except cp.error.SolverError:
             return
 
@@ -250,12 +286,22 @@ def _unit(loss: Any, grams: list[FloatArray]) -> float:
     return float(10.0 ** -np.round(np.log10(max(ridge, least))))
 
 
-def _loss(cp: Any, loss: Any, Z: Any, unit: float = 1.0) -> tuple[Any, Any, list[Any]]:
+def _target_size(loss: Any) -> float:
+    """Return what targets that are numbers are counted in, as a power of ten."""
+    size = 0.0
+    if isinstance(loss, Squared | EpsilonInsensitive):
+        size = float(np.abs(loss.Y).max())
+    return float(10.0 ** np.round(np.log10(size))) if size > 0 else 1.0
+
+
+def _loss(
+    cp: Any, loss: Any, Z: Any, unit: float = 1.0, size: float = 1.0
+) -> tuple[Any, Any, list[Any]]:
     """Return A and the dual term as expressions of the variables, and their limits.
 
-    Both are counted in ``unit``. Samples without cost have variables all the same,
-    within the limits of a cost of one: a set without interior would be hard on an
-    interior-point method.
+    A is counted in ``unit * size``, targets in ``size``. Samples without cost have
+    variables all the same, within the limits of a cost of one: a set without interior
+    would be hard on an interior-point method.
     """
     if isinstance(loss, Fisher):
         ridge, _, E, sums = loss.system()
@@ -274,10 +320,10 @@ def _loss(cp: Any, loss: Any, Z: Any, unit: float = 1.0) -> tuple[Any, Any, list
         limits.append(cp.sum(A, axis=0) == (1.0 if isinstance(loss, OneClass) else 0.0))
     if isinstance(loss, OneClass):
         return A, cp.Constant(0.0), [*limits, Z >= 0, C >= Z]
-    linear = cp.sum(cp.multiply(used * loss.Y, Z))
+    linear = cp.sum(cp.multiply(used * loss.Y / size, Z))
     if isinstance(loss, EpsilonInsensitive):
-        value = linear - loss.epsilon * cp.sum(cp.abs(A))
-        return A, value, [*limits, cp.abs(Z) <= C]
+        value = linear - loss.epsilon / size * cp.sum(cp.abs(A))
+        return A, value, [*limits, cp.abs(Z) <= C / size]
     alpha = cp.multiply(loss.Y, Z)
     if isinstance(loss, SquaredHinge | Squared):
         if isinstance(loss, SquaredHinge):

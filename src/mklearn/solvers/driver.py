@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from mklearn.data.threads import blas_threads
+from mklearn.data.threads import one_blas_thread
 from mklearn.problems.base import Judge
 from mklearn.solvers.base import Iterate, Solution, Solver, Status
 from mklearn.solvers.loop import Run
@@ -57,7 +57,7 @@ def solve(
     chosen: Solver = choose_solver(solver, problem)
     run = Run(problem, tol, verbose)
     steps = run.steps(chosen, start, max_iter, time_limit, callback)
-    with blas_threads(1):
+    with one_blas_thread:
         try:
             status = _last(steps)
         except KeyboardInterrupt:

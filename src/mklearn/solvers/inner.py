@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve
 from scipy.linalg.blas import dsymm
-from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
 
-from mklearn.data.threads import factor_threads
+from mklearn.data.threads import one_blas_thread
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.factors import cholesky, invert_triangle, solve_triangle
 from mklearn.problems.losses import (
     BoxLoss,
     CrammerSinger,
@@ -76,6 +76,14 @@ def linear_system(problem: Problem) -> System | None:
     return loss.system() if isinstance(loss, QuadraticLoss) else None
 
 
+def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the Cholesky factor of ``K``, which is overwritten, for ``cho_solve``."""
+    L, found = cholesky(K.T)
+    if not found:
+        raise LinAlgError("The combined kernel is not positive semidefinite.")
+    return L, True
+
+
 class LinearSolver:
     """The exact A of a quadratic loss, all tasks from one Cholesky factor.
 
@@ -138,8 +146,8 @@ class LinearSolver:
         E = self.system.E
         R = self._back(self._half(E)) if E.shape[1] else E
         R = R @ np.linalg.inv(np.linalg.cholesky(E.T @ R)).T if E.shape[1] else R
-        with factor_threads(len(E)):
-            inverse = dtrtri(self.matrix, lower=1, overwrite_c=1)[0]
+        assert self.matrix is not None
+        inverse = invert_triangle(self.matrix)
         self.matrix = None
         n = len(inverse)
         out = -np.sum(R**2, axis=1)
@@ -157,20 +165,18 @@ class LinearSolver:
 
     def _back(self, half: FloatArray) -> FloatArray:
         """Return ``L^-T half``."""
-        with factor_threads(len(half)):
-            return np.asarray(dtrtrs(self.matrix, half, lower=1, trans=1)[0])
+        assert self.matrix is not None
+        return solve_triangle(self.matrix, half, trans=True)
 
     def _half(self, right: FloatArray) -> FloatArray:
         """Return ``L^-1 right``."""
-        if right.shape[1] == 0:
-            return np.zeros_like(right)
-        with factor_threads(len(right)):
-            return np.asarray(dtrtrs(self.matrix, right, lower=1)[0])
+        assert self.matrix is not None
+        return solve_triangle(self.matrix, right)
 
     def _product(self, A: FloatArray) -> FloatArray:
         """Return ``K A`` from the triangle that the factor left alone."""
         assert self.matrix is not None
-        with factor_threads(len(A)):
+        with one_blas_thread:
             out = dsymm(1.0, self.matrix, A, lower=0)
         changed = self.diagonal - np.diagonal(self.matrix)
         return np.asarray(out + changed[:, None] * A)
@@ -183,10 +189,9 @@ class LinearSolver:
             self.diagonal = np.diagonal(K).copy()
             size = max(float(np.abs(self.diagonal).max()), 1e-300)
             K[np.diag_indices_from(K)] += self.system.ridge + extra * size
-            with factor_threads(len(K)):
-                self.matrix, info = dpotrf(K.T, lower=1, clean=0, overwrite_a=1)
+            self.matrix, found = cholesky(K.T)
             self.factors += 1
-            if info == 0:
+            if found:
                 return
             # rounding made it indefinite; what is added is not part of the problem,
             # and refining takes out most of it
@@ -224,8 +229,7 @@ class ExpansionSolver(LinearSolver):
             part = S if len(used) == len(S) else S[np.ix_(used, used)]
             B = root[:, None] * part * root
             B[np.diag_indices_from(B)] += 1.0
-            with factor_threads(len(B)):
-                self.each.append(cho_factor(B, lower=True, overwrite_a=True))
+            self.each.append(_factor(B))
             u = cho_solve(self.each[-1], root * problem.g[used, t])
             w[used, t] = root * u
             v[:, t] = problem.g[:, t] - S @ w[:, t]
@@ -320,8 +324,7 @@ class SmoothSolver:
             h = bend[:, t]
             if factor is None or not np.array_equal(h, used):
                 system = self.K + np.diag(1.0 / h)
-                with factor_threads(len(system)):
-                    factor = cho_factor(system, lower=True, overwrite_a=True)
+                factor = _factor(system)
                 used = h
             right = F[:, t] + bias[t] + slope[:, t] / h
             both = cho_solve(factor, np.c_[right, np.ones(len(right))])

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
-from mklearn.data.threads import factor_threads
+from mklearn.kernels.factors import cholesky
 from mklearn.problems.base import Judgement
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem
@@ -236,13 +236,12 @@ def stable_factor(K: FloatArray) -> tuple[FloatArray, bool]:
     ridge = 1e-10
     diagonal = np.diag_indices_from(K)
     while True:
-        try:
-            regular = K.copy()
-            regular[diagonal] += ridge * size
-            with factor_threads(len(K)):
-                return cho_factor(regular, True, overwrite_a=True, check_finite=False)
-        except LinAlgError:  # single precision, or a kernel that is not definite
-            ridge *= 100
+        regular = K.copy()
+        regular[diagonal] += ridge * size
+        factor, found = cholesky(regular.T)
+        if found:
+            return factor, True
+        ridge *= 100  # single precision, or a kernel that is not definite
 
 
 # --- quadratic losses: inner problems solved exactly ----------------------------------

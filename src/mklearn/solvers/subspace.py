@@ -192,10 +192,14 @@ def maximise_alignment(
     max_iter: int = 100,
     random_state: int = 0,
 ) -> tuple[Subspace, float, int]:
-    """Return a subspace of locally maximal alignment (SKFE), by conjugate gradients.
+    """Return a subspace of large alignment (SKFE), by conjugate gradients.
 
     The coefficients W are the variables, as in the paper. Nothing but the number of
     steps keeps the features from fitting the labels of the training samples exactly.
+    Where the steps end at ``max_iter``, as they do unless the kernel is narrow, the
+    alignment is not at a maximum, and rounding decides where on the way to one: another
+    processor may give other features, which are as good. Steps that end before are at
+    a local maximum.
 
     Parameters
     ----------

@@ -1,0 +1,145 @@
+"""Cholesky factors in fixed pieces, whose bits do not depend on the number of threads.
+
+BLAS cuts a large factor by the number of its threads, and sums it in another order with
+each. Here the pieces are given by the size alone: every one is worked on by one thread
+of BLAS, several of them at a time. All matrices are in Fortran order, all triangles are
+lower ones, and what lies above the diagonal is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dtrsm
+from scipy.linalg.lapack import dpotrf, dpotri, dtrtri, dtrtrs
+
+from mklearn.data.threads import one_blas_thread, run_blocks
+
+FloatArray = NDArray[np.float64]
+
+_SMALL = 1000  # below this size one thread is as fast
+_PIECE = 256
+_COLUMNS = 32
+
+
+def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
+    """Return the factor L of ``matrix = L L'``, in its place, and whether there is one.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n) in Fortran order
+        Its lower triangle is overwritten.
+    """
+    n = len(matrix)
+    if n < _SMALL:
+        with one_blas_thread:
+            L, info = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
+        return np.asarray(L), info == 0
+    for k in range(0, n, _PIECE):
+        here = slice(k, min(k + _PIECE, n))
+        with one_blas_thread:
+            corner, info = dpotrf(matrix[here, here], lower=1, clean=0)
+        if info:
+            return matrix, False
+        matrix[here, here] = corner
+
+        def below(rows: slice, here: slice = here, corner: FloatArray = corner) -> None:
+            part = matrix[rows, here]
+            matrix[rows, here] = dtrsm(1.0, corner, part, side=1, lower=1, trans_a=1)
+
+        def rest(rows: slice, here: slice = here) -> None:
+            part = matrix[rows, here]
+            matrix[rows, rows] -= np.tril(part @ part.T)
+            # of the transpose, which lies in memory as the product does
+            matrix.T[rows, rows.stop :] -= part @ matrix[rows.stop :, here].T
+
+        left = _pieces(n, here.stop)
+        run_blocks(below, left)
+        run_blocks(rest, left)
+    return matrix, True
+
+
+def solve_triangle(L: FloatArray, right: FloatArray, trans: bool = False) -> FloatArray:
+    """Return ``L^-1 right``, or ``L^-T right``, for few columns or many.
+
+    Parameters
+    ----------
+    L : array of shape (n, n) in Fortran order
+    right : array of shape (n, k)
+    trans : bool
+    """
+    if right.shape[1] == 0:
+        return np.zeros_like(right)
+    if len(L) < _SMALL or right.shape[1] <= _COLUMNS:
+        with one_blas_thread:
+            return np.asarray(dtrtrs(L, right, lower=1, trans=int(trans))[0])
+    out = np.empty(right.shape, order="F")
+
+    def work(start: int) -> None:
+        columns = slice(start, start + _COLUMNS)
+        out[:, columns] = dtrtrs(L, right[:, columns], lower=1, trans=int(trans))[0]
+
+    run_blocks(work, range(0, right.shape[1], _COLUMNS))
+    return out
+
+
+def invert_triangle(L: FloatArray) -> FloatArray:
+    """Return ``L^-1`` in the place of L."""
+    n = len(L)
+    if n < _SMALL:
+        with one_blas_thread:
+            return np.asarray(dtrtri(L, lower=1, overwrite_c=1)[0])
+    for here in _pieces(n):
+        with one_blas_thread:
+            corner = np.tril(dtrtri(L[here, here], lower=1)[0])
+
+        def work(cols: slice, here: slice = here, corner: FloatArray = corner) -> Any:
+            # above the rows of the piece stands the inverse, in them still L
+            between = slice(cols.start, here.start)
+            inverse = L[between, cols].copy()
+            inverse[:_PIECE] = np.tril(inverse[:_PIECE])
+            return -corner @ (L[here, between] @ inverse)
+
+        before = _pieces(here.start)
+        for cols, part in zip(before, run_blocks(work, before), strict=True):
+            L[here, cols] = part
+        L[here, here] = corner + np.triu(L[here, here], 1)
+    return L
+
+
+def inverse(L: FloatArray) -> FloatArray:
+    """Return the lower triangle of ``(L L')^-1``, shape (n, n), zeros above it."""
+    n = len(L)
+    if n < _SMALL:
+        with one_blas_thread:
+            return np.tril(dpotri(L, lower=1)[0])
+    return lower_gram(invert_triangle(np.array(np.tril(L), order="F")), triangle=True)
+
+
+def lower_gram(A: FloatArray, triangle: bool = False) -> FloatArray:
+    """Return the lower triangle of ``A' A``, zeros above it.
+
+    Parameters
+    ----------
+    A : array of shape (n, k)
+    triangle : bool
+        Whether A has zeros above its diagonal.
+    """
+    k = A.shape[1]
+    out = np.zeros((k, k), order="F")
+
+    def work(rows: slice) -> None:
+        used = slice(rows.start if triangle else 0, len(A))
+        # as the transpose, which lies in memory as the product does
+        product = A[used, : rows.stop].T @ A[used, rows]
+        out.T[: rows.stop, rows] = product
+        out[rows, rows] = np.tril(out[rows, rows])
+
+    run_blocks(work, _pieces(k))
+    return out
+
+
+def _pieces(stop: int, start: int = 0) -> list[slice]:
+    return [slice(i, min(i + _PIECE, stop)) for i in range(start, stop, _PIECE)]

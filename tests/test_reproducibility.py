@@ -1,0 +1,243 @@
+"""The promises of docs/reproducibility.md: same bits, same bounds, equally good."""
+
+import hashlib
+import json
+import os
+import pickle
+import platform
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from cases import rounding, samples, small
+from mklearn import (
+    BestKernelClassifier,
+    BilinearMKLClassifier,
+    EvidenceMKLRegressor,
+    KernelBank,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLDiscriminant,
+    MKLRegressor,
+    MKLRegressorCV,
+    SingleKernelCV,
+    SubspaceClassifier,
+    SubspaceClassifierCV,
+    kernels,
+    solve,
+)
+from mklearn.kernels import factors, threads
+from mklearn.persistence import load, save
+from processors import THREADS, imitations
+
+LADDER = [kernels.RBF(0.1), kernels.RBF(1.0), kernels.Linear()]
+LOW = {"approximation": "nystroem", "rank": 30}
+
+
+def data(n=120, n_classes=3):
+    X, y = samples(n, n_classes=n_classes)
+    return X, y, X[:, 0] + np.sin(3 * X[:, 1])
+
+
+def models():
+    return [
+        MKLClassifier(LADDER),
+        MKLClassifier(LADDER, norm=1, loss="logistic"),
+        MKLClassifier(LADDER, loss="squared", **LOW),
+        MKLClassifier(LADDER, approximation="rff", rank=40),
+        MKLRegressor(LADDER),
+        MKLRegressor(LADDER, **LOW),
+        MKLDiscriminant(LADDER),
+        MKLDiscriminant(LADDER, **LOW),
+        BilinearMKLClassifier(LADDER[:2]),
+        EvidenceMKLRegressor(LADDER[:2]),
+        SubspaceClassifier(LADDER),
+        SubspaceClassifier(LADDER[:1], criterion="alignment"),
+    ]
+
+
+def fitted(model, n=120):
+    X, y, numbers = data(n)
+    regression = "Regressor" in type(model).__name__
+    return model.fit(X, numbers if regression else y)
+
+
+def answers(model, X):
+    scores = getattr(model, "decision_function", model.predict)(X)
+    return np.concatenate([np.ravel(model.kernel_weights_), np.ravel(scores)])
+
+
+# --- the same bits --------------------------------------------------------------------
+
+
+def digests():
+    """Return a hash of the answers of each model, some of them of more samples."""
+    X = data()[0]
+    found = {}
+    for number, model in enumerate(models()):
+        # one of a size at which factors are cut into pieces
+        some = fitted(model, 1050 if number == 4 else 150)
+        name = f"{number} {type(model).__name__}"
+        found[name] = hashlib.sha256(answers(some, X).tobytes()).hexdigest()
+    return found
+
+
+def bounds():
+    """Return the bounds of some problems, solved and judged here."""
+    found = []
+    for p in (1, 4 / 3, 2, np.inf):
+        for C in (0.1, 10.0):
+            task = small(C=C, p=p)
+            solution = solve(task, tol=1e-5)
+            above, below = rounding(task, solution)
+            found.append((solution.lower - below, solution.upper + above, solution.gap))
+    return found
+
+
+def elsewhere(question, environment):
+    """Return the answer of another process."""
+    code = f"import json, test_reproducibility as t; print(json.dumps(t.{question}()))"
+    root = Path(__file__).parents[1]
+    paths = [str(root / "tests"), str(root / "src")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_number_of_threads_does_not_change_a_bit():
+    one, several = (
+        elsewhere("digests", dict.fromkeys(THREADS, count)) for count in ("1", "3")
+    )
+    assert one == several
+
+
+@pytest.mark.parametrize("n", [40, 1000, 1300])
+def test_factors_are_the_same_on_any_number_of_threads(n, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, B = rng.normal(size=(n, n + 9)), rng.normal(size=(n, 70))
+    K = X @ X.T / n + 0.1 * np.eye(n)
+    found = []
+    for count in (1, 2, 3):
+        monkeypatch.setattr(threads, "n_threads", lambda count=count: count)
+        L, positive = factors.cholesky(K.copy().T)
+        assert positive
+        np.testing.assert_array_equal(np.triu(L, 1), np.triu(K, 1))
+        half, back = (factors.solve_triangle(L, B, trans) for trans in (False, True))
+        P, W = factors.inverse(L), factors.invert_triangle(L.copy(order="F"))
+        found.append([np.tril(L), half, back, P, np.tril(W)])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    L, half, back, P, W = found[0]
+    for a, b in [
+        (L @ L.T, K),
+        (L @ half, B),
+        (L.T @ back, B),
+        (W @ L, np.eye(n)),
+        ((P + np.tril(P, -1).T) @ K, np.eye(n)),
+    ]:
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    assert not factors.cholesky(-K.copy().T)[1]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MKLClassifierCV(LADDER, Cs=[0.1, 1.0], norms=[1, 2], cv=2),
+        MKLRegressorCV(LADDER, Cs=[0.1, 1.0], norms=[1, 2], cv=2),
+        SubspaceClassifierCV(LADDER, regs=[0.1], Cs=[1.0, 10.0], cv=2),
+        BestKernelClassifier(LADDER, cv=2),
+        SingleKernelCV(MKLClassifier(), LADDER, values=[1.0, 10.0], cv=2),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_number_of_jobs_does_not_change_a_bit(model):
+    X = data()[0]
+    one, two = (fitted(clone(model).set_params(n_jobs=k)) for k in (None, 2))
+    np.testing.assert_array_equal(answers(one, X), answers(two, X))
+    if hasattr(one, "scores_"):
+        np.testing.assert_array_equal(one.scores_, two.scores_)
+
+
+def twice(X, Z):
+    return X @ Z.T + (X @ Z.T) ** 2
+
+
+@pytest.mark.parametrize("storage", ["float64", "float32", "mmap"])
+def test_other_processes_see_the_values_that_were_computed_here(storage):
+    X = data()[0]
+    bank = KernelBank(X, [*LADDER, twice]).stored(storage=storage)
+    sent = pickle.loads(pickle.dumps(bank.travelling()))
+    assert sent.storage == bank.storage != "recompute"
+    part = np.ix_(np.arange(0, 90, 2), np.arange(1, 90, 2))
+    for m in range(len(LADDER) + 1):
+        np.testing.assert_array_equal(sent[part].gram(m), bank[part].gram(m))
+    # what is saved or sent otherwise is as small as the samples
+    assert len(pickle.dumps(bank)) < 8 * X.size + 20_000
+    assert pickle.loads(pickle.dumps(bank)).storage == "recompute"
+
+
+def arrays(value, at="model"):
+    """Yield the arrays of numbers in an object of ours, and where they stand."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        yield at, value
+    elif isinstance(value, (list, tuple)):
+        for i, part in enumerate(value):
+            yield from arrays(part, f"{at}[{i}]")
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from arrays(part, f"{at}[{key!r}]")
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from arrays(getattr(value, field.name), f"{at}.{field.name}")
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: type(model).__name__)
+def test_saving_does_not_change_a_bit(model, tmp_path):
+    X, _, _ = data()
+    fitted(model)
+    save(model, tmp_path / "model.mkl")
+    for again in (load(tmp_path / "model.mkl"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(answers(model, X), answers(again, X))
+        found = dict(arrays(vars(again)))
+        for at, array in arrays(vars(model)):
+            order = array.flags.c_contiguous, array.flags.f_contiguous
+            assert any(order), at
+            same = found[at].flags
+            assert (same.c_contiguous, same.f_contiguous) == order, at
+            assert same.aligned and found[at].dtype == array.dtype
+
+
+# --- the same up to the certificate ---------------------------------------------------
+
+
+@pytest.mark.skipif(
+    platform.machine().lower() not in ("x86_64", "amd64"),
+    reason="other processors are imitated on x86-64",
+)
+def test_another_processor_proves_the_same_optimum():
+    known = imitations()
+    other = elsewhere("bounds", {**known["prescott"], **known["numpy-sse"]})
+    for (a, b, gap), (lower, upper, there) in zip(bounds(), other, strict=True):
+        assert max(gap, there) <= 1e-5
+        # the optimum lies between the bounds of both
+        assert max(a, lower) <= min(b, upper)
+
+
+# --- equally good ---------------------------------------------------------------------
+
+
+def test_local_optima_say_that_they_are():
+    X, y, _ = data()
+    model = SubspaceClassifier(LADDER[:1], criterion="alignment").fit(X, y)
+    assert np.isnan(model.duality_gap_)
+    narrow = SubspaceClassifier(LADDER, criterion="svm", n_components=1).fit(X, y)
+    assert "no certificate of global optimality" in narrow.solution_.message
