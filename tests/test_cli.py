@@ -18,7 +18,7 @@ from mklearn import MKLClassifier, __version__
 from mklearn import kernels as kernel_module
 from mklearn.cli import commands, demo
 from mklearn.cli.commands import _save_figures, make_app
-from mklearn.report.facts import (
+from mklearn.report import (
     Predictions,
     Report,
     describe_data,

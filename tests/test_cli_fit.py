@@ -679,7 +679,7 @@ def test_interrupt_while_writing_leaves_nothing(table, tmp_path, monkeypatch, at
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mklearn.report.facts.write_html", interrupted)
+    monkeypatch.setattr("mklearn.report.write_html", interrupted)
     result = run("fit", table, "--target", "state", "--out", tmp_path / "o")
     assert result.exit_code == 130 and os.listdir(tmp_path) == []
 

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from mklearn.estimators import BilinearMKLClassifier, SingleKernelCV
 from mklearn.estimators._base import BaseKernelMachine
 from mklearn.model_selection import stop_if_interrupted
-from mklearn.report.facts import NEGLIGIBLE
+from mklearn.fitted import NEGLIGIBLE
 
 FloatArray = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv, cross_validate
 
-from mklearn.report.facts import used_kernels
+from mklearn.fitted import used_kernels
 from mklearn.solvers import Status
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]

@@ -47,7 +47,7 @@ from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
 from mklearn.problems.evidence import Spread
 from mklearn.problems.subspace import Subspace
-from mklearn.report.facts import whole_file
+from mklearn.report import whole_file
 from mklearn.solvers import EvidenceSolution, JointSolution, Solution, Status
 from mklearn.solvers.base import History
 from mklearn.solvers.evidence import EvidenceHistory

@@ -32,7 +32,7 @@ from mklearn.kernels import RBF, KernelBank, Linear, Spectrum, per_view
 from mklearn.kernels.specs import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare
 from mklearn.persistence import versions
-from mklearn.report.facts import Predictions, certificate, evidence, kernel_rows
+from mklearn.report import Predictions, certificate, evidence, kernel_rows
 from mklearn.solvers.path import NORMS
 from mklearn.table import (
     MANY,

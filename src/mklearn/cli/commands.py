@@ -57,7 +57,7 @@ def demo(
 ) -> None:
     """Compare learned kernel weights with simpler methods on real data."""
     from mklearn.cli.demo import make_models, run_demo
-    from mklearn.report.facts import whole_files, write_json
+    from mklearn.report import whole_files, write_json
 
     errors = Console(stderr=True, highlight=False)
     with _results_folder(out):
@@ -171,7 +171,7 @@ def fit(
         write_report,
     )
     from mklearn.persistence import save
-    from mklearn.report.facts import whole_files, write_json
+    from mklearn.report import whole_files, write_json
 
     errors = Console(stderr=True, highlight=False)
     with _user_errors():
@@ -223,7 +223,7 @@ def predict(
 ) -> None:
     """Predict new samples with a saved model."""
     from mklearn.cli.application import run_predict
-    from mklearn.report.facts import whole_file
+    from mklearn.report import whole_file
 
     errors = Console(stderr=True, highlight=False)
     with _user_errors():
@@ -303,7 +303,7 @@ def compare(
 ) -> None:
     """Compare several norms and methods on the same folds of a table."""
     from mklearn.cli.application import METHODS, Settings, parse_number, run_compare
-    from mklearn.report.facts import write_json
+    from mklearn.report import write_json
 
     errors = Console(stderr=True, highlight=False)
     with _user_errors():
@@ -495,7 +495,7 @@ def _methods_table(content: dict[str, Any]) -> Table:
 
 
 def _weights_table(model: Any, block: str, width: int = 24) -> Table:
-    from mklearn.report.facts import kernel_rows, rows_by_view
+    from mklearn.report import kernel_rows, rows_by_view
 
     groups = rows_by_view(kernel_rows(model))
     top = max(row.weight for rows in groups.values() for row in rows)
@@ -522,7 +522,7 @@ def _save_figures(result: Any, out: Path, errors: Console) -> list[str]:
     Without matplotlib there are no figures, and the report has numbers alone.
     """
     from mklearn.cli.demo import DENSE, SPARSE
-    from mklearn.report.facts import whole_file, write_html
+    from mklearn.report import whole_file, write_html
 
     write_html(out / "report.html", result.report())
     try:

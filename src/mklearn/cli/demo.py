@@ -26,7 +26,7 @@ from mklearn.estimators import (
 )
 from mklearn.kernels import Kernel, Linear, MultiView, rbf_ladder
 from mklearn.model_selection import Comparison, compare
-from mklearn.report.facts import (
+from mklearn.report import (
     Predictions,
     Report,
     certificate,
