@@ -114,7 +114,8 @@ def _data_section(data: DataSummary) -> str:
         filled = "no values were missing"
     start = f"{data.n_samples} samples; {filled}."
     parts = [paragraph(f"{start} Source: {data.source}." if data.source else start)]
-    heads, views = ["view", "columns"], list(data.views.items())
+    heads = ["view", "columns"]
+    views: list[Sequence[Any]] = list(data.views.items())
     if data.absent:
         heads = [*heads, "samples without it"]
         views = [(name, n, data.absent.get(name, 0)) for name, n in views]
