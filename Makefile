@@ -5,7 +5,7 @@ PYTEST_ARGS ?= -n 2
 .DEFAULT_GOAL := help
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
-.PHONY: help demo demo-large test lint format docs clean
+.PHONY: help demo demo-large reproduce test lint format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -16,6 +16,9 @@ demo: $(VENV)/.stamp-demo ## Run the demonstration; results go to demo-output/
 
 demo-large: $(VENV)/.stamp-large ## Learn from a million rows on two Dask workers (minutes)
 	$(VENV)/bin/python examples/demo_large.py
+
+reproduce: $(VENV)/.stamp-reproduce ## Run a paper's tables: make reproduce PAPER=dkl ARGS=--quick
+	$(VENV)/bin/python -m reproduction $(PAPER) $(ARGS)
 
 test: $(VENV)/.stamp-test ## Run the tests and the examples in the docstrings
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
@@ -41,6 +44,7 @@ clean: ## Remove caches, builds and demo-output/, but not the environment
 # One stamp for each set of extras, so that a target installs only what it needs.
 $(VENV)/.stamp-demo: EXTRAS = cli,plot
 $(VENV)/.stamp-large: EXTRAS = distributed,dashboard
+$(VENV)/.stamp-reproduce: EXTRAS = conic,plot
 $(VENV)/.stamp-test: EXTRAS = test
 $(VENV)/.stamp-lint: EXTRAS = lint
 $(VENV)/.stamp-docs: EXTRAS = docs

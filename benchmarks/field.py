@@ -81,7 +81,9 @@ from mklearn.datasets import available, load
 from mklearn.kernels import RBF, Linear, per_view
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.report import used_kernels
-from mklearn.reproduction.cells import (
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reproduction.cells import (
     Band,
     Cell,
     Protocol,
@@ -95,7 +97,7 @@ from mklearn.reproduction.cells import (
     run,
     stratified,
 )
-from mklearn.reproduction.page import outside
+from reproduction.page import outside
 
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 FACTORS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # widths of the kernels "auto"

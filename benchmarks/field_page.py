@@ -19,7 +19,7 @@ from scipy import stats
 
 from mklearn.datasets import available
 from mklearn.report import whole_file
-from mklearn.reproduction.cells import Results, Table, Values
+from reproduction.cells import Results, Table, Values
 
 FloatArray = NDArray[np.float64]
 

@@ -14,13 +14,14 @@ the last fit is timed. ``--quick`` runs small sizes, ``--json FILE`` writes all 
 
 Data: the .npz files in the folder that MKLEARN_DATA names; the digits of scikit-learn
 and random sequences where there is none. The 69 kernels of the protein task cannot be
-had: in their place are those of ``mklearn.reproduction.proteins``.
+had: in their place are those of ``reproduction.proteins``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -45,13 +46,15 @@ from mklearn import (
     kernels,
 )
 from mklearn.datasets import load
-from mklearn.reproduction.proteins import (
+from mklearn.solvers import Conic, CuttingPlane
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reproduction.proteins import (
     LETTERS,
     PATTERNS,
     sequences,
     string_grams,
 )
-from mklearn.solvers import Conic, CuttingPlane
 
 SETS = ("waveform", "satimage", "segment", "usps")
 SIGMAS = np.geomspace(0.1, 100.0, 10)

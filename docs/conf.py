@@ -71,7 +71,7 @@ numpydoc_validation_exclude = {
     rf"\.({_FUNCTIONAL})\.\w+$",  # one line that names the arguments is enough
     r"\.(check|iterates|passes|suits)$",  # of solvers, as the protocol has them
     rf"\.({_RESULTS})$",  # what is returned has attributes, not parameters
-    r"^mklearn\.(report|reproduction|table)\.",
+    r"^mklearn\.(report|table)\.",
 }
 
 # --- examples -------------------------------------------------------------------------
@@ -80,6 +80,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
+    "ignore_pattern": r"demo_\w+\.py$",  # programs, which are no pages
     "within_subsection_order": "gallery_order.GalleryOrder",
     "backreferences_dir": "api/backreferences",
     "doc_module": ("mklearn",),

@@ -27,8 +27,8 @@ from mklearn.data.blocks import ArrayBlocks, as_blocks
 from mklearn.data.dask import DaskBlocks, by_blocks, is_dask
 from mklearn.datasets import make_groups
 from mklearn.kernels import RBF, Linear
-from mklearn.reproduction import Settings, Table, run
-from mklearn.reproduction.cells import Protocol
+from reproduction import Settings, Table, run
+from reproduction.cells import Protocol
 
 N = 600
 

@@ -20,7 +20,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # packages that say what is public, and modules in which all is that has no underscore
 PACKAGES = ["", ".datasets", ".estimators", ".kernels", ".problems", ".solvers"]
 MODULES = [".interpretation", ".model_selection", ".persistence", ".plotting",
-           ".report", ".reproduction", ".table"]  # fmt: skip
+           ".report", ".table"]  # fmt: skip
 
 
 def blocks(page, language):

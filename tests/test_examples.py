@@ -3,7 +3,9 @@
 import ast
 import importlib.util
 import os
+import re
 import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -140,3 +142,14 @@ def test_the_gallery_has_a_place_for_each():
         path.stem for path in FOLDER.glob("plot_*.py")
     )
     assert len(order) >= 12
+
+
+def test_the_gallery_leaves_programs_out(monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    conf = runpy.run_path(str(FOLDER.parent / "docs" / "conf.py"))
+    ignored = re.compile(conf["sphinx_gallery_conf"]["ignore_pattern"])
+    left = {path.stem for path in FOLDER.glob("*.py") if ignored.search(str(path))}
+    # tests/test_dask.py runs it
+    assert left == {"demo_large"}
+    assert all(path.stem in left or path.stem.startswith("plot_")
+               for path in FOLDER.glob("*.py"))  # fmt: skip

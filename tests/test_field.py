@@ -117,7 +117,7 @@ def small(monkeypatch):
 
 
 def cell(method, data="iris", table="accuracy", repetition=0):
-    from mklearn.reproduction import Cell
+    from reproduction import Cell
 
     return Cell("field", table, data, method, repetition)
 
@@ -200,8 +200,8 @@ def test_the_limit_is_in_cpu_seconds(small, tmp_path, monkeypatch):
 
 
 def test_the_other_splits_know_of_the_first(small, tmp_path, monkeypatch):
-    from mklearn.reproduction import Settings, Table
-    from mklearn.reproduction.cells import run
+    from reproduction import Settings, Table
+    from reproduction.cells import run
 
     started = []
 
@@ -241,8 +241,8 @@ def fake_results(n_sets=6):
     import field
 
     from mklearn.datasets import available
-    from mklearn.reproduction import Settings, Table
-    from mklearn.reproduction.cells import Results
+    from reproduction import Settings, Table
+    from reproduction.cells import Results
 
     data = tuple(line.name for line in available())[:n_sets]
     methods = ("MKL p by CV", "unweighted sum", "SVC + grid", "boosting")

@@ -3,6 +3,8 @@
 import json
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 import time
 import warnings
@@ -18,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import mklearn
 from mklearn.datasets import available
-from mklearn.reproduction import (
+from reproduction import (
     PAPERS,
     Cell,
     Settings,
@@ -29,10 +31,11 @@ from mklearn.reproduction import (
     results,
     run,
 )
-from mklearn.reproduction import cells as cells_module
-from mklearn.reproduction import lpmkl_scaling as scaling
-from mklearn.reproduction import lpmkl_toy as toy
-from mklearn.reproduction.cells import (
+from reproduction import cells as cells_module
+from reproduction import lpmkl_scaling as scaling
+from reproduction import lpmkl_toy as toy
+from reproduction.__main__ import main
+from reproduction.cells import (
     Band,
     Explanation,
     Protocol,
@@ -41,7 +44,7 @@ from mklearn.reproduction.cells import (
     capped,
     stratified,
 )
-from mklearn.reproduction.page import (
+from reproduction.page import (
     Row,
     outside,
     published_folder,
@@ -360,8 +363,8 @@ def test_page_says_how_it_was_made(tmp_path, no_published):
     page = write(again, tmp_path, 61.0)
     assert page == tmp_path / "fake" / "README.md"
     text = page.read_text(encoding="utf-8")
-    command = "mklearn reproduce fake --seed 3 --budget 300 --cap 500 --repetitions 3"
-    assert f"Made by `{command}`. Seed 3; 4 cells" in text
+    made = "python -m reproduction fake --seed 3 --budget 300 --cap 500 --repetitions 3"
+    assert f"Made by `{made}`. Seed 3; 4 cells" in text
     assert "the last run took 61 seconds" in text
     assert f"mklearn {mklearn.__version__} (commit {cells_module.commit()}" in text
     for package in (np, scipy, sklearn):
@@ -434,7 +437,7 @@ def test_double_cross_validation_is_that_of_the_library():
 
     from mklearn import MKLClassifier, MKLDiscriminant, SingleKernelCV
     from mklearn.kernels import RBF
-    from mklearn.reproduction.single import Single, best, discriminants, svms
+    from reproduction.single import Single, best, discriminants, svms
 
     X, y = load_wine(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -459,8 +462,8 @@ def test_fisher_rule_is_that_of_the_library():
     from sklearn.datasets import load_breast_cancer
 
     from mklearn.kernels import RBF
-    from mklearn.reproduction.kfda import Fisher
-    from mklearn.reproduction.single import Single, fisher
+    from reproduction.kfda import Fisher
+    from reproduction.single import Single, fisher
 
     X, y = load_breast_cancer(return_X_y=True)
     X, y = ((X - X.mean(axis=0)) / X.std(axis=0))[:120], y[:120]
@@ -474,7 +477,7 @@ def test_fisher_rule_is_that_of_the_library():
 def test_kfda_cell(monkeypatch):
     from sklearn.datasets import load_breast_cancer
 
-    from mklearn.reproduction import kfda
+    from reproduction import kfda
 
     X, y = load_breast_cancer(return_X_y=True)
     monkeypatch.setattr(kfda, "load_set", lambda name: (X[:150], y[:150]))
@@ -486,7 +489,7 @@ def test_kfda_cell(monkeypatch):
 
 @pytest.mark.parametrize("method", ["bilinear", "SimpleMKL", "Zien_Ong"])
 def test_bilinear_cell(method, monkeypatch):
-    from mklearn.reproduction import bilinear
+    from reproduction import bilinear
 
     monkeypatch.setattr(bilinear, "COSTS", (1.0,))
     with warnings.catch_warnings():
@@ -499,13 +502,27 @@ def test_bilinear_cell(method, monkeypatch):
     "method", ["SVM_org", "SKFE", "HSIC", "uSVM_joint", "uHSIC mkl"]
 )
 def test_subspace_cell(method, monkeypatch):
-    from mklearn.reproduction import subspace
+    from reproduction import subspace
 
     monkeypatch.setattr(subspace, "SIGMAS", (1e-2, 1e-1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         values = subspace.work(Cell("subspace", "2", "wine", method, 0), 0)
     assert values["error"] < 10 and values["training"] == 90
+
+
+def test_subspace_grids_are_those_of_the_paper():
+    from mklearn import KernelBank
+    from reproduction.subspace import COSTS, GENE_SIGMAS, REGS, SIGMAS, gaussians
+
+    assert len(SIGMAS) == 14 and len(GENE_SIGMAS) == 20
+    assert COSTS[:2] == (3.0, 5.0) and COSTS[-1] == 1000.0
+    assert len(COSTS) == 43 and list(COSTS) == sorted(set(COSTS))
+    np.testing.assert_allclose(np.log10(REGS), np.arange(5, -6, -1))
+    X = np.random.default_rng(0).normal(size=(6, 3))
+    gram = KernelBank(X, gaussians([SIGMAS[7]])).gram(0)
+    D = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(gram, np.exp(-D / SIGMAS[7]), rtol=1e-9, atol=1e-12)
 
 
 def test_subspace_page_says_which_error_is_nearer(tmp_path, monkeypatch):
@@ -533,7 +550,7 @@ def test_subspace_folds_have_the_features_of_the_library(method):
 
     from mklearn import SubspaceKernel
     from mklearn.kernels import RBF
-    from mklearn.reproduction.subspace import SINGLE, one_path, unit_columns
+    from reproduction.subspace import SINGLE, one_path, unit_columns
 
     X, y = load_wine(return_X_y=True)
     X, rows, options = unit_columns(X), np.arange(0, 178, 2), SINGLE[method]
@@ -556,7 +573,7 @@ def test_dkl_weights_on_sonar_sit_where_the_paper_has_them():
 
 
 def test_dkl_curve_over_lambda():
-    from mklearn.reproduction import dkl, dkl_figures
+    from reproduction import dkl, dkl_figures
 
     lambdas = np.array([1e-6, 1e-3, 1e-2, 1e-1, 1, 1e2])
     parts = dkl.parts("wine(3)", 0, 0)
@@ -573,7 +590,7 @@ def test_dkl_curve_over_lambda():
 
 
 def test_dkl_figures_compare_on_the_same_lambdas_and_splits(tmp_path):
-    from mklearn.reproduction import dkl_figures
+    from reproduction import dkl_figures
 
     table = dkl_figures.TABLES[0]
 
@@ -598,7 +615,7 @@ def test_dkl_figures_compare_on_the_same_lambdas_and_splits(tmp_path):
 
 
 def test_subspace_curves_on_wine(monkeypatch, tmp_path):
-    from mklearn.reproduction import subspace, subspace_figures
+    from reproduction import subspace, subspace_figures
 
     monkeypatch.setattr(subspace, "COSTS", (50.0,))
     monkeypatch.setattr(subspace, "REGS", (1e-1,))
@@ -704,7 +721,7 @@ def test_localisation_judges_by_matthews():
 
 @pytest.mark.parametrize("method", ["bilinear", "SimpleMKL_shared", "sum_SVC"])
 def test_bilinear_localisation(method, made_up_proteins, monkeypatch):
-    from mklearn.reproduction import bilinear
+    from reproduction import bilinear
 
     monkeypatch.setattr(bilinear, "COSTS", (1.0,))
     monkeypatch.setitem(bilinear.PROTEINS, "MultiLoc", 12)
@@ -714,19 +731,21 @@ def test_bilinear_localisation(method, made_up_proteins, monkeypatch):
     assert values["error"] < 20 and values["C"] == 1.0
 
 
-# --- the command ----------------------------------------------------------------------
+# --- the program ----------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[1]
 
 
-def command(*args):
-    pytest.importorskip("typer")
-    from typer.testing import CliRunner
+def program(*args):
+    """Run the program here, and return its exit code."""
+    try:
+        main([str(arg) for arg in args])
+    except SystemExit as end:
+        return end.code
+    return 0
 
-    from mklearn.cli.commands import make_app
 
-    return CliRunner().invoke(make_app(), ["reproduce", *map(str, args)])
-
-
-def test_mistakes_are_one_line_and_two(tmp_path):
+def test_mistakes_are_one_line_and_two(tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("mine")
     for args, words in [
@@ -735,27 +754,60 @@ def test_mistakes_are_one_line_and_two(tmp_path):
         (("dkl", "--jobs", "0"), "--jobs must not be 0"),
         (("dkl", "--out", file), "cannot write to"),
     ]:
-        result = command(*args)
-        assert result.exit_code == 2 and "Traceback" not in result.output
-        assert words in result.stderr and result.stderr.count("\n") == 1
+        assert program(*args) == 2
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1
 
 
-def test_command_writes_the_page_and_fails_outside_the_bands(tmp_path, monkeypatch):
-    monkeypatch.setattr("mklearn.reproduction.protocol", lambda paper: FAKE)
-    result = command("dkl", "--quick", "--out", tmp_path)
-    assert result.exit_code == 0, result.output
-    assert Path(result.stdout.strip()) == tmp_path / "fake" / "quick.md"
-    assert "1/2 wine, a, repetition 1" in result.stderr
-    result = command("dkl", "--quick", "--out", tmp_path, "--json")
-    found = json.loads(result.stdout)
+def test_numbers_have_limits(capsys):
+    for option, text in [
+        ("--seed", "-1"),
+        ("--seed", "x"),
+        ("--repetitions", "0"),
+        ("--budget", "nan"),
+        ("--cap", "0.5"),
+    ]:
+        assert program("dkl", f"{option}={text}") == 2
+        assert f"argument {option}: " in capsys.readouterr().err
+
+
+def test_program_writes_the_page_and_fails_outside_the_bands(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("reproduction.__main__.protocol", lambda paper: FAKE)
+    assert program("dkl", "--quick", "--out", tmp_path) == 0
+    said = capsys.readouterr()
+    assert Path(said.out.strip()) == tmp_path / "fake" / "quick.md"
+    assert "1/2 wine, a, repetition 1" in said.err
+    assert program("dkl", "--quick", "--out", tmp_path, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
     assert found["page"] == str(tmp_path / "fake" / "quick.md")
     assert found["paper"] == "fake" and found["seed"] == 0
     first, second = found["tables"][0]["rows"]
     assert (first["method"], second["method"]) == ("a", "b")
     assert first["mean"] == 90.0 and first["error"] is None  # one repetition
     assert first["verdict"] is None
-    result = command("dkl", "--quick", "--seed", 50, "--out", tmp_path)
-    assert result.exit_code == 1 and "left its band" in result.stderr
+    assert program("dkl", "--quick", "--seed", 50, "--out", tmp_path) == 1
+    assert "left its band" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+def test_ctrl_c_ends_the_program_from_the_root_of_the_project(tmp_path):
+    args = ["dkl", "--table", "9", "--repetitions", "1", "--out", str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "reproduction", *args],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stderr.readline().startswith("1/")  # a cell is finished
+        running.send_signal(signal.SIGINT)
+        out, said = running.communicate(timeout=300)
+    assert running.returncode == 130 and not out
+    assert "stopped; the same command goes on" in said and "Traceback" not in said
+    settings = Settings(table="9", repetitions=1)
+    assert results(protocol("dkl"), tmp_path, settings).cells
 
 
 # --- claims ---------------------------------------------------------------------------
@@ -772,7 +824,7 @@ def _results_of(name, rows):
 
 
 def test_claims_say_on_how_many_they_hold():
-    from mklearn.reproduction.claims import Claim, listed
+    from reproduction.claims import Claim, listed
 
     cases = {"yes": [True, True], "no": [False], "1 of 2": [True, False]}
     for verdict, holds in cases.items():
@@ -785,7 +837,7 @@ def test_claims_say_on_how_many_they_hold():
 
 
 def test_means_leave_out_figures_and_what_was_stopped():
-    from mklearn.reproduction.claims import Means, with_error
+    from reproduction.claims import Means, with_error
 
     rows = {
         ("9", "wine(3)", "a"): [{"accuracy": 1.0}, {"accuracy": 3.0}],
@@ -802,7 +854,7 @@ def test_means_leave_out_figures_and_what_was_stopped():
 
 
 def test_claims_of_dkl():
-    from mklearn.reproduction import dkl_claims
+    from reproduction import dkl_claims
 
     early, late = np.eye(10)[4] + np.eye(10)[5], np.eye(10)[8]
     alone = {f"accuracy {m + 1}": 90.0 if m in (5, 6) else 80.0 for m in range(10)}
@@ -835,7 +887,7 @@ def test_claims_of_dkl():
 
 
 def test_claims_of_the_subspace_tables():
-    from mklearn.reproduction import subspace_claims
+    from reproduction import subspace_claims
 
     def cells(error, seconds):
         return [

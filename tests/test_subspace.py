@@ -26,13 +26,6 @@ from mklearn import (
     SubspaceKernel,
     kernels,
 )
-from mklearn.estimators.subspace_cv import (
-    PAPER_COSTS,
-    PAPER_GENE_SIGMAS,
-    PAPER_REGS,
-    PAPER_SIGMAS,
-    paper_kernels,
-)
 from mklearn.kernels.measures import hsic
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems.discriminant import label_targets
@@ -649,18 +642,6 @@ def test_alignment_climbs_and_flattens():
 
 
 # --- choosing the parameters ----------------------------------------------------------
-
-
-def test_the_grids_of_the_paper():
-    assert len(PAPER_SIGMAS) == 14 and len(PAPER_GENE_SIGMAS) == 20
-    assert PAPER_COSTS[:2] == (3.0, 5.0) and PAPER_COSTS[-1] == 1000.0
-    assert len(PAPER_COSTS) == 43 and list(PAPER_COSTS) == sorted(set(PAPER_COSTS))
-    np.testing.assert_allclose(np.log10(PAPER_REGS), np.arange(-5, 6))
-    X = samples(6)[0]
-    sigma = PAPER_SIGMAS[7]
-    gram = KernelBank(X, paper_kernels([sigma])).gram(0)
-    D = ((X[:, None] - X[None]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(gram, np.exp(-D / sigma), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("criterion", ["hsic", "svm", "alignment"])

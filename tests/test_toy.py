@@ -9,9 +9,9 @@ from mklearn import Hinge, MKLClassifier, mkl_path
 from mklearn.datasets import bayes_error, make_toy
 from mklearn.kernels import KernelBank, Linear, per_feature
 from mklearn.kernels.normalise import fit_normaliser
-from mklearn.reproduction import Cell, Settings, protocol
-from mklearn.reproduction import lpmkl_toy as toy
-from mklearn.reproduction.cells import Results
+from reproduction import Cell, Settings, protocol
+from reproduction import lpmkl_toy as toy
+from reproduction.cells import Results
 
 
 @pytest.mark.parametrize(

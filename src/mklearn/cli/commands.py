@@ -2,15 +2,13 @@
 
 A command is a function with annotated options, listed in ``COMMANDS``. Standard output
 is for results, standard error for progress and errors. Exit codes: 0 done, 2 the user
-can repair it (one line says how), 1 a number of a quick reproduction left its band, 130
-stopped by Ctrl-C.
+can repair it (one line says how), 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +29,6 @@ from mklearn.report import whole_file, whole_files, write_json
 
 try:
     import typer
-    from rich.progress import Progress
 
     from mklearn.cli import screen
 except ImportError as missing:
@@ -290,77 +287,7 @@ def _load_model(path: Path) -> Any:
     return load(path)
 
 
-def reproduce(
-    paper: Annotated[
-        str, typer.Argument(help="dkl, kfda, subspace, bilinear or lpmkl.")
-    ],
-    table: Annotated[
-        str | None,
-        typer.Option(help="One table by its number, or figure1 ...; all by default."),
-    ] = None,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="A few cells; fails if a number leaves its band."),
-    ] = False,
-    jobs: Annotated[int, typer.Option(help="Cells at a time; -1 for all cores.")] = 1,
-    out: Annotated[
-        Path, typer.Option(help="Folder; page, figures and cells are in PAPER there.")
-    ] = Path("reproduction-output"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits.")] = 0,
-    repetitions: Annotated[
-        int | None, typer.Option(min=1, help="At most so many of each table.")
-    ] = None,
-    budget: Annotated[
-        float,
-        typer.Option(min=1, help="Seconds for each slow method on each data set."),
-    ] = 300.0,
-    cap: Annotated[
-        float | None,
-        typer.Option(min=1, help="Seconds for one conic program; --budget by default."),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the numbers of the page as JSON.")
-    ] = False,
-) -> None:
-    """Run the tables of a paper and compare with the printed numbers."""
-    from mklearn.reproduction import Settings, protocol, run
-    from mklearn.reproduction.page import content, outside, write
-
-    began = time.perf_counter()
-    settings = Settings(seed, quick, repetitions, budget, table, cap)
-    try:
-        plan = protocol(paper)
-        plan.select(table, quick)
-    except ValueError as error:
-        fail(str(error))
-    if jobs == 0:
-        fail("--jobs must not be 0; -1 takes all cores")
-    errors = screen.standard_error()
-    with results_folder(out):
-        with Progress(console=errors, disable=not errors.is_terminal) as progress:
-            task = progress.add_task("starting", total=None)
-
-            def tick(done: int, total: int, name: str) -> None:
-                progress.update(task, completed=done, total=total, description=name)
-                if not errors.is_terminal:
-                    errors.print(f"{done}/{total} {name}", markup=False)
-
-            with writing(out):
-                found = run(plan, out, settings, jobs=jobs, tick=tick)
-        with writing(out):
-            page = write(found, out, time.perf_counter() - began)
-    numbers = {**content(found), "page": str(page)} if as_json else {}
-    print(json.dumps(numbers, allow_nan=False) if as_json else page)
-    for name, reason in found.missing.items():
-        errors.print(f"left out {name}: {reason}", markup=False)
-    if not found.cells:
-        fail("no cell could be run; see the reasons above")
-    broken = outside(found) if quick else []
-    if broken:
-        fail("a number left its band: " + "; ".join(broken), 1)
-
-
-COMMANDS = (demo, kernels, fit, predict, inspect_model, compare, reproduce)
+COMMANDS = (demo, kernels, fit, predict, inspect_model, compare)
 
 
 def make_app() -> Any:

@@ -20,36 +20,13 @@ from mklearn.estimators.subspace import (
     own_scale,
     unit_cost,
 )
-from mklearn.kernels import RBF, KernelBank
+from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems.subspace import JointProblem, label_factor
 from mklearn.solvers import Status
 from mklearn.solvers.joint import solve_joint, svm_on
 
 FloatArray = NDArray[np.float64]
-
-# The grids of Chen et al. (2008), section 6.1.1; kernels exp(-|x - z|^2 / sigma).
-PAPER_SIGMAS = (1e-3, 5e-3, 1e-2, 5e-2, *(i / 10 for i in range(1, 11)))
-PAPER_GENE_SIGMAS = tuple(10.0 * i for i in range(1, 21))
-PAPER_COSTS = (
-    *(1.0 + 2 * i for i in range(1, 10)),
-    *(20.0 + 5 * i for i in range(1, 17)),
-    *(100.0 + 50 * i for i in range(1, 19)),
-)
-PAPER_REGS = tuple(10.0**i for i in range(-5, 6))
-
-
-def paper_kernels(sigmas: Any = PAPER_SIGMAS) -> list[RBF]:
-    """Return the RBF kernels ``exp(-|x - z|^2 / sigma)``, with ``gamma = 1 / sigma``.
-
-    Examples
-    --------
-    >>> from mklearn.estimators.subspace_cv import paper_kernels
-    >>> [kernel.gamma for kernel in paper_kernels([0.01, 0.5])]
-    [100.0, 2.0]
-    """
-    return [RBF(1.0 / float(sigma)) for sigma in sigmas]
-
 
 # numbers of reg and C, features of test samples, the SVMs' coefficients and biases
 _Cell = tuple[int, int, FloatArray, FloatArray, FloatArray]
@@ -70,9 +47,7 @@ class SubspaceClassifierCV(SubspaceClassifier):
     combine : bool
         Take all kernels together, with learned weights, and choose reg and C only.
     regs, Cs : arrays of float
-        Values to try. The paper's grids are ``PAPER_REGS`` and ``PAPER_COSTS`` in
-        :mod:`mklearn.estimators.subspace_cv`, with ``relative=False``, and
-        ``paper_kernels()`` there.
+        Values to try.
     relative : bool
         Whether regs are multiples of the kernel's trace, and Cs of one over the mean
         squared length of the features, which is what "auto" takes in

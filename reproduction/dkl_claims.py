@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.reproduction.cells import Results
-from mklearn.reproduction.claims import Claim, Means, by_data, joined, listed, numbered
+from reproduction.cells import Results
+from reproduction.claims import Claim, Means, by_data, joined, listed, numbered
 
 KERNELS = 10
 TWO = ("sonar", "heart", "ionosphere", "cancer")

@@ -21,7 +21,7 @@ from mklearn.datasets import load
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.kernels.strings import spectrum_gram
-from mklearn.reproduction.cells import rng, stratified
+from reproduction.cells import rng, stratified
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWY"
 BUCKETS = 1 << 14  # long motifs share columns by a hash

@@ -13,9 +13,9 @@ from mklearn import Hinge, KernelBank
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.plotting import OKABE_ITO
 from mklearn.problems.subspace import Criterion, label_factor
-from mklearn.reproduction.cells import Band, Results, Table, Values
-from mklearn.reproduction.page import save
 from mklearn.solvers.joint import svm_on
+from reproduction.cells import Band, Results, Table, Values
+from reproduction.page import save
 
 DIMENSIONS = tuple(range(1, 16))
 ITERATIONS = 10

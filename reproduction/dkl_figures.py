@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from mklearn.plotting import OKABE_ITO
-from mklearn.reproduction.cells import Results, Table, Values
-from mklearn.reproduction.page import save
+from reproduction.cells import Results, Table, Values
+from reproduction.page import save
 
 LAMBDAS = np.logspace(-10, 2, 30)
 EVERY = 5  # of the lambdas SDP takes

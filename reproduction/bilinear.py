@@ -20,8 +20,9 @@ from mklearn.estimators import (
 )
 from mklearn.kernels import RBF, KernelBank
 from mklearn.plotting import OKABE_ITO
-from mklearn.reproduction import proteins
-from mklearn.reproduction.cells import (
+from mklearn.solvers import CuttingPlane
+from reproduction import proteins
+from reproduction.cells import (
     Band,
     Cell,
     Protocol,
@@ -32,8 +33,7 @@ from mklearn.reproduction.cells import (
     rng,
     standardised,
 )
-from mklearn.reproduction.page import Printed, save, summary
-from mklearn.solvers import CuttingPlane
+from reproduction.page import Printed, save, summary
 
 SIGMAS = np.geomspace(0.1, 100.0, 10)
 COSTS = (0.5, 1.0, 10.0)

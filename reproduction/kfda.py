@@ -13,7 +13,7 @@ from mklearn.estimators import MKLDiscriminant
 from mklearn.kernels import RBF
 from mklearn.plotting import OKABE_ITO
 from mklearn.report import whole_file
-from mklearn.reproduction.cells import (
+from reproduction.cells import (
     Band,
     Cell,
     Explanation,
@@ -26,8 +26,8 @@ from mklearn.reproduction.cells import (
     stratified,
     unit_range,
 )
-from mklearn.reproduction.page import Printed, read_rows
-from mklearn.reproduction.single import Single, best, fisher
+from reproduction.page import Printed, read_rows
+from reproduction.single import Single, best, fisher
 
 SIGMAS = np.geomspace(0.1, 100.0, 10)
 REG = 1e-8

@@ -13,8 +13,9 @@ from mklearn.estimators import MKLClassifier, MKLDiscriminant
 from mklearn.kernels import RBF
 from mklearn.plotting import OKABE_ITO
 from mklearn.report import whole_file
-from mklearn.reproduction import dkl_claims, dkl_figures
-from mklearn.reproduction.cells import (
+from mklearn.solvers import Semidefinite
+from reproduction import dkl_claims, dkl_figures
+from reproduction.cells import (
     Band,
     Cell,
     Explanation,
@@ -27,9 +28,8 @@ from mklearn.reproduction.cells import (
     standardised,
     stratified,
 )
-from mklearn.reproduction.page import Printed, read_rows
-from mklearn.reproduction.single import Single, best, classes, discriminants, svms
-from mklearn.solvers import Semidefinite
+from reproduction.page import Printed, read_rows
+from reproduction.single import Single, best, classes, discriminants, svms
 
 SIGMAS = np.geomspace(0.1, 100.0, 10)
 REGS = np.logspace(-6, 0, 7)

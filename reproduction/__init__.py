@@ -1,14 +1,15 @@
 """The tables of the papers: protocols, runs that resume, pages that compare.
 
-A protocol says which data, methods and repetitions make a table; a *cell* is one method
-on one repetition of one data set. :func:`mklearn.reproduction.cells.run` works on
-cells, :func:`mklearn.reproduction.page.write` compares them with the printed numbers,
-and there is one file for each paper.
+A package beside the library: ``python -m reproduction PAPER`` from the root of the
+project. A protocol says which data, methods and repetitions make a table; a *cell* is
+one method on one repetition of one data set. :func:`reproduction.cells.run` works on
+cells, :func:`reproduction.page.write` compares them with the printed numbers, and there
+is one file for each paper.
 """
 
 from importlib import import_module
 
-from mklearn.reproduction.cells import Cell, Protocol, Settings, Table, results, run
+from reproduction.cells import Cell, Protocol, Settings, Table, results, run
 
 __all__ = [
     "Cell",
@@ -29,7 +30,7 @@ def protocol(paper: str) -> Protocol:
 
     Parameters
     ----------
-    paper : {"dkl", "kfda", "subspace", "bilinear"}
+    paper : {"dkl", "kfda", "subspace", "bilinear", "lpmkl"}
 
     Returns
     -------
@@ -37,11 +38,11 @@ def protocol(paper: str) -> Protocol:
 
     Examples
     --------
-    >>> from mklearn.reproduction import protocol
+    >>> from reproduction import protocol
     >>> [table.name for table in protocol("kfda").tables]
     ['1']
     """
     if paper not in PAPERS:
         raise ValueError(f"There is no paper {paper!r}; there are {', '.join(PAPERS)}.")
-    found: Protocol = import_module(f"mklearn.reproduction.{paper}").PROTOCOL
+    found: Protocol = import_module(f"reproduction.{paper}").PROTOCOL
     return found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.reproduction.cells import Results, Values
+from reproduction.cells import Results, Values
 
 
 @dataclass(frozen=True)

@@ -504,7 +504,7 @@ def _find(file: str) -> None:
 @cache
 def commit() -> str:
     """Return the commit of the code that runs, "+" if it was changed since."""
-    here = Path(__file__).parent
+    here, code = Path(__file__).parent, ("*.py", "../src")
 
     def git(*args: str) -> str:
         command = ["git", "-C", str(here), *args]
@@ -513,7 +513,7 @@ def commit() -> str:
         ).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", "..")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", *code)
         return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -16,10 +16,10 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 from mklearn.estimators import SubspaceClassifier, SubspaceKernel
-from mklearn.estimators.subspace_cv import paper_kernels
+from mklearn.kernels import RBF
 from mklearn.problems.subspace import Criterion, label_factor
-from mklearn.reproduction import subspace_claims, subspace_figures
-from mklearn.reproduction.cells import (
+from reproduction import subspace_claims, subspace_figures
+from reproduction.cells import (
     Band,
     Cell,
     Explanation,
@@ -32,7 +32,7 @@ from mklearn.reproduction.cells import (
     rng,
     stratified,
 )
-from mklearn.reproduction.page import Printed, published_folder, read_rows, rows
+from reproduction.page import Printed, published_folder, read_rows, rows
 
 FloatArray = NDArray[np.float64]
 # features of training samples and of others
@@ -198,12 +198,17 @@ def apart(
 # --- cross-validation -----------------------------------------------------------------
 
 
+def gaussians(sigmas: Iterable[float]) -> list[RBF]:
+    """Return the kernels ``exp(-|x - z|^2 / sigma)``, with ``gamma = 1 / sigma``."""
+    return [RBF(1.0 / sigma) for sigma in sigmas]
+
+
 def single(
     X: FloatArray, labels: Any, sigmas: Iterable[float], options: Any
 ) -> tuple[list[Any], float | None, float]:
     """Return kernel, lambda and C; the joint methods take those of HSIC."""
     D = euclidean_distances(X, squared=True)
-    kernels = paper_kernels(sigmas)
+    kernels = gaussians(sigmas)
     folds = list(StratifiedKFold(n_folds(labels)).split(X, labels))
     regs = REGS if options and options["criterion"] != "alignment" else (None,)
     kind = "linear" if options else "precomputed"
@@ -249,7 +254,7 @@ def combined(
     X: FloatArray, labels: Any, sigmas: Iterable[float], options: Any
 ) -> tuple[list[Any], float, float]:
     """Return all kernels, and xi and C for their combination by uHSIC."""
-    kernels = paper_kernels(sigmas)
+    kernels = gaussians(sigmas)
     folds = list(StratifiedKFold(n_folds(labels)).split(X, labels))
     found = {}
     for reg in REGS:

@@ -18,7 +18,7 @@ import sklearn
 
 import mklearn
 from mklearn.report import whole_file
-from mklearn.reproduction.cells import Band, Results, Table, Values, commit
+from reproduction.cells import Band, Results, Table, Values, commit
 
 Printed = dict[tuple[str, str, str, str], tuple[float, float]]
 
@@ -229,7 +229,7 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
 def _head(results: Results, seconds: float) -> list[str]:
     settings = results.settings
     commits = sorted({v["commit"] for v in results.cells.values()}) or [commit()]
-    command = f"mklearn reproduce {results.protocol.name} --seed {settings.seed}"
+    command = f"python -m reproduction {results.protocol.name} --seed {settings.seed}"
     command += f" --budget {settings.budget:g}"
     command += f" --cap {settings.cap:g}" if settings.cap else ""
     command += f" --table {settings.table}" if settings.table else ""

@@ -13,10 +13,10 @@ from sklearn.svm import SVC
 from mklearn import Hinge, KernelBank, mkl_path
 from mklearn.plotting import OKABE_ITO
 from mklearn.report import used_kernels
-from mklearn.reproduction import lpmkl_scaling as scaling
-from mklearn.reproduction import lpmkl_toy as toy
-from mklearn.reproduction import proteins
-from mklearn.reproduction.cells import (
+from reproduction import lpmkl_scaling as scaling
+from reproduction import lpmkl_toy as toy
+from reproduction import proteins
+from reproduction.cells import (
     Band,
     Cell,
     Protocol,
@@ -24,7 +24,7 @@ from mklearn.reproduction.cells import (
     Table,
     Values,
 )
-from mklearn.reproduction.page import (
+from reproduction.page import (
     Printed,
     number,
     published_folder,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mklearn.reproduction.cells import Results
-from mklearn.reproduction.claims import Claim, Means, by_data, listed, with_error
+from reproduction.cells import Results
+from reproduction.claims import Claim, Means, by_data, listed, with_error
 
 SETS = ("satimage", "waveform", "segment", "wine", "USPS", "B_Tumor1", "B_Tumor2")
 PROPOSED = ("HSIC", "uHSIC", "SVM_joint", "uSVM_joint")

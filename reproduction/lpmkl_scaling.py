@@ -20,9 +20,9 @@ from mklearn import Hinge, KernelBank, LpBall, MKLProblem, solve
 from mklearn.datasets import load
 from mklearn.kernels import rbf_ladder
 from mklearn.plotting import OKABE_ITO
-from mklearn.reproduction.cells import Cell, Results, Table, Values, rng
-from mklearn.reproduction.page import save
 from mklearn.solvers import CuttingPlane, ReducedGradient
+from reproduction.cells import Cell, Results, Table, Values, rng
+from reproduction.page import save
 
 FloatArray = NDArray[np.float64]
 

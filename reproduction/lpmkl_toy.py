@@ -18,8 +18,8 @@ from mklearn.datasets import bayes_error, make_toy
 from mklearn.kernels import Linear, per_feature
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.plotting import OKABE_ITO
-from mklearn.reproduction.cells import Cell, Results, Table, Values
-from mklearn.reproduction.page import save
+from reproduction.cells import Cell, Results, Table, Values
+from reproduction.page import save
 
 FloatArray = NDArray[np.float64]
 
