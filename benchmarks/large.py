@@ -42,8 +42,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from mklearn import MKLClassifier, kernels
-from mklearn.data.blocks import GeneratorBlocks
-from mklearn.data.dask import DaskBlocks
+from mklearn.blocks import DaskBlocks, GeneratorBlocks
 from mklearn.datasets import load, make_groups
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.problems.statistics import Statistics

@@ -32,9 +32,15 @@ from svm_ratio import seconds
 
 from mklearn import Hinge, KernelBank
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
-from mklearn.problems.subspace import Alignment, Criterion, JointProblem, label_factor
+from mklearn.problems.subspace import (
+    Alignment,
+    Criterion,
+    JointProblem,
+    Kernels,
+    label_factor,
+)
 from mklearn.solvers import solve_joint
-from mklearn.solvers.joint import Kernels, maximise_alignment, svm_on
+from mklearn.solvers.subspace import integrate, maximise_alignment, svm_on
 
 REG = 5e-4
 CLASSES = 10
@@ -141,7 +147,7 @@ def joint(quick: bool) -> list[dict]:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     solution = solve_joint(
-                        JointProblem(loss, q), kernels, L, method, max_iter=20
+                        JointProblem(loss, q, kernels, L), method, max_iter=20
                     )
                 rows.append(
                     {"data": name, "n": n, "k": CLASSES,
@@ -169,14 +175,16 @@ def mkl(quick: bool) -> list[dict]:
         bank, y, name = task(n, M)
         L = label_factor(y, CLASSES)
         unit = floor(n)
-        kernels = Kernels(bank, REG, True, np.ones(n), tol=1e-6)
-        took, weights = seconds(lambda kernels=kernels, L=L: kernels.integrate(L))
+        kernels = Kernels(bank, REG, True, np.ones(n))
+        took, weights = seconds(
+            lambda kernels=kernels, L=L: integrate(kernels, L, tol=1e-6)
+        )
         made = kernels.criterion(weights.theta)
         loss = costs(made.best(L).features, y)
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            both = solve_joint(JointProblem(loss, CLASSES), kernels, L, tol=1e-3)
+            both = solve_joint(JointProblem(loss, CLASSES, kernels, L), tol=1e-3)
         joined = time.perf_counter() - start
         for method, used, found in (
             ("HSIC_mkl (27)", took, weights), ("SVM_mkl (39)", joined, both)

@@ -1,8 +1,11 @@
 """Blocks: every source gives the same samples, and tells what is wrong with them."""
 
 import gzip
+import os
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +15,14 @@ from scipy import sparse
 from sklearn.base import clone
 
 from mklearn import MKLClassifier, MKLDiscriminant, MKLRegressor, MultiView
-from mklearn.data.blocks import (
+from mklearn.blocks import (
     ArrayBlocks,
     CSVBlocks,
     GeneratorBlocks,
     NpyBlocks,
     ParquetBlocks,
-    as_blocks,
 )
+from mklearn.data.reading import as_blocks
 from mklearn.datasets import make_groups
 from mklearn.kernels import RBF, Linear
 
@@ -197,6 +200,23 @@ def test_bad_blocks_are_told(source, message):
         GeneratorBlocks(source).reduce(lambda block: 1)
 
 
+def test_blocks_without_rows_are_passed_over(samples):
+    X, y, _ = samples
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    parts = [
+        (table.iloc[:0], y[:0]),
+        (table.iloc[:20], y[:20]),
+        (pd.DataFrame(columns=["a", "b", "c"]), []),  # columns of objects
+        (table.iloc[20:], y[20:]),
+        ([], []),
+    ]
+    blocks = GeneratorBlocks(lambda: iter(parts))
+    assert blocks.map(lambda block: block.n_rows) == [20, 37]
+    assert blocks.names == ("a", "b", "c")
+    with pytest.raises(ValueError, match="holds no samples"):
+        GeneratorBlocks([parts[0], parts[2]]).reduce(lambda block: block.n_rows)
+
+
 def test_no_source_is_no_source():
     with pytest.raises(ValueError, match="takes a function"):
         GeneratorBlocks(3)
@@ -341,6 +361,9 @@ MODELS = {
 }
 
 
+MANY = MODELS | {"hinge": MKLClassifier(SPECS, loss="hinge", **LOW)}
+
+
 @pytest.fixture(scope="module")
 def groups():
     return make_groups(300, n_noise=0, random_state=0)
@@ -374,6 +397,39 @@ def test_models_do_not_depend_on_the_order(name, groups):
     model = clone(MODELS[name]).fit(blocks)
     np.testing.assert_allclose(model.kernel_weights_, alone.kernel_weights_, atol=1e-6)
     np.testing.assert_allclose(answers(model, X), answers(alone, X), atol=1e-5)
+
+
+def fitted_in_a_process(threads, blas):
+    """Return the answers of all models that a process with so many threads fits."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np
+import test_blocks
+from sklearn.base import clone
+X, y = test_blocks.make_groups(5000, n_noise=0, random_state=0)
+for name, model in test_blocks.MANY.items():
+    model = clone(model).fit(X, y)
+    answer = np.append(test_blocks.answers(model, X), model.kernel_weights_)
+    print(name, answer.tobytes().hex(), sep="|")
+"""
+    sizes = {"NUMBA_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(blas)}
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | sizes,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(line.split("|") for line in run.stdout.splitlines())
+
+
+def test_threads_do_not_change_a_digit_of_a_model():
+    alone = fitted_in_a_process(1, 1)
+    assert list(alone) == list(MANY)
+    for threads, blas in ((2, 2), (3, 1)):
+        for name, answer in fitted_in_a_process(threads, blas).items():
+            assert answer == alone[name], (name, threads, blas)
 
 
 def test_models_on_all_files(tmp_path, frame, samples):

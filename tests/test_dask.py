@@ -23,8 +23,9 @@ from mklearn import (
     MKLDiscriminant,
     MKLRegressor,
 )
-from mklearn.data.blocks import ArrayBlocks, as_blocks
-from mklearn.data.dask import DaskBlocks, by_blocks, is_dask
+from mklearn.blocks import ArrayBlocks, DaskBlocks
+from mklearn.data.dask import is_dask
+from mklearn.data.reading import as_blocks, by_blocks
 from mklearn.datasets import make_groups
 from mklearn.kernels import RBF, Linear
 from reproduction import Settings, Table, run
@@ -125,6 +126,28 @@ def test_frames_are_summed_as_in_memory(samples):
         assert DaskBlocks(none[columns], none["label"]).map(count) == []
         with pytest.raises(ValueError, match="holds no samples"):
             DaskBlocks(none[columns], none["label"]).reduce(count)
+
+
+def test_partitions_that_a_filter_empties_say_nothing(samples):
+    X, y = samples
+    columns = [f"c{i}" for i in range(12)]
+    frame = pd.DataFrame(X, columns=columns).assign(label=np.array(["a", "b"])[y])
+    parts = [frame.iloc[:0], frame.iloc[:150], pd.DataFrame(columns=frame.columns)]
+    table = dd.from_map(lambda i: [*parts, frame.iloc[150:]][i], range(4), meta=frame)
+    model = MKLClassifier(SPECS, loss="logistic", **LOW)
+    expected = clone(model).fit(frame[columns], frame["label"])
+    with dask.config.set(scheduler="synchronous"):
+        blocks = DaskBlocks(table[columns], table["label"])
+        assert blocks.map(count) == [150, 450]
+        assert [block.n_rows for block in blocks] == [150, 450]
+        model.fit(table[columns], table["label"])
+        answers = model.predict(table[columns]).compute()
+    np.testing.assert_allclose(
+        model.decision_function(frame[columns]),
+        expected.decision_function(frame[columns]),
+        atol=1e-3,
+    )
+    assert np.array_equal(answers, expected.predict(frame[columns]))
 
 
 def test_what_samples_and_targets_share_is_computed_once():
@@ -340,6 +363,21 @@ def test_models_are_those_in_memory(samples, chunks, scheduler):
     )
     np.testing.assert_allclose(scores, expected.decision_function(X), atol=1e-8)
     assert np.array_equal(classes, expected.predict(X))
+
+
+@pytest.mark.parametrize("model", [MKLClassifier, MKLRegressor, MKLDiscriminant])
+def test_a_fit_joins_samples_and_targets_once(samples, model, monkeypatch):
+    X, y = samples
+    built = []
+    joined = DaskBlocks.__init__
+    monkeypatch.setattr(
+        DaskBlocks,
+        "__init__",
+        lambda self, *args: built.append(self) or joined(self, *args),
+    )
+    with dask.config.set(scheduler="synchronous"):
+        model(SPECS, **LOW).fit(da.from_array(X, chunks=(300, 12)), y)
+    assert len(built) == 1
 
 
 def test_models_on_frames(samples):

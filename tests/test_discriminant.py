@@ -39,7 +39,7 @@ from mklearn.problems.discriminant import (
     rkda,
     rkda_joint,
 )
-from mklearn.solvers import Conic, CuttingPlane, Newton, Semidefinite
+from mklearn.solvers import Conic, CuttingPlane, Iterate, Newton, Semidefinite
 from mklearn.solvers.inner import LinearSolver
 
 REG = 5e-3
@@ -136,7 +136,7 @@ def test_the_problem_is_the_criterion(k):
         A, np.linalg.solve(grams @ theta + REG * np.eye(n), H), rtol=1e-9
     )
     np.testing.assert_allclose(scores, grams @ theta @ A, atol=1e-10)
-    at = task.judge(theta, A)
+    at = task.judge(Iterate(theta, A))
     assert criterion(task, at.upper, REG) == pytest.approx(value(grams, H, theta, REG))
     assert at.lower <= at.upper
 
@@ -463,7 +463,7 @@ def test_the_stable_form_is_the_printed_one(lam):
     task = kfda(bank, y, lam)
     theta = np.full(4, 0.25)
     A, _ = LinearSolver(bank, task.loss.system(), theta).best(theta)
-    at = task.judge(theta, A)
+    at = task.judge(Iterate(theta, A))
     ratio, alpha = printed(bank.combine(theta), y, lam)
     assert criterion(task, at.upper, None) == pytest.approx(ratio, rel=1e-6)
     np.testing.assert_allclose(A[:, 0] / lam, alpha, rtol=1e-6)
@@ -484,7 +484,9 @@ def test_the_loss_is_minus_the_discriminant_ratio_of_explicit_features():
     ratio = apart @ np.linalg.solve(scatter + REG * np.eye(30), apart)
     task = kfda(bank, y, REG)
     A, _ = LinearSolver(bank, task.loss.system(), theta).best(theta)
-    assert criterion(task, task.judge(theta, A).upper, None) == pytest.approx(ratio)
+    assert criterion(task, task.judge(Iterate(theta, A)).upper, None) == pytest.approx(
+        ratio
+    )
     # the primal value of any scores is what it says
     f = Phi @ np.random.default_rng(0).normal(size=30)
     spread = np.var(f[y == 0]) + np.var(f[y == 1])

@@ -18,7 +18,8 @@ PAGES = [
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 # packages that say what is public, and modules in which all is that has no underscore
-PACKAGES = ["", ".datasets", ".estimators", ".kernels", ".problems", ".solvers"]
+PACKAGES = ["", ".blocks", ".data", ".datasets", ".estimators", ".kernels", ".problems",
+            ".solvers"]  # fmt: skip
 MODULES = [".interpretation", ".model_selection", ".persistence", ".plotting",
            ".report", ".table"]  # fmt: skip
 

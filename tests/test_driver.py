@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cases import problem, signs, small, stack
 from mklearn import Solution, solve
-from mklearn.solvers import Alternating, History, Iterate, Status
+from mklearn.solvers import Alternating, History, Iterate, Need, Status
 from mklearn.solvers.smo import BoxSolver
 
 
@@ -19,7 +19,7 @@ def assert_usable(task, solution):
     assert (alpha >= 0).all() and (alpha <= task.loss.C * (1 + 1e-12)).all()
     np.testing.assert_allclose(solution.A.sum(axis=0), 0, atol=1e-9)
     assert task.weights.contains(solution.theta)
-    judged = task.judge(solution.theta, solution.A)
+    judged = task.judge(Iterate(solution.theta, solution.A))
     assert solution.upper == pytest.approx(judged.upper)
     np.testing.assert_allclose(solution.bias, judged.bias)
     assert solution.lower == pytest.approx(task.dual(solution.dual))
@@ -195,8 +195,7 @@ class Liar:
 
     times: int = 5
 
-    def check(self, problem):
-        pass
+    needs = ()
 
     def iterates(self, problem, start):
         rng = np.random.default_rng(0)
@@ -271,8 +270,7 @@ def test_weights_outside_of_the_set_are_an_error_of_the_solver():
 class Declines(Liar):
     """Suits no problem."""
 
-    def check(self, problem):
-        raise ValueError("use another one")
+    needs = (Need("use another one", holds=lambda problem: False),)
 
 
 def test_a_solver_may_decline():

@@ -144,7 +144,7 @@ def assert_feasible(task, solution):
     for A in (solution.A, solution.dual):
         scale = 1e-12 * (1 + np.abs(A).sum())
         np.testing.assert_allclose(task.loss.repair(A), A, rtol=1e-9, atol=scale)
-    judged = task.judge(solution.theta, solution.A)
+    judged = task.judge(Iterate(solution.theta, solution.A))
     np.testing.assert_allclose(solution.bias, judged.bias)
 
 

@@ -120,6 +120,18 @@ def own(node):
 
 
 @pytest.mark.parametrize("layer", LAYERS)
+def test_no_late_import_hides_a_cycle(layer):
+    for path in sorted((ROOT / layer).glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        late = set(ast.walk(tree)) - set(at_import(tree))
+        for node in late:
+            if isinstance(node, ast.Import):
+                assert not any(a.name.startswith("mklearn") for a in node.names), path
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level and not node.module.startswith("mklearn"), path
+
+
+@pytest.mark.parametrize("layer", LAYERS)
 def test_layers_import_optional_packages_only_where_used(layer):
     for path in sorted((ROOT / layer).glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -184,7 +184,7 @@ def test_every_iterate_bounds_the_optimum(make, p):
         theta = task.center()
         if make is per_class:
             theta = theta * rng.uniform(0, 2, theta.shape)
-        judged = task.judge(theta, scale * rng.normal(size=task.loss.shape))
+        judged = task.judge(Iterate(theta, scale * rng.normal(size=task.loss.shape)))
         assert judged.lower <= best + 1e-6 <= judged.upper + 2e-6
 
 
@@ -455,7 +455,7 @@ def assert_usable(task, solution):
     assert (solution.A[~own] <= 0).all()
     assert (solution.A <= task.loss.C[:, None] * (1 + 1e-12)).all()
     np.testing.assert_allclose(solution.A.sum(axis=1), 0, atol=1e-9)
-    judged = task.judge(solution.theta, solution.A)
+    judged = task.judge(Iterate(solution.theta, solution.A))
     assert solution.upper == pytest.approx(judged.upper)
     assert solution.lower == pytest.approx(task.dual(solution.dual))
     assert solution.gap == pytest.approx(solution.check(task))

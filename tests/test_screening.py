@@ -6,7 +6,7 @@ import pytest
 from mklearn import KernelBank, LpBall, MKLProblem, kernels, solve
 from mklearn.problems import EpsilonInsensitive, Hinge, Logistic, Squared, SquaredHinge
 from mklearn.solvers import CuttingPlane, Multilevel, Newton, Screened
-from mklearn.solvers.driver import choose_solver
+from mklearn.solvers.registry import choose_solver
 
 
 def setting(loss_type, n=60):
@@ -67,8 +67,7 @@ class Watched:
     def __init__(self):
         self.seen = []
 
-    def check(self, problem):
-        pass
+    needs = ()
 
     def iterates(self, problem, start):
         self.seen.append(problem.bank.shape[2])

@@ -7,6 +7,7 @@ from sklearn.svm import SVC
 from cases import factor, hinge, problem, signs, small, stack
 from mklearn import KernelBank
 from mklearn.problems.losses import Box
+from mklearn.solvers import Iterate
 from mklearn.solvers.smo import BoxQP, BoxSolver, RowCache
 
 
@@ -255,7 +256,7 @@ def test_memory_limit_does_not_change_the_inner_solution(limit):
     for task in (whole, bounded):
         A, scores = run_inner(BoxSolver(task, None), np.ones(5), 1e-9)
         np.testing.assert_allclose(scores, task.bank.apply(np.ones(5), A), atol=1e-8)
-        values.append(task.judge(np.ones(5), A).lower)
+        values.append(task.judge(Iterate(np.ones(5), A)).lower)
     assert values[0] == pytest.approx(values[1], rel=1e-8)
 
 
@@ -277,7 +278,7 @@ def test_inner_solution_follows_the_scale_of_the_kernel(scale):
     for task, s in zip(values, (1.0, scale), strict=True):
         inner = BoxSolver(task, None)
         A, _ = run_inner(inner, np.ones(1), 1e-9 / s)
-        found.append(s * task.judge(np.ones(1), A).upper)
+        found.append(s * task.judge(Iterate(np.ones(1), A)).upper)
         assert sum(t.steps for t in inner.tasks) < 100_000
     assert found[1] == pytest.approx(found[0], rel=1e-6)
 

@@ -9,7 +9,7 @@ from sklearn.svm import SVC
 from cases import NORMS, conic_optimum, problem, samples, signs, small, stack
 from mklearn import KernelBank, LpBall, MKLProblem, kernels, solve
 from mklearn.problems import Squared
-from mklearn.solvers import Alternating, Multilevel, Newton, Status
+from mklearn.solvers import Alternating, Iterate, Multilevel, Newton, Status
 from mklearn.solvers.interior import minimise_quadratic
 
 # alternating steps are slow for p = 1, where cutting planes stand in for them
@@ -312,7 +312,7 @@ def test_any_feasible_point_brackets_the_optimum(p):
         A = task.loss.Y * rng.uniform(-0.5, 1.5, size=task.loss.shape)
         theta = rng.exponential(size=5)
         theta /= np.linalg.norm(theta, p) * rng.uniform(1, 2)
-        judged = task.judge(theta, A)
+        judged = task.judge(Iterate(theta, A))
         assert judged.lower <= solution.upper
         assert judged.upper >= solution.lower
         assert task.dual(A) == pytest.approx(judged.lower)
@@ -321,7 +321,7 @@ def test_any_feasible_point_brackets_the_optimum(p):
 def test_judge_refuses_weights_outside_of_the_set():
     task = small(p=2)
     with pytest.raises(ValueError, match="not in the weight set"):
-        task.judge(np.ones(5), np.zeros((40, 1)))
+        task.judge(Iterate(np.ones(5), np.zeros((40, 1))))
 
 
 def test_a_problem_needs_a_square_bank_on_the_samples_of_the_loss():

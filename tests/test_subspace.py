@@ -33,11 +33,13 @@ from mklearn.problems.subspace import (
     Alignment,
     Criterion,
     JointProblem,
+    Kernels,
     label_factor,
     principal,
 )
 from mklearn.solvers import Status, solve_joint
-from mklearn.solvers.joint import Kernels, maximise_alignment, svm_on
+from mklearn.solvers.joint import svms_on
+from mklearn.solvers.subspace import integrate, maximise_alignment, svm_on
 
 
 @parametrize_with_checks(
@@ -331,7 +333,7 @@ def integrated(n=50, reg=0.05, theta=None):
     X, y = samples(n, n_classes=3)
     bank = KernelBank.from_grams(stack(X, 4))
     bank = fit_normaliser(CENTRED_TRACE, bank).train(bank)
-    return Kernels(bank, reg, True, np.ones(n), theta, tol=1e-8), y
+    return Kernels(bank, reg, True, np.ones(n), theta), y
 
 
 def test_slopes_in_the_weights_by_finite_differences():
@@ -347,9 +349,8 @@ def test_slopes_in_the_weights_by_finite_differences():
 
 def test_weights_and_svms_together_reach_the_saddle_point():
     group, y = integrated()
-    problem = JointProblem(hinge(y, 20.0, 3), 3)
-    L = label_factor(y, 3)
-    found = solve_joint(problem, group, L, tol=1e-5)
+    problem = JointProblem(hinge(y, 20.0, 3), 3, group, label_factor(y, 3))
+    found = solve_joint(problem, tol=1e-5, weights_tol=1e-8)
     assert found.status is Status.OPTIMAL and found.gap <= 1e-5
     # no other weights do better
     rng = np.random.default_rng(0)
@@ -357,7 +358,7 @@ def test_weights_and_svms_together_reach_the_saddle_point():
         M = KernelBank.from_grams(group.criterion(theta).whole())
         assert svm_on(M, problem.loss, tol=1e-7).upper >= found.lower * (1 - 1e-6)
     # and the weights are the best ones for the SVMs, (40)
-    again = group.integrate(found.A)
+    again = integrate(group, found.A, tol=1e-8)
     ours = group.criterion(found.theta).total(found.A)
     total = np.sum(found.A**2) - 2 * group.reg * again.upper
     assert ours == pytest.approx(total, rel=1e-2)
@@ -365,10 +366,10 @@ def test_weights_and_svms_together_reach_the_saddle_point():
 
 def test_alternating_over_several_kernels_has_valid_bounds():
     group, y = integrated(reg=5.0)
-    problem, L = JointProblem(hinge(y, 5.0, 3), 3), label_factor(y, 3)
-    best = solve_joint(problem, group, L, tol=1e-6)
+    problem = JointProblem(hinge(y, 5.0, 3), 3, group, label_factor(y, 3))
+    best = solve_joint(problem, tol=1e-6, weights_tol=1e-8)
     with pytest.warns(ConvergenceWarning) as caught:
-        other = solve_joint(problem, group, L, "alternating", tol=1e-12, max_iter=4)
+        other = solve_joint(problem, "alternating", tol=1e-12, max_iter=4)
     assert len(caught) == 1
     assert other.lower <= best.upper * (1 + 1e-6)
     assert other.upper >= best.lower * (1 - 1e-6)
@@ -382,20 +383,21 @@ def joint(n=45, k=3, reg=0.05, C=20.0, uncorrelated=True, n_components=3):
     bank = KernelBank.from_grams(stack(X)[:, :, [2]])
     bank = fit_normaliser("center", bank).train(bank)
     group = Kernels(bank, reg, uncorrelated, np.ones(n), np.ones(1))
-    return JointProblem(hinge(y, C, k), n_components), group, label_factor(y, k)
+    return JointProblem(hinge(y, C, k), n_components, group, label_factor(y, k))
 
 
 @pytest.mark.parametrize("uncorrelated", [True, False])
 def test_as_many_features_as_svms_are_solved_exactly(uncorrelated):
-    problem, group, L = joint(uncorrelated=uncorrelated)
-    found = solve_joint(problem, group, L, tol=1e-7)
+    problem = joint(uncorrelated=uncorrelated)
+    found = solve_joint(problem, tol=1e-7)
     assert found.status is Status.OPTIMAL and found.gap <= 1e-7
     assert "no other subspace" in found.message
     # the SVMs on the features are those of the solution
-    Z = found.subspace.features
+    Z = found.about.subspace.features
     again = svm_on(Z, problem.loss, tol=1e-8)
     assert again.upper == pytest.approx(found.upper, rel=1e-6)
     # and the subspace is the best one for the SVMs, (12) and (22)
+    group = problem.kernels
     best = group.criterion(np.ones(1)).best(found.A)
     assert np.sum(found.A * (Z @ (Z.T @ found.A))) == pytest.approx(
         best.values.sum(), rel=1e-9
@@ -403,8 +405,8 @@ def test_as_many_features_as_svms_are_solved_exactly(uncorrelated):
     # so that other subspaces have larger objectives
     rng = np.random.default_rng(0)
     for scale in (0.01, 1.0):
-        W = found.subspace.coef * (
-            1 + scale * rng.normal(size=found.subspace.coef.shape)
+        W = found.about.subspace.coef * (
+            1 + scale * rng.normal(size=found.about.subspace.coef.shape)
         )
         metric = group.criterion(np.ones(1)).constraint(W)
         other = group.bank.gram(0) @ W @ np.linalg.inv(np.linalg.cholesky(metric)).T
@@ -415,43 +417,44 @@ def test_as_many_features_as_svms_are_solved_exactly(uncorrelated):
 @pytest.mark.parametrize("n_components", [1, 2, 3])
 @pytest.mark.parametrize("uncorrelated", [True, False])
 def test_bounds_are_ordered_and_best_ones_monotone(method, n_components, uncorrelated):
-    problem, group, L = joint(uncorrelated=uncorrelated, n_components=n_components)
+    problem = joint(uncorrelated=uncorrelated, n_components=n_components)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = solve_joint(problem, group, L, method, tol=1e-9, max_iter=6)
+        found = solve_joint(problem, method, tol=1e-9, max_iter=6)
     history = found.history
     assert max(history.bounds) <= min(history.values) * (1 + 1e-9)
     assert (np.diff(history.upper) <= 0).all() and (np.diff(history.lower) >= 0).all()
-    assert found.upper == min(history.values) == history.upper[-1]
+    assert min(history.values) == history.upper[-1]
+    assert found.upper == pytest.approx(min(history.values), rel=1e-12)
     assert len(history) == found.n_iter == len(history.values) == len(history.time)
     if method == "damped":
         assert (np.diff(history.values) <= 0).all()
     # the exact solution with all features is below what fewer can reach
-    all_of_them = solve_joint(JointProblem(problem.loss, 3), group, L, tol=1e-6)
+    all_of_them = solve_joint(problem.widened(), tol=1e-6)
     assert found.upper >= all_of_them.lower * (1 - 1e-9)
     if found.status is not Status.OPTIMAL:
         assert "no certificate of global optimality" in found.message
 
 
 def test_weak_costs_let_the_alternation_meet():
-    problem, group, L = joint(C=0.05, reg=50.0)
-    found = solve_joint(problem, group, L, "alternating", tol=1e-3)
+    problem = joint(C=0.05, reg=50.0)
+    found = solve_joint(problem, "alternating", tol=1e-3)
     assert found.status is Status.OPTIMAL
-    exact = solve_joint(problem, group, L, tol=1e-6)
+    exact = solve_joint(problem, tol=1e-6)
     assert found.upper == pytest.approx(exact.upper, rel=1e-3)
 
 
 def test_alternation_stops_on_small_change_and_says_so():
-    problem, group, L = joint(n_components=1, C=0.5)
-    found = solve_joint(problem, group, L, "damped", tol=0.5)
+    problem = joint(n_components=1, C=0.5)
+    found = solve_joint(problem, "damped", tol=0.5)
     assert found.status in (Status.STATIONARY, Status.OPTIMAL)
     with pytest.raises(ValueError, match="as many features as SVMs"):
-        solve_joint(problem, group, L, "exact")
+        solve_joint(problem, "exact")
 
 
 @pytest.mark.parametrize("method", ["alternating", "damped"])
 def test_callback_and_interruption_keep_the_best_iterate(method):
-    problem, group, L = joint(n_components=2)
+    problem = joint(n_components=2)
 
     last = 2 if method == "alternating" else 1
 
@@ -460,46 +463,44 @@ def test_callback_and_interruption_keep_the_best_iterate(method):
             raise KeyboardInterrupt
 
     with pytest.warns(ConvergenceWarning, match="interrupted"):
-        found = solve_joint(problem, group, L, method, tol=1e-12, callback=interrupt)
+        found = solve_joint(problem, method, tol=1e-12, callback=interrupt)
     assert found.status is Status.INTERRUPTED and found.n_iter == last
-    assert found.upper == min(found.history.values)
+    assert found.upper == pytest.approx(min(found.history.values), rel=1e-12)
     with pytest.warns(ConvergenceWarning, match="callback"):
-        found = solve_joint(
-            problem, group, L, method, tol=1e-12, callback=lambda history: True
-        )
+        found = solve_joint(problem, method, tol=1e-12, callback=lambda history: True)
     assert found.status is Status.CALLBACK and found.n_iter == 1
 
 
 def test_interrupted_before_anything_was_found(monkeypatch):
-    from mklearn.solvers import subspace
+    from mklearn.solvers import joint as subspace
 
-    problem, group, L = joint()
+    problem = joint()
 
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(subspace, "svm_on", interrupt)
+    monkeypatch.setattr(subspace, "svms_on", interrupt)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
-        found = solve_joint(problem, group, L)
+        found = solve_joint(problem)
     assert found.status is Status.INTERRUPTED
-    assert found.upper == pytest.approx(problem.judge(L, 0 * L, 0.0).upper)
+    assert found.upper == pytest.approx(problem.judge(problem.first()).upper)
 
 
 def test_interrupted_while_looking_for_a_start(monkeypatch):
-    from mklearn.solvers import subspace
+    from mklearn.solvers import joint as subspace
 
     group, y = integrated()
-    problem, calls = JointProblem(hinge(y, 20.0, 3), 2), []
+    problem, calls = JointProblem(hinge(y, 20.0, 3), 2, group, label_factor(y, 3)), []
 
     def interrupt(*given, **settings):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return svm_on(*given, **settings)
+        return svms_on(*given, **settings)
 
-    monkeypatch.setattr(subspace, "svm_on", interrupt)
+    monkeypatch.setattr(subspace, "svms_on", interrupt)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
-        found = solve_joint(problem, group, label_factor(y, 3), tol=1e-8)
+        found = solve_joint(problem, tol=1e-8)
     assert found.status is Status.INTERRUPTED and found.n_iter == 1
     assert found.A.any() and found.lower <= found.upper
 
@@ -508,28 +509,26 @@ def test_weights_are_learned_with_uncorrelated_features_only():
     group, y = integrated()
     group.uncorrelated = False
     with pytest.raises(ValueError, match="uncorrelated features only"):
-        solve_joint(JointProblem(hinge(y, 1.0, 3), 3), group, label_factor(y, 3))
+        JointProblem(hinge(y, 1.0, 3), 3, group, label_factor(y, 3))
 
 
 def test_time_limit(monkeypatch):
-    from mklearn.solvers import subspace
+    from mklearn.solvers import driver
 
-    problem, group, L = joint()
+    problem = joint()
     clock = iter(np.arange(0.0, 1e6, 10.0))
     monkeypatch.setattr(
-        subspace, "time", type("", (), {"perf_counter": lambda: next(clock)})
+        driver, "time", type("", (), {"perf_counter": lambda: next(clock)})
     )
     with pytest.warns(ConvergenceWarning, match="time_limit"):
-        found = solve_joint(
-            problem, group, L, "alternating", tol=1e-12, time_limit=100.0
-        )
+        found = solve_joint(problem, "alternating", tol=1e-12, time_limit=500.0)
     assert found.status is Status.TIME_LIMIT and found.n_iter >= 1
 
 
 def test_a_warm_start_gives_the_same_solution():
-    problem, group, L = joint()
-    cold = solve_joint(problem, group, L, tol=1e-7)
-    warm = solve_joint(problem, group, L, tol=1e-7, start=0.9 * cold.A)
+    problem = joint()
+    cold = solve_joint(problem, tol=1e-7)
+    warm = solve_joint(problem, tol=1e-7, start=0.9 * cold.A)
     assert warm.upper == pytest.approx(cold.upper, rel=1e-6)
 
 

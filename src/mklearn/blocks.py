@@ -1,18 +1,16 @@
 """Rows in blocks, under the name that users import them by."""
 
-from mklearn.data.blocks import (
-    ArrayBlocks,
-    BlockSource,
-    CSVBlocks,
-    GeneratorBlocks,
-    NpyBlocks,
-    ParquetBlocks,
-)
+from mklearn.data.blocks import ArrayBlocks, Block, Blocks, BlockSource
+from mklearn.data.dask import DaskBlocks
+from mklearn.data.files import CSVBlocks, GeneratorBlocks, NpyBlocks, ParquetBlocks
 
 __all__ = [
     "ArrayBlocks",
+    "Block",
     "BlockSource",
+    "Blocks",
     "CSVBlocks",
+    "DaskBlocks",
     "GeneratorBlocks",
     "NpyBlocks",
     "ParquetBlocks",

@@ -107,13 +107,10 @@ def proofs(model: Any) -> list[Any]:
 
     There are none where weights were not found by a problem with bounds.
     """
+    if hasattr(model, "evidence_"):
+        return []
     found = getattr(model, "solution_", [])
     return found if isinstance(found, list) else [found]
-
-
-def runs(model: Any) -> list[Any]:
-    """Return all solutions behind a fitted model, with bounds or without."""
-    return [*proofs(model), *(s for s in [getattr(model, "evidence_", None)] if s)]
 
 
 def widest(solutions: Any) -> Any:

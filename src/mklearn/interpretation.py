@@ -107,6 +107,7 @@ def weight_stability(
     method: str = "bootstrap",
     n_resamples: int = 100,
     cv: Any = 10,
+    groups: Any = None,
     level: float = 0.95,
     n_jobs: int | None = None,
     random_state: Any = None,
@@ -131,6 +132,8 @@ def weight_stability(
         Of the bootstrap.
     cv : int, splitter or iterable of (train, test)
         The folds.
+    groups : array of shape (n_samples,), optional
+        What ``cv.split`` is given as groups.
     level : float
         What part of the resamples the intervals hold.
     n_jobs : int, optional
@@ -168,7 +171,7 @@ def weight_stability(
         splitter = check_cv(cv, y, classifier=labels is not None)
         counts = [
             np.bincount(train, minlength=n).astype(float)
-            for train, _ in splitter.split(np.zeros((n, 1)), y)
+            for train, _ in splitter.split(np.zeros((n, 1)), y, groups)
         ]
         if len(counts) < 2:
             raise ValueError("cv must give at least 2 folds to see a spread.")

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv, cross_validate
 
-from mklearn.fitted import runs, used_kernels
-from mklearn.solvers import Status
+from mklearn.estimators._folds import stop_if_interrupted
+from mklearn.fitted import used_kernels
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
@@ -113,6 +113,7 @@ def compare(
     y: Any,
     cv: Any = 5,
     *,
+    groups: Any = None,
     scoring: Any = None,
     callback: Callable[[str, int], Any] | None = None,
     watch: Callable[[str, Any, Split], Any] | None = None,
@@ -127,6 +128,9 @@ def compare(
         As the models take them; a MultiView or a bank is sliced like an array.
     cv : int, splitter or iterable of (train, test)
         Split once, and used for all models.
+    groups : array of shape (n_samples,), optional
+        What ``cv.split`` is given as groups. Models that choose by cross-validation
+        make folds of their own.
     scoring : str or callable, optional
         As in ``cross_validate``; the estimators' own score by default.
     callback : callable, optional
@@ -153,7 +157,8 @@ def compare(
     if not models:
         raise ValueError("compare needs at least one model, got none.")
     first = next(iter(models.values()))
-    splits = tuple(check_cv(cv, y, classifier=is_classifier(first)).split(X, y))
+    splitter = check_cv(cv, y, classifier=is_classifier(first))
+    splits = tuple(splitter.split(X, y, groups))
     if len(splits) < 2:
         raise ValueError(
             f"compare needs at least 2 folds to tell how sure it is, got {len(splits)}."
@@ -219,14 +224,3 @@ def ctrl_c_ends_all() -> Iterator[None]:
     finally:
         if usual:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def stop_if_interrupted(model: Any) -> None:
-    """Pass an interruption on: a solver answers it with its best iterate so far.
-
-    Parameters
-    ----------
-    model : fitted estimator
-    """
-    if any(run.status is Status.INTERRUPTED for run in runs(model)):
-        raise KeyboardInterrupt

@@ -45,13 +45,12 @@ from mklearn.kernels.feature_map import (
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
 from mklearn.kernels.pieces import Piece, put_together, take_apart
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
-from mklearn.problems.evidence import Spread
-from mklearn.problems.subspace import Subspace
+from mklearn.problems.evidence import Likelihood, Spread
+from mklearn.problems.passes import Anchor, Passed, Point
+from mklearn.problems.subspace import Cut, JointPoint, Subspace
 from mklearn.report import whole_file
-from mklearn.solvers import EvidenceSolution, JointSolution, Solution, Status
+from mklearn.solvers import Solution, Status
 from mklearn.solvers.base import History
-from mklearn.solvers.evidence import EvidenceHistory
-from mklearn.solvers.joint import JointHistory
 from mklearn.table import Column, TableModel
 
 FORMAT = "mklearn model"
@@ -69,8 +68,9 @@ _RECORDS: dict[str, type] = {
         *BY_NAME.values(), Precomputed, Family, Normaliser, Clip, NegativePart,
         FeatureSet, Piece,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
-        Solution, History, JointSolution, JointHistory, Subspace, Column,
-        EvidenceSolution, EvidenceHistory, Spread,
+        Solution, History, Subspace, JointPoint, Cut, Likelihood, Passed, Point, Anchor,
+        Column,
+        Spread,
         FeatureMap, FeatureModel, ApproximationError, Nystroem, Fourier, Explicit,
     )
 }  # fmt: skip

@@ -1,37 +1,37 @@
-"""Samples that come in blocks: arrays, files and generators larger than memory.
+"""Samples that come in blocks of rows, and the arrays in memory that are cut so.
 
 A source is read as often as a method needs passes, one block at a time, and never held
-as a whole. It answers with :meth:`~BlockSource.map`, the values of a function on its
-blocks, and :meth:`~BlockSource.reduce`, their sum. Whatever is learned from many
-samples is asked for in this form, so that a table in memory, a file on disk and a
-cluster (:mod:`mklearn.data.dask`) are the same to an estimator.
+as a whole. It answers with :meth:`~Blocks.map`, the values of a function on its blocks,
+and :meth:`~Blocks.reduce`, their sum. Whatever is learned from many samples is asked
+for in this form, so that a table in memory, a file on disk (:mod:`mklearn.data.files`)
+and a cluster (:mod:`mklearn.data.dask`) are the same to an estimator.
 """
 
 from __future__ import annotations
 
-import os
-import struct
-import zlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from itertools import chain, islice
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mklearn.data.checks import (
+    check_count,
+    check_rows,
+    check_targets,
+    check_weight,
+)
 from mklearn.data.threads import blas_threads, n_threads
 
-T = TypeVar("T", bound="Mergeable")
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+T = TypeVar("T")
 
 ROWS = 4096
 
@@ -53,126 +53,49 @@ class Block(NamedTuple):
         return len(self.weight)
 
 
-class Mergeable(Protocol):
-    """Results of two blocks can be added; the sum is the result of both together."""
-
-    def __add__(self: T, other: T) -> T: ...
-
-
-class Blocks(Protocol):
+class Blocks(ABC):
     """All rows, in portions.
 
     Functions must not change a block, and can be pickled where the blocks are on other
     machines: they are functions of a module, or ``functools.partial`` of them.
+
+    Attributes
+    ----------
+    names : tuple of str or None
+        Names of the columns, where there are any, once a block was read.
+    one_pass : bool
+        Whether the samples can be read only once.
     """
 
-    def reduce(self, function: Callable[[Block], T]) -> T:
-        """Return ``function(block) + function(block) + ...``, in any order."""
+    names: tuple[str, ...] | None = None
+    one_pass: bool = False
 
-    def map(self, function: Callable[[Block], Any]) -> list[Any]:
+    @abstractmethod
+    def map(self, function: Callable[[Block], T]) -> list[T]:
         """Return ``[function(block), ...]`` in the order of the rows."""
 
-    def then(self, function: Callable[[Block], Block]) -> Blocks:
-        """Return the blocks ``function(block)``.
-
-        They are computed when asked for; where there is room they may be kept.
-        """
-
-
-@dataclass
-class MemoryBlocks:
-    """Blocks of rows of arrays in memory, worked on by threads.
-
-    Parameters
-    ----------
-    X : array, CSR matrix or MultiView, sliced by ``X[start:stop]``
-    y : array of shape (n,) or (n, T), or None
-    weight : array of shape (n,), or None for ones
-    size : int
-        Rows of a block.
-    keep : int
-        Bytes that blocks made by :meth:`then` may take; what does not fit is computed
-        again in every pass.
-    steps : tuple of callables
-        What :meth:`then` has appended.
-    """
-
-    X: Any
-    y: Any = None
-    weight: NDArray[np.float64] | None = None
-    size: int = 4096
-    keep: int = 0
-    steps: tuple[Callable[[Block], Block], ...] = ()
-    kept: dict[int, Block] = field(default_factory=dict, repr=False)
-    held: int = 0
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows in all."""
-        return int(self.X.shape[0])
-
-    def _starts(self) -> range:
-        return range(0, self.n_rows, self.size)
-
-    def _block(self, start: int) -> Block:
-        if start in self.kept:
-            return self.kept[start]
-        rows = slice(start, min(start + self.size, self.n_rows))
-        y = None if self.y is None else self.y[rows]
-        if self.weight is None:
-            weight = np.ones(rows.stop - rows.start)
-        else:
-            weight = self.weight[rows]
-        block = Block(self.X[rows], y, weight)
-        for step in self.steps:
-            block = step(block)
-        if self.steps:
-            taken = sum(int(getattr(part, "nbytes", 0)) for part in block)
-            if self.held + taken <= self.keep:
-                self.held += taken
-                self.kept[start] = block
-        return block
-
+    @abstractmethod
     def reduce(self, function: Callable[[Block], T]) -> T:
-        """Return the sum of ``function`` over the blocks; each thread has its own."""
-        starts = list(self._starts())
-        workers = min(n_threads(), len(starts))
+        """Return ``function(block) + function(block) + ...``, in a fixed order."""
 
-        def work(worker: int) -> T:
-            total: T | None = None
-            for start in starts[worker::workers]:
-                part = function(self._block(start))
-                total = part if total is None else total + part
-            assert total is not None
-            return total
+    @abstractmethod
+    def then(self, function: Callable[[Block], Block]) -> Blocks:
+        """Return the blocks ``function(block)``, computed when they are asked for."""
 
-        if workers == 1:
-            return work(0)
-        with blas_threads(1), ThreadPoolExecutor(workers) as pool:
-            parts = list(pool.map(work, range(workers)))
-        return merged(parts)
+    def keeping(self, room: int) -> Blocks:
+        """Return the blocks with room for those that :meth:`then` makes, in bytes.
 
-    def map(self, function: Callable[[Block], Any]) -> list[Any]:
-        """Return ``function`` of each block, in order."""
-        return [function(self._block(start)) for start in self._starts()]
+        What is kept need not be made again in every pass; a source that has no memory
+        of its own keeps nothing.
+        """
+        return self
 
-    def then(self, function: Callable[[Block], Block]) -> MemoryBlocks:
-        """Return the blocks after ``function``, kept as far as ``keep`` allows."""
-        return replace(self, steps=(*self.steps, function), kept={}, held=0)
+    def __iter__(self) -> Iterator[Block]:
+        """Yield all blocks once, in the order of the rows."""
+        return iter(self.map(_same))
 
 
-def merged(parts: Sequence[T]) -> T:
-    """Return the sum of results, by pairs: rounding grows with the logarithm only."""
-    if not parts:
-        raise ValueError("There is nothing to merge: no block has any rows.")
-    parts = list(parts)
-    while len(parts) > 1:
-        pairs = [a + b for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
-    return parts[0]
-
-
-class BlockSource(ABC):
+class BlockSource(Blocks):
     """What all sources share: passes that are checked, and sums in a fixed order.
 
     Subclasses yield blocks in ``_read`` and may say in ``_stamp`` what tells that the
@@ -191,8 +114,6 @@ class BlockSource(ABC):
         How many work on blocks at a time; as many as numba uses by default.
     """
 
-    names: tuple[str, ...] | None = None
-    one_pass = False
     keep = 0
     threads: int | None = None
 
@@ -237,9 +158,10 @@ class BlockSource(ABC):
         self._require(stamp == self._opened, "was changed after it was first read")
         rows, digest = 0, 0
         for number, raw in enumerate(self._read()):
-            block = self._checked(raw, number, rows)
-            if block.n_rows == 0:
+            parts = _parts(raw)
+            if parts and _empty(parts[0]):  # types say nothing without rows
                 continue
+            block = self._checked(parts, number, rows)
             rows += block.n_rows
             digest = self._digest(block, digest)
             yield block
@@ -267,18 +189,27 @@ class BlockSource(ABC):
     def _values(self, function: Callable[[Block], T]) -> Iterator[T]:
         """Yield the function's values in order; a few blocks are in memory at once."""
         workers = n_threads() if self.threads is None else self.threads
-        if workers == 1:
-            for make in self._makers():
-                yield function(make())
-            return
-        waiting: deque[Future[T]] = deque()
-        with blas_threads(1), ThreadPoolExecutor(workers) as pool:
-            for make in self._makers():
-                waiting.append(pool.submit(_applied, function, make))
-                if len(waiting) > workers:
+        # BLAS has one thread for each block, whatever their number: so the digits do
+        # not depend on it
+        with blas_threads(1):
+            makers = self._makers()
+            if workers > 1:
+                first = list(islice(makers, 2))
+                makers = chain(first, makers)
+                if len(first) < 2:  # threads would take longer to start
+                    workers = 1
+            if workers == 1:
+                for make in makers:
+                    yield function(make())
+                return
+            waiting: deque[Future[T]] = deque()
+            with ThreadPoolExecutor(workers) as pool:
+                for make in makers:
+                    waiting.append(pool.submit(_applied, function, make))
+                    if len(waiting) > workers:
+                        yield waiting.popleft().result()
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
 
     # --- for subclasses ---------------------------------------------------------------
 
@@ -303,9 +234,8 @@ class BlockSource(ABC):
                 "samples. Keep them as they are during fit."
             )
 
-    def _checked(self, raw: Any, number: int, row: int) -> Block:
+    def _checked(self, given: tuple[Any, ...], number: int, row: int) -> Block:
         """Return a block in its usual form."""
-        given = tuple(raw) if isinstance(raw, (tuple, list)) else (raw,)
         if not 1 <= len(given) <= 3:
             raise ValueError(
                 f"Block {number} of {self!r} has {len(given)} parts; a block is (X, y) "
@@ -313,16 +243,10 @@ class BlockSource(ABC):
             )
         X, y, weight = (*given, None, None)[:3]
         where = f"Block {number} of {self!r} (samples from {row} on)"
-        X, names = _rows_of(X, where)
+        X, names = check_rows(X, where)
         n = X.shape[0]
-        for part, name in ((y, "targets"), (weight, "weights")):
-            if part is not None and np.shape(part)[:1] != (n,):
-                raise ValueError(
-                    f"{where} has {n} samples and {name} of shape {np.shape(part)}; it "
-                    "needs one for each sample."
-                )
-        y = None if y is None else _targets_of(y, where)
-        weight = np.ones(n) if weight is None else _weights_of(weight, where)
+        y = None if y is None else check_targets(y, n, where)
+        weight = check_weight(weight, n, where)
         kind = _kind(X, y)
         if self._known is None:
             self._known = kind
@@ -416,7 +340,7 @@ class ArrayBlocks(BlockSource):
     Examples
     --------
     >>> import numpy as np
-    >>> from mklearn.data.blocks import ArrayBlocks
+    >>> from mklearn.blocks import ArrayBlocks
     >>> blocks = ArrayBlocks(np.ones((10, 2)), np.arange(10), rows=4)
     >>> [block.n_rows for block in blocks]
     [4, 4, 2]
@@ -430,7 +354,7 @@ class ArrayBlocks(BlockSource):
         self.X = X.tocsr() if sparse.issparse(X) else X
         self.y = y
         self.sample_weight = sample_weight
-        self.rows = _check_rows(rows)
+        self.rows = check_count("rows", rows)
         n = _length(X)
         for part, name in ((y, "y"), (sample_weight, "sample_weight")):
             if part is not None and _length(part) != n:
@@ -448,367 +372,16 @@ class ArrayBlocks(BlockSource):
             yield _cut(self.X, part), _cut(self.y, part), _cut(self.sample_weight, part)
 
 
-class NpyBlocks(BlockSource):
-    """Samples in ``.npy`` files, read through a memory map.
-
-    Parameters
-    ----------
-    X, y, sample_weight : path
-        Files of ``numpy.save``; y and sample_weight are optional.
-    rows : int
-        Rows in a block.
-    """
-
-    def __init__(
-        self, X: Any, y: Any = None, sample_weight: Any = None, *, rows: int = ROWS
-    ) -> None:
-        self.paths = [None if p is None else Path(p) for p in (X, y, sample_weight)]
-        self.rows = _check_rows(rows)
-        lengths = [len(self._map(p)) for p in self.paths if p is not None]
-        if len(set(lengths)) > 1:
-            files = [str(p) for p in self.paths if p is not None]
-            raise ValueError(
-                f"The files {files} hold {lengths} samples; they must be as many."
-            )
-        self._n = lengths[0]
-        self._opened = self._stamp()
-
-    def __repr__(self) -> str:
-        return f"NpyBlocks({str(self.paths[0])!r})"
-
-    def _map(self, path: Path) -> NDArray[Any]:
-        with _readable(path):
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-
-    def _read(self) -> Iterator[Any]:
-        for start in range(0, self._n, self.rows):
-            part = slice(start, start + self.rows)
-            # a map of its own for each block: what was read leaves memory with it
-            yield tuple(
-                None if p is None else np.array(self._map(p)[part]) for p in self.paths
-            )
-
-    def _stamp(self) -> Any:
-        return _stamps(p for p in self.paths if p is not None)
-
-
-def _listed(paths: Paths) -> list[Path]:
-    """Return one path or several as a list."""
-    if isinstance(paths, (str, os.PathLike)):
-        return [Path(paths)]
-    return [Path(path) for path in paths]
-
-
-class _TableBlocks(BlockSource):
-    """Tables in files: features, a target and perhaps weights, each in its column."""
-
-    def __init__(
-        self,
-        paths: Paths,
-        target: Any = None,
-        *,
-        columns: Sequence[Any] | None = None,
-        sample_weight: Any = None,
-        rows: int = ROWS,
-    ) -> None:
-        self.paths = _listed(paths)
-        if not self.paths:
-            raise ValueError(f"{type(self).__name__} needs at least one file.")
-        self.target = target
-        self.columns = None if columns is None else list(columns)
-        self.sample_weight = sample_weight
-        self.rows = _check_rows(rows)
-        self._opened = self._stamp()
-
-    def __repr__(self) -> str:
-        more = f", and {len(self.paths) - 1} more" if len(self.paths) > 1 else ""
-        return f"{type(self).__name__}({str(self.paths[0])!r}{more})"
-
-    def _stamp(self) -> Any:
-        return _stamps(self.paths)
-
-    def _read(self) -> Iterator[Any]:
-        for path in self.paths:
-            with _readable(path):
-                yield from self._tables(path)
-
-    @abstractmethod
-    def _tables(self, path: Path) -> Iterator[Any]:
-        """Yield the tables of a file, some rows at a time."""
-
-    def _split(self, frame: Any, path: Path) -> tuple[Any, Any, Any]:
-        """Return features, target and weights of some rows of a table."""
-        special = [c for c in (self.target, self.sample_weight) if c is not None]
-        wanted = self.columns
-        if wanted is None:
-            wanted = [c for c in frame.columns if c not in special]
-        missing = [c for c in (*wanted, *special) if c not in frame.columns]
-        if missing:
-            raise ValueError(
-                f"{path} has no column {missing[0]!r}; it has "
-                f"{list(frame.columns)[:20]}."
-            )
-        y = None if self.target is None else frame[self.target]
-        weight = None if self.sample_weight is None else frame[self.sample_weight]
-        return frame[wanted], y, weight
-
-
-class CSVBlocks(_TableBlocks):
-    """Samples in CSV files, read in chunks by pandas.
-
-    Parameters
-    ----------
-    paths : path or list of paths
-        Files with the same columns, one after the other.
-    target : str, optional
-        The column to learn.
-    columns : list of str, optional
-        The features; all other columns by default.
-    sample_weight : str, optional
-        The column of the weights.
-    rows : int
-        Rows in a block.
-    **options
-        For :func:`pandas.read_csv`, for instance ``sep=";"`` or
-        ``dtype={"label": str}``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from mklearn.data.blocks import CSVBlocks
-    >>> path = Path(tempfile.mkdtemp()) / "table.csv"
-    >>> lines = ["a,b,label", "1,2,yes", "3,4,no", "5,6,yes"]
-    >>> size = path.write_text(chr(10).join(lines))
-    >>> for block in CSVBlocks(path, target="label", rows=2):
-    ...     print(block.X.tolist(), block.y.tolist())
-    [[1.0, 2.0], [3.0, 4.0]] ['yes', 'no']
-    [[5.0, 6.0]] ['yes']
-    """
-
-    def __init__(
-        self,
-        paths: Paths,
-        target: Any = None,
-        *,
-        columns: Sequence[Any] | None = None,
-        sample_weight: Any = None,
-        rows: int = ROWS,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            paths, target, columns=columns, sample_weight=sample_weight, rows=rows
-        )
-        self.options = options
-
-    def _tables(self, path: Path) -> Iterator[Any]:
-        pandas = _imported("pandas", "CSV files are read by pandas")
-        # types are those of each chunk; _checked tells if they do not agree
-        options = {"low_memory": False, **self.options}
-        with pandas.read_csv(path, chunksize=self.rows, **options) as chunks:
-            for frame in chunks:
-                yield self._split(frame, path)
-
-
-class ParquetBlocks(_TableBlocks):
-    """Samples in parquet files, read by row groups, or less at a time, by pyarrow.
-
-    Parameters
-    ----------
-    paths : path or list of paths
-        Files with the same columns, one after the other. A folder stands for the
-        parquet files in it, in the order of their names.
-    target : str, optional
-        The column to learn.
-    columns : list of str, optional
-        The features; all other columns by default.
-    sample_weight : str, optional
-        The column of the weights.
-    rows : int
-        Most rows in a block.
-    """
-
-    def __init__(
-        self,
-        paths: Paths,
-        target: Any = None,
-        *,
-        columns: Sequence[Any] | None = None,
-        sample_weight: Any = None,
-        rows: int = ROWS,
-    ) -> None:
-        listed = _listed(paths)
-        files = [
-            file
-            for path in listed
-            for file in (sorted(path.rglob("*.parquet")) if path.is_dir() else [path])
-        ]
-        if listed and not files:
-            raise ValueError(f"There is no parquet file in {str(listed[0])!r}.")
-        super().__init__(
-            files, target, columns=columns, sample_weight=sample_weight, rows=rows
-        )
-
-    def _tables(self, path: Path) -> Iterator[Any]:
-        pq = _imported("pyarrow.parquet", "Parquet files are read by pyarrow")
-        wanted = None
-        if self.columns is not None:
-            special = [c for c in (self.target, self.sample_weight) if c is not None]
-            wanted = [*self.columns, *special]
-        with pq.ParquetFile(path) as file:
-            for group in range(file.num_row_groups):
-                for batch in file.iter_batches(
-                    batch_size=self.rows, row_groups=[group], columns=wanted
-                ):
-                    yield self._split(batch.to_pandas(), path)
-
-
-class GeneratorBlocks(BlockSource):
-    """Blocks that a function makes, anew for each pass, or a generator makes once.
-
-    Parameters
-    ----------
-    source : callable or iterator
-        A function without arguments that returns an iterator of ``(X, y)`` or
-        ``(X, y, weight)``, the same at every call. An iterator can be read only once,
-        which is enough where one pass is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from mklearn.data.blocks import GeneratorBlocks
-    >>> def produce():
-    ...     for seed in range(3):
-    ...         X = np.random.default_rng(seed).standard_normal((5, 2))
-    ...         yield X, X[:, 0] > 0
-    >>> blocks = GeneratorBlocks(produce)
-    >>> blocks.reduce(lambda block: block.n_rows), blocks.one_pass
-    (15, False)
-    """
-
-    def __init__(self, source: Any) -> None:
-        if not callable(source) and not isinstance(source, Iterable):
-            raise ValueError(
-                "GeneratorBlocks takes a function that returns an iterator of blocks, "
-                f"or an iterator, got {type(source).__name__}."
-            )
-        self.source = source
-        # lists can be read again, iterators are their own
-        self.one_pass = not callable(source) and iter(source) is source
-        self._used = False
-
-    def __repr__(self) -> str:
-        name = getattr(self.source, "__name__", type(self.source).__name__)
-        return f"GeneratorBlocks({name})"
-
-    def _read(self) -> Iterator[Any]:
-        if self.one_pass and self._used:
-            raise ValueError(
-                f"{self!r} was read already and cannot be read again, but this fit "
-                "needs several passes over the samples. Pass a function that returns "
-                "a new iterator at each call."
-            )
-        self._used = True
-        source = self.source() if callable(self.source) else self.source
-        if callable(self.source) and isinstance(source, (tuple, np.ndarray)):
-            raise ValueError(
-                f"The function of {self!r} returned {type(source).__name__}; it must "
-                "return an iterator of blocks: write yield in place of return."
-            )
-        yield from source
-
-    def _digest(self, block: Block, before: int) -> int:
-        if self.one_pass or not isinstance(block.X, np.ndarray):
-            return 0
-        return zlib.crc32(np.ascontiguousarray(block.X).data, before)
-
-
-def as_blocks(X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-    """Return the samples as blocks if they come so, else None.
-
-    What has ``map`` and ``reduce`` is taken as it is, a function or a generator is
-    read as :class:`GeneratorBlocks`, and a Dask collection by its partitions. Tables,
-    arrays and views are no blocks: an estimator that wants to read them so makes
-    :class:`ArrayBlocks` of them.
-    """
-    from mklearn.data.dask import DaskBlocks, is_dask
-
-    if not comes_in_blocks(X):
-        return None
-    if is_dask(X):
-        return DaskBlocks(X, y, sample_weight)
-    if y is not None or sample_weight is not None:
-        raise ValueError(
-            "Blocks carry their targets and weights, so y and sample_weight stay None; "
-            "let each block be (X, y) or (X, y, weight)."
-        )
-    return X if hasattr(X, "reduce") else GeneratorBlocks(X)
-
-
-def comes_in_blocks(X: Any) -> bool:
-    """Tell whether :func:`as_blocks` can read the samples."""
-    from mklearn.data.dask import is_dask
-
-    if is_dask(X):
-        return True
-    if hasattr(X, "shape") or isinstance(X, type):
-        return False
-    return (
-        isinstance(X, Iterator)
-        or callable(X)
-        or (hasattr(X, "reduce") and hasattr(X, "map"))
-    )
-
-
-# --- files ----------------------------------------------------------------------------
-
-
-def _stamps(paths: Iterable[Path]) -> tuple[Any, ...]:
-    """Return size and time of change of each file."""
-    found = []
-    for path in paths:
-        try:
-            state = path.stat()
-        except OSError as error:
-            raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
-        found.append((str(path), state.st_size, state.st_mtime_ns))
-    return tuple(found)
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Say which file it was that could not be read."""
-    try:
-        yield
-    except ImportError:
-        raise
-    except (OSError, EOFError, ValueError, zlib.error, struct.error) as error:
-        if str(path) in str(error):
-            raise
-        text = str(error).strip().rstrip(".") or type(error).__name__
-        raise ValueError(
-            f"{path} cannot be read to its end ({text}); it may be truncated or of "
-            "another kind."
-        ) from error
-
-
-def _imported(module: str, why: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError as error:
-        package = module.split(".")[0]
-        raise ImportError(f"{why}; install {package}.") from error
-
-
 # --- parts of a block -----------------------------------------------------------------
 
 
-def _check_rows(rows: Any) -> int:
-    if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 1:
-        raise ValueError(f"rows must be a whole number >= 1, got {rows!r}.")
-    return int(rows)
+def _parts(raw: Any) -> tuple[Any, ...]:
+    return tuple(raw) if isinstance(raw, (tuple, list)) else (raw,)
+
+
+def _empty(X: Any) -> bool:
+    shape: Any = getattr(X, "shape", None)
+    return not X if isinstance(X, list) else bool(shape) and shape[0] == 0
 
 
 def _length(part: Any) -> int:
@@ -820,81 +393,6 @@ def _cut(part: Any, rows: slice) -> Any:
     if part is None:
         return None
     return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
-
-
-def _rows_of(X: Any, where: str) -> tuple[Any, tuple[str, ...] | None]:
-    """Return rows as float64 array, CSR matrix or views, and the columns' names."""
-    names = None
-    if hasattr(X, "names") and hasattr(X, "column_names"):  # MultiView checked itself
-        return X, None
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        names = tuple(str(c) for c in X.columns)
-        strange = [
-            c for c in X.columns if getattr(X[c].dtype, "kind", "O") not in "biuf"
-        ]
-        if strange:
-            raise ValueError(
-                f"{where} has values in column {strange[0]!r} that are not numbers; "
-                "encode them, or leave the column out by columns=[...]."
-            )
-        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
-    if sparse.issparse(X):
-        X = X.tocsr().astype(np.float64)
-        values = X.data
-    else:
-        try:
-            X = np.asarray(X, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{where} is no table of numbers ({error}).") from error
-        values = X
-    if X.ndim != 2:
-        raise ValueError(
-            f"{where} has samples of shape {X.shape}; they must be a table of shape "
-            "(n_samples, n_columns)."
-        )
-    # the sum is finite if all is, and is found without a copy
-    if not np.isfinite(values.sum()) and not np.isfinite(values).all():
-        rows, cols = (X.tocoo() if sparse.issparse(X) else X).nonzero()
-        bad = ~np.isfinite(np.asarray(X[rows, cols]).ravel())
-        row, col = int(rows[bad][0]), int(cols[bad][0])
-        raise ValueError(
-            f"{where} contains NaN or infinity, first in row {row} of the block, "
-            f"column {col if names is None else names[col]!r}: a value is missing or "
-            "the file is truncated. Impute values or drop the samples first."
-        )
-    return X, names
-
-
-def _targets_of(y: Any, where: str) -> NDArray[Any]:
-    """Return targets as an array that holds no missing values."""
-    y = np.asarray(y)
-    if y.dtype.kind in "fc":
-        absent = ~np.isfinite(y)
-    elif y.dtype.kind == "O":
-        absent = np.array([v is None or v != v for v in y.ravel()], dtype=bool)
-        if not absent.any():
-            kinds = {isinstance(v, str) for v in y.ravel()}
-            if kinds == {True}:
-                y = y.astype(str)
-    else:
-        return y
-    if absent.any():
-        raise ValueError(
-            f"{where} lacks the target of {int(absent.sum())} samples (missing, NaN or "
-            "infinity); drop them, or see whether the file is truncated."
-        )
-    return y
-
-
-def _weights_of(weight: Any, where: str) -> NDArray[np.float64]:
-    """Return weights as finite numbers that are not negative."""
-    weight = np.asarray(weight, dtype=np.float64)
-    if weight.ndim != 1 or not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise ValueError(
-            f"{where} has weights that are missing, infinite, negative or no column; "
-            "they must be finite numbers from 0 on."
-        )
-    return weight
 
 
 def _kind(X: Any, y: Any) -> tuple[Any, ...]:

@@ -1,7 +1,214 @@
-"""What is wrong with data, as exceptions that a caller can tell apart."""
+"""The one validation of samples, targets and weights: what is wrong, said at once.
+
+What comes in one piece is told by its own name (``y``, ``sample_weight``); what comes
+in blocks, by where it stands: ``where`` names the rows then.
+"""
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import assert_all_finite, check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length
+
+from mklearn.data.views import MultiView
+
+FloatArray = NDArray[np.float64]
 
 
 class NothingToLearnError(ValueError):
     """The samples say nothing about the target, so that no model can be fitted."""
+
+
+# --- samples --------------------------------------------------------------------------
+
+
+def check_rows(X: Any, where: str) -> tuple[Any, tuple[str, ...] | None]:
+    """Return rows as float64 array, CSR matrix or views, and the columns' names."""
+    if isinstance(X, MultiView):  # checked itself
+        return X, None
+    names = None
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        names = tuple(str(c) for c in X.columns)
+        strange = [
+            c for c in X.columns if getattr(X[c].dtype, "kind", "O") not in "biuf"
+        ]
+        if strange:
+            raise ValueError(
+                f"{where} has values in column {strange[0]!r} that are not numbers; "
+                "encode them, or leave the column out by columns=[...]."
+            )
+        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
+    if sparse.issparse(X):
+        X = X.tocsr().astype(np.float64, copy=False)
+        values = X.data
+    else:
+        try:
+            X = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where} is no table of numbers ({error}).") from error
+        values = X
+    if X.ndim != 2:
+        raise ValueError(
+            f"{where} has samples of shape {X.shape}; they must be a table of shape "
+            "(n_samples, n_columns)."
+        )
+    # the sum is finite if all is, and is found without a copy
+    if not np.isfinite(values.sum()) and not np.isfinite(values).all():
+        rows, cols = (X.tocoo() if sparse.issparse(X) else X).nonzero()
+        bad = ~np.isfinite(np.asarray(X[rows, cols]).ravel())
+        row, col = int(rows[bad][0]), int(cols[bad][0])
+        raise ValueError(
+            f"{where} contains NaN or infinity, first in row {row} of the block, "
+            f"column {col if names is None else names[col]!r}: a value is missing or "
+            "the file is truncated. Impute values or drop the samples first."
+        )
+    return X, names
+
+
+def check_enough(n: int) -> None:
+    """Raise ValueError if there are fewer than two samples."""
+    if n < 2:
+        raise ValueError(f"Found n_samples={n}; learning needs at least 2 samples.")
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a parameter that must be a whole number from 1 on."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}.")
+    return int(value)
+
+
+# --- weights --------------------------------------------------------------------------
+
+
+def check_weight(weight: Any, n: int, where: str | None = None) -> FloatArray:
+    """Return the weights of ``n`` samples, ones if there are none.
+
+    They are finite and not negative. All together they must not be zero, but those of a
+    part may be.
+    """
+    if weight is None:
+        return np.ones(n)
+    if where is not None:
+        _check_length(weight, n, "weights", where)
+    weight = np.asarray(weight, dtype=np.float64)
+    sound = weight.ndim == 1 and bool(np.isfinite(weight).all() and (weight >= 0).all())
+    if where is not None:
+        if not sound:
+            raise ValueError(
+                f"{where} has weights that are missing, infinite, negative or no "
+                "column; they must be finite numbers from 0 on."
+            )
+        return weight
+    if weight.shape != (n,):
+        raise ValueError(
+            f"sample_weight must have shape ({n},), one weight for each sample, got "
+            f"{weight.shape}."
+        )
+    if not sound:
+        raise ValueError("sample_weight must be finite and not negative.")
+    if not weight.any():
+        raise ValueError("All sample weights are zero, so there is nothing to learn.")
+    return weight
+
+
+# --- targets --------------------------------------------------------------------------
+
+
+def check_given(y: Any) -> Any:
+    """Return ``y``, or raise ValueError if there is none."""
+    if y is None:
+        raise ValueError(
+            "This estimator requires y to be passed, but the target y is None."
+        )
+    return y
+
+
+def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
+    """Return the targets of a part: labels or values, of which none is missing."""
+    _check_length(y, n, "targets", where)
+    y = np.asarray(y)
+    if y.dtype.kind in "fc":
+        absent = ~np.isfinite(y)
+    elif y.dtype.kind == "O":
+        absent = np.array([v is None or v != v for v in y.ravel()], dtype=bool)
+        if not absent.any() and {isinstance(v, str) for v in y.ravel()} == {True}:
+            y = y.astype(str)
+    else:
+        return y
+    if absent.any():
+        raise ValueError(
+            f"{where} lacks the target of {int(absent.sum())} samples (missing, NaN or "
+            "infinity); drop them, or see whether the file is truncated."
+        )
+    return y
+
+
+def check_labels(
+    y: Any, weight: FloatArray, who: str
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the classes in order, and the number of each sample's class.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+    weight : array of shape (n,)
+        Checked; each class needs a sample with weight.
+    who : str
+        Who needs at least two classes.
+    """
+    y = column_or_1d(check_given(y), warn=True)
+    assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    check_consistent_length(weight, y)
+    classes, labels = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{who} needs samples of at least 2 classes; y holds only one class: "
+            f"{classes.tolist()}."
+        )
+    missing = np.setdiff1d(np.arange(len(classes)), labels[weight > 0])
+    if len(missing):
+        raise ValueError(
+            "All samples of these classes have weight zero: "
+            f"{classes[missing].tolist()}; a class needs a sample to learn from."
+        )
+    return classes, np.asarray(labels)
+
+
+def check_indicators(Y: Any, weight: FloatArray) -> FloatArray:
+    """Return a table of labels, 0 or 1, shape (n, k): each is there and is lacking."""
+    Y = check_array(Y, accept_sparse="csr", dtype=np.float64, input_name="y")
+    Y = Y.toarray() if sparse.issparse(Y) else Y
+    if len(Y) != len(weight):
+        raise ValueError(
+            f"X has {len(weight)} samples and y has {len(Y)}; they must be as many."
+        )
+    count = weight @ Y
+    empty = np.flatnonzero((count == 0) | (count == weight.sum()))
+    if len(empty):
+        raise ValueError(
+            "Every label needs samples with and without it; these columns of y "
+            f"are all the same: {empty.tolist()}. Drop them."
+        )
+    return np.asarray(Y)
+
+
+def check_values(y: Any, n: int) -> FloatArray:
+    """Return the values of ``n`` samples, (n,) or (n, T), without negative zeros."""
+    y = check_array(check_given(y), ensure_2d=False, dtype=np.float64, input_name="y")
+    check_consistent_length(np.empty(n), y)
+    return np.asarray(y + 0.0)
+
+
+def _check_length(part: Any, n: int, name: str, where: str) -> None:
+    if np.shape(part)[:1] != (n,):
+        raise ValueError(
+            f"{where} has {n} samples and {name} of shape {np.shape(part)}; it needs "
+            "one for each sample."
+        )

@@ -10,23 +10,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from functools import partial, wraps
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.data.blocks import (
-    ROWS,
-    ArrayBlocks,
-    Block,
-    BlockSource,
-    as_blocks,
-    comes_in_blocks,
-)
+from mklearn.data.blocks import ROWS, ArrayBlocks, Block, Blocks
 
 T = TypeVar("T")
 
@@ -40,7 +33,7 @@ def is_dask(X: Any) -> bool:
     return package in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
 
 
-class DaskBlocks:
+class DaskBlocks(Blocks):
     """The partitions of a Dask array or data frame as blocks.
 
     Parameters
@@ -67,8 +60,6 @@ class DaskBlocks:
     45.0
     """
 
-    one_pass = False
-
     def __init__(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, rows: int = ROWS
     ) -> None:
@@ -77,7 +68,6 @@ class DaskBlocks:
                 "DaskBlocks needs a Dask array or data frame of shape (n_samples, "
                 f"n_columns), got {type(X).__name__}."
             )
-        self.names: tuple[str, ...] | None = None
         if hasattr(X, "columns"):
             self.names = tuple(str(c) for c in X.columns)
         elif X.numblocks[1] > 1:
@@ -154,6 +144,14 @@ class DaskBlocks:
         made._steps = (*self._steps, step.key)
         made._graph = {**self._graph, **step.__dask_graph__()}
         return made
+
+    def __iter__(self) -> Iterator[Block]:
+        """Yield the blocks, brought here by one partition at a time."""
+        from dask.delayed import Delayed
+
+        graph, keys = self._tasks(_each, _same)
+        for key in keys:
+            yield from Delayed(key, graph).compute()
 
     def _tasks(
         self, task: Callable[..., Any], function: Any
@@ -262,8 +260,6 @@ def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
 class _Partition(ArrayBlocks):
     """A partition in blocks; errors say which partition it is."""
 
-    threads = 1  # a cluster runs as many tasks as it has cores
-
     def __init__(self, parts: Any, width: int, rows: int, where: str) -> None:
         X, y, weight = parts
         self._where = where
@@ -276,8 +272,15 @@ class _Partition(ArrayBlocks):
     def __repr__(self) -> str:
         return self._where
 
+    def _values(self, function: Callable[[Block], T]) -> Iterator[T]:
+        # one by one: a cluster runs as many tasks as it has cores
+        for make in self._makers():
+            yield function(make())
+
 
 def _each(chain: Any, parts: Any, width: int, rows: int, where: str) -> list[Any]:
+    if not parts[0].shape[0]:
+        return []
     return _Partition(parts, width, rows, where).map(partial(_through, chain))
 
 
@@ -298,6 +301,10 @@ def _through(chain: list[Callable[[Any], Any]], block: Block) -> Any:
     return value
 
 
+def _same(block: Block) -> Block:
+    return block
+
+
 def _add(parts: list[Any]) -> Any:
     present = [part for part in parts if part is not None]
     if not present:
@@ -311,47 +318,13 @@ def _add(parts: list[Any]) -> Any:
 # --- predictions ----------------------------------------------------------------------
 
 
-def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method of a fitted model answer samples that come in blocks.
-
-    On a Dask collection the answer is lazy: the method is called on each partition when
-    the answer is computed. Other blocks are read one by one, and the answer is an array
-    as always. Other input goes straight to the method.
-    """
-
-    @wraps(method)
-    def either(self: Any, X: Any) -> Any:
-        if not comes_in_blocks(X):
-            return method(self, X)
-        if is_dask(X):
-            return _lazy(self, method.__name__, X)
-        return _in_turn(self, method.__name__, as_blocks(X))
-
-    return either
-
-
-def _in_turn(model: Any, name: str, blocks: Any) -> NDArray[Any]:
-    """Return the values of a model's method on the rows of all blocks."""
-
-    def call(block: Block) -> NDArray[Any]:
-        names = getattr(blocks, "names", None)
-        return np.asarray(getattr(model, name)(_table(block.X, names)))
-
-    # one after the other: a model may have threads of its own
-    one = isinstance(blocks, BlockSource)
-    parts = [call(block) for block in blocks] if one else blocks.map(call)
-    if not parts:
-        raise ValueError(f"{blocks!r} holds no samples.")
-    return np.concatenate(parts)
-
-
-def _lazy(model: Any, name: str, X: Any) -> Any:
+def lazily(model: Any, name: str, X: Any) -> Any:
     """Return the values of a model's method on the partitions of X as a Dask array."""
     import dask
 
     columns = [str(c) for c in X.columns] if hasattr(X, "columns") else None
     # one sample tells the type of the answer, and whether X is what it should be
-    probe = getattr(model, name)(_table(np.zeros((1, X.shape[1])), columns))
+    probe = getattr(model, name)(with_names(np.zeros((1, X.shape[1])), columns))
     if columns is not None:
         X = X.to_dask_array()
     elif X.numblocks[1] > 1:
@@ -376,10 +349,11 @@ def _answer(
 ) -> NDArray[Any]:
     if part.shape[0] == 0:
         return empty
-    return np.asarray(getattr(model, method)(_table(part, columns)))
+    return np.asarray(getattr(model, method)(with_names(part, columns)))
 
 
-def _table(values: Any, columns: Sequence[str] | None) -> Any:
+def with_names(values: Any, columns: Sequence[str] | None) -> Any:
+    """Return values as a data frame if their columns have names."""
     if columns is None:
         return values
     import pandas as pd

@@ -14,7 +14,8 @@ from threadpoolctl import ThreadpoolController
 
 def n_threads() -> int:
     """Return how many threads to use (NUMBA_NUM_THREADS, which joblib lowers)."""
-    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    settings: Any = numba.config
+    return int(settings.NUMBA_NUM_THREADS)
 
 
 def blas_threads(count: int) -> AbstractContextManager[Any]:

@@ -12,7 +12,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mklearn.data.blocks import comes_in_blocks
+from mklearn.data.checks import check_enough, check_weight
+from mklearn.data.reading import comes_in_blocks
 from mklearn.data.views import MultiView
 from mklearn.estimators._features import FeatureModel
 from mklearn.kernels.bank import KernelBank
@@ -49,9 +50,8 @@ class BaseKernelMachine(BaseEstimator):
     def _training(self, X: Any, y: Any, sample_weight: Any) -> Training:
         """Validate, merge equal samples, compute and normalise the kernels."""
         data, names = self._validate(X)
-        if data.shape[0] < 2:
-            raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
-        weight = _check_weight(sample_weight, data.shape[0])
+        check_enough(data.shape[0])
+        weight = check_weight(sample_weight, data.shape[0])
         target = self._target(y, weight)
         index, group, weight = _merge_equal(data, target, weight)
         if isinstance(data, KernelBank):
@@ -362,31 +362,6 @@ def as_bank(X: Any, cross: bool = False) -> KernelBank:
 def _kernels_first(suspected: bool) -> str:
     advice = " This looks like kernels first; pass np.moveaxis(B, 0, -1)."
     return advice if suspected else ""
-
-
-def check_given(y: Any) -> Any:
-    """Return ``y``, or raise if there is none."""
-    if y is None:
-        raise ValueError(
-            "This estimator requires y to be passed, but the target y is None."
-        )
-    return y
-
-
-def _check_weight(sample_weight: Any, n: int) -> NDArray[np.float64]:
-    if sample_weight is None:
-        return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (n,):
-        raise ValueError(
-            f"sample_weight must have shape ({n},), one weight for each sample, got "
-            f"{weight.shape}."
-        )
-    if not np.isfinite(weight).all() or (weight < 0).any():
-        raise ValueError("sample_weight must be finite and not negative.")
-    if not weight.any():
-        raise ValueError("All sample weights are zero, so there is nothing to learn.")
-    return weight
 
 
 def _is_all(index: NDArray[np.intp], n: int) -> bool:

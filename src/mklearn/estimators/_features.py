@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.data.blocks import Block, Blocks
+from mklearn.data.threads import blas_threads, run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels.feature_map import (
     APPROXIMATIONS,
@@ -136,8 +137,12 @@ def gather(block: Block, factors: FloatArray | None = None) -> Gathered:
 
 
 def block_rows(n_features: int) -> int:
-    """Return how many rows of features make a block of about 64 megabytes."""
-    return int(np.clip(_BLOCK_BYTES // (8 * n_features), 256, 8192))
+    """Return how many rows of features make a block, of 64 megabytes at most.
+
+    It does not depend on the number of threads, so that sums over blocks do not; blocks
+    are small enough to give each thread some.
+    """
+    return int(np.clip(_BLOCK_BYTES // (8 * n_features), 256, 2048))
 
 
 def room(memory_limit: int | None) -> int:
@@ -283,26 +288,32 @@ class FeatureModel:
 
     def scores(self, X: Any) -> FloatArray:
         """Return the scores without intercept, shape (n, T), by blocks of rows."""
-        n = X.shape[0]
-        out = np.empty((n, self.coef.shape[1]))
-        size = block_rows(self.features.n_features)
+        out = np.empty((X.shape[0], self.coef.shape[1]))
         offset = self.shift @ self.coef
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
+
+        def work(rows: slice) -> None:
             out[rows] = self.features.transform(X[rows]) @ self.coef - offset
+
+        self._by_rows(work, X.shape[0])
         return out
 
     def parts(self, X: Any, n_kernels: int) -> FloatArray:
         """Return what each kernel adds, shape (n, T, n_kernels)."""
-        n = X.shape[0]
-        out = np.zeros((n, self.coef.shape[1], n_kernels))
-        size = block_rows(self.features.n_features)
-        for start in range(0, n, size):
-            rows = slice(start, min(start + size, n))
+        out = np.zeros((X.shape[0], self.coef.shape[1], n_kernels))
+
+        def work(rows: slice) -> None:
             Z = self.features.transform(X[rows]) - self.shift
             for m, part in zip(self.used, self.features.slices, strict=True):
                 out[rows, :, m] = Z[:, part] @ self.coef[part]
+
+        self._by_rows(work, X.shape[0])
         return out
+
+    def _by_rows(self, work: Callable[[slice], None], n: int) -> None:
+        """Call ``work`` on blocks of rows; the digits do not depend on threads."""
+        size = block_rows(self.features.n_features)
+        with blas_threads(1):
+            run_blocks(work, [slice(i, min(i + size, n)) for i in range(0, n, size)])
 
 
 def contributions(

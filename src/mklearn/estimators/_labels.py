@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils import assert_all_finite, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils import column_or_1d
 
 from mklearn.data.blocks import Block
-from mklearn.data.dask import by_blocks
-from mklearn.estimators._base import Training, check_given
+from mklearn.data.checks import check_given, check_labels
+from mklearn.data.reading import by_blocks
+from mklearn.estimators._base import Training
 
 
 class LabelsMixin(ClassifierMixin):
@@ -28,24 +27,8 @@ class LabelsMixin(ClassifierMixin):
 
     def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the numbers of the classes and store ``classes_``."""
-        y = column_or_1d(check_given(y), warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        check_consistent_length(weight, y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes; y holds "
-                f"only one class: {self.classes_.tolist()}."
-            )
-        missing = np.setdiff1d(np.arange(len(self.classes_)), labels[weight > 0])
-        if len(missing):
-            raise ValueError(
-                "All samples of these classes have weight zero: "
-                f"{self.classes_[missing].tolist()}; a class needs a sample to learn "
-                "from."
-            )
-        return np.asarray(labels)
+        self.classes_, labels = check_labels(y, weight, type(self).__name__)
+        return labels
 
     def _block_targets(self, blocks: Any) -> Any:
         """Return blocks with class numbers for targets and store ``classes_``."""
@@ -139,9 +122,7 @@ def _counted(y: NDArray[Any], weight: NDArray[np.float64]) -> LabelCounts:
 
 def count_labels(block: Block) -> LabelCounts:
     """Return the labels of a block and their weights."""
-    if block.y is None:
-        check_given(block.y)
-    return _counted(column_or_1d(block.y), block.weight)
+    return _counted(column_or_1d(check_given(block.y)), block.weight)
 
 
 def numbered(block: Block, classes: NDArray[Any]) -> Block:

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mklearn.data.blocks import Block, MemoryBlocks, as_blocks
+from mklearn.data.blocks import ArrayBlocks, Block, Blocks
+from mklearn.data.checks import check_enough, check_weight
+from mklearn.data.reading import as_blocks
+from mklearn.data.threads import factor_threads
 from mklearn.estimators._base import (
     BaseKernelMachine,
     Training,
-    _check_weight,
     _merge_equal,
 )
 from mklearn.estimators._features import (
@@ -34,13 +36,13 @@ from mklearn.estimators._features import (
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.kernels.feature_map import FeatureMap, Scaling
 from mklearn.problems import Ellipsoid, LpBall, MKLProblem
-from mklearn.problems.losses import Loss
+from mklearn.problems.losses import Loss, loss_names
 from mklearn.problems.passes import FeatureProblem
 from mklearn.problems.reduction import Reduced
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Iterate, Solution, solve
-from mklearn.solvers.pass_newton import PassNewton, solve_passes
+from mklearn.solvers.registry import choose_solver
 
 
 class BaseMKL(BaseKernelMachine):
@@ -112,43 +114,43 @@ class BaseMKL(BaseKernelMachine):
 
     def _feature_training(self, X: Any, y: Any, sample_weight: Any) -> FeatureTraining:
         """Return the rows in blocks, and the map to features that they are given."""
-        if self._precomputed():
-            raise ValueError(
-                "approximation= makes features of samples, and kernels='precomputed' "
-                "has none; give kernels, or approximation=None."
-            )
+        self._require_samples()
         blocks = as_blocks(X, y, sample_weight)
         if blocks is not None:
             return self._stream(blocks)
         data, names = self._validate(X)
-        if data.shape[0] < 2:
-            raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
-        weight = _check_weight(sample_weight, data.shape[0])
+        check_enough(data.shape[0])
+        weight = check_weight(sample_weight, data.shape[0])
         target = self._target(y, weight)
         index, _, weight = _merge_equal(data, target, weight)
         data = data[index]
         # the sample that blocks of the same rows would give: the same features
         sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
         features = self._feature_map(as_views(sample.X, names), sample.weight)
-        rows = MemoryBlocks(
+        rows = ArrayBlocks(
             as_views(data, names),
             target[index],
             weight,
-            size=block_rows(features.n_features),
-            keep=self._room(),
+            rows=block_rows(features.n_features),
         )
-        return FeatureTraining(rows, features)
+        return FeatureTraining(rows.keeping(self._room()), features)
 
-    def _stream(self, blocks: Any) -> FeatureTraining:
+    def _require_samples(self) -> None:
+        if self._precomputed():
+            raise ValueError(
+                "approximation= makes features of samples, and kernels='precomputed' "
+                "has none; give kernels, or approximation=None."
+            )
+
+    def _stream(self, blocks: Blocks) -> FeatureTraining:
         """Return blocks from elsewhere with checked targets, and their features."""
-        if hasattr(blocks, "keeping"):
-            blocks = blocks.keeping(self._room())
+        self._require_samples()
+        blocks = blocks.keeping(self._room())
         sample = blocks.reduce(
             partial(sample_rows, size=self._sample(), seed=self._seed())
         )
-        if sample.n_rows < 2:
-            raise ValueError("Found n_samples=1; learning needs at least 2 samples.")
-        names = getattr(blocks, "names", None)
+        check_enough(sample.n_rows)
+        names = blocks.names
         data = as_views(sample.X, names)
         self.n_features_in_ = data.shape[1]
         self._keep_names(names)
@@ -184,17 +186,18 @@ class BaseMKL(BaseKernelMachine):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _feature_map(self, data: Any, weight: Any) -> FeatureMap:
-        features = FeatureMap.fit(
-            data,
-            self.kernels,
-            approximation=self.approximation,
-            rank=self.rank,
-            landmarks=self.landmarks,
-            sample_weight=weight,
-            random_state=self._seed(),
-            spherical=self.normalize == "spherical",
-            psd=self.psd,
-        )
+        with factor_threads(int(self.rank)):
+            features = FeatureMap.fit(
+                data,
+                self.kernels,
+                approximation=self.approximation,
+                rank=self.rank,
+                landmarks=self.landmarks,
+                sample_weight=weight,
+                random_state=self._seed(),
+                spherical=self.normalize == "spherical",
+                psd=self.psd,
+            )
         check_size(features)
         return features
 
@@ -216,7 +219,7 @@ class BaseMKL(BaseKernelMachine):
             Of features, targets and costs.
         found : Gathered
             Statistics of these.
-        loss : PointLoss, or None for the squared loss
+        loss : Pointwise, or None for the squared loss
         C : float
         tasks : sequence of slice
         """
@@ -274,13 +277,6 @@ class BaseMKL(BaseKernelMachine):
         scaling: Scaling, loss: Any, C: float, tasks: Sequence[slice],
     ) -> list[Solution]:  # fmt: skip
         """Solve for a loss that needs passes over the rows."""
-        automatic = isinstance(self.solver, str) and self.solver == "auto"
-        solver = PassNewton() if automatic else self.solver
-        if not isinstance(solver, PassNewton):
-            raise ValueError(
-                "With approximation= and this loss, solver is 'auto' or an instance of "
-                f"PassNewton, got {self.solver!r}; loss='squared' takes others."
-            )
         out = []
         for which in tasks:
             part = statistics.with_targets(np.eye(len(statistics.target))[:, which])
@@ -288,9 +284,9 @@ class BaseMKL(BaseKernelMachine):
                 rows, loss, C, self._weights(), features.slices, scaling, part, which
             )
             out.append(
-                solve_passes(
+                solve(
                     problem,
-                    solver,
+                    choose_solver(self.solver, problem),
                     tol=self.tol,
                     max_iter=self.max_iter,
                     time_limit=self.time_limit,
@@ -302,10 +298,7 @@ class BaseMKL(BaseKernelMachine):
 
     def _run(self, problem: MKLProblem, start: Iterate | None = None) -> Solution:
         """Solve a problem of pseudo-samples; they are no samples to choose from."""
-        solver = self.solver
-        if isinstance(solver, str) and solver == "auto":
-            smooth = hasattr(problem.weights, "constraint")
-            solver = "newton" if smooth else "alternating"
+        solver = choose_solver(self.solver, problem, samples=False)
         return self._solved(problem, solver, start)
 
     def _solved(
@@ -352,6 +345,14 @@ def weight_set(norm: Any) -> WeightSet:
         "norm must be a number p >= 1 or inf, a positive definite matrix or a weight "
         f"set, got {norm!r}."
     )
+
+
+def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:
+    """Raise ValueError unless there is such a loss for labels, or for numbers."""
+    known = loss_names(targets)
+    if not isinstance(name, str) or name not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"loss must be {', '.join(others)} or {last}, got {name!r}.")
 
 
 def check_limits(model: Any) -> None:

@@ -7,23 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_consistent_length
 
-from mklearn.data.dask import by_blocks
-from mklearn.estimators._base import check_given
+from mklearn.data.checks import check_values
+from mklearn.data.reading import by_blocks
 
 
 class NumbersMixin(RegressorMixin):
     """Regression on top of scores, one column for each output."""
 
     def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.float64]:
-        y = check_array(
-            check_given(y), ensure_2d=False, dtype=np.float64, input_name="y"
-        )
-        check_consistent_length(weight, y)
+        y = check_values(y, len(weight))
         self._flat = y.ndim == 1
-        return y.reshape(len(y), -1) + 0.0  # no negative zeros
+        return y.reshape(len(y), -1)
 
     @by_blocks
     def predict(self, X: Any) -> NDArray[np.float64]:

@@ -10,10 +10,13 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.metaestimators import available_if
 
-from mklearn.data.blocks import Block, GeneratorBlocks, as_blocks
-from mklearn.estimators._base import _check_weight as check_weights
-from mklearn.estimators._base import check_given
+from mklearn.data.blocks import Block
+from mklearn.data.checks import check_enough, check_given, check_weight
+from mklearn.data.files import GeneratorBlocks
+from mklearn.data.reading import as_blocks
+from mklearn.data.threads import factor_threads
 from mklearn.estimators._features import (
     Gathered,
     RowSample,
@@ -193,6 +196,10 @@ def _spread(
     return replace(found, statistics=replace(old, target=target, ZH=ZH, HH=HH))
 
 
+def _has_approximation(model: Any) -> bool:
+    return "approximation" in model.get_params(deep=False)
+
+
 class StatisticsMixin:
     """Fitting from an :class:`Accumulator`, for losses that need nothing else.
 
@@ -202,6 +209,7 @@ class StatisticsMixin:
 
     _takes_labels = True
 
+    @available_if(_has_approximation)
     def accumulator(self, X: Any, sample_weight: Any = None) -> Accumulator:
         """Choose the features on some samples, and return sums over none yet.
 
@@ -216,10 +224,11 @@ class StatisticsMixin:
         model = clone(self)
         model._check_parameters()
         data, names = model._validate(X)
-        weight = check_weights(sample_weight, data.shape[0])
+        weight = check_weight(sample_weight, data.shape[0])
         found = sample_rows(Block(data, None, weight), model._sample(), model._seed())
         return model._empty(found, names)
 
+    @available_if(_has_approximation)
     def fit_statistics(self, sums: Accumulator) -> Any:
         """Learn from sums over samples, without any of them.
 
@@ -242,23 +251,26 @@ class StatisticsMixin:
                 f"These sums are over samples with {kinds[0]}, and "
                 f"{type(self).__name__} learns {kinds[1]}."
             )
-        if sums.n_rows < 2:
-            raise ValueError(
-                f"Found n_samples={sums.n_rows}; learning needs at least 2 samples."
-            )
+        check_enough(sums.n_rows)
         self.n_features_in_ = sums.width
         self._keep_names(sums.names)
         if sums.labels:
             self._target(sums.classes, sums.gathered().statistics.target)
-        self._fit_sums(sums)
+        with factor_threads(sums.features.n_features):
+            self._fit_sums(sums)
         return self
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> Any:
         """Fit in feature space: what can be read only once becomes sums at once."""
         blocks = as_blocks(X, y, sample_weight)
-        if getattr(blocks, "one_pass", False):
+        if blocks is None:
+            training = self._feature_training(X, y, sample_weight)
+        elif blocks.one_pass:
             return self.fit_statistics(self._summed(blocks))
-        return self._fit_features(self._feature_training(X, y, sample_weight))
+        else:
+            training = self._stream(blocks)
+        with factor_threads(training.features.n_features):
+            return self._fit_features(training)
 
     def _summed(self, blocks: Any) -> Accumulator:
         """Return sums over blocks; features are chosen on the first rows."""

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from mklearn.estimators._base import BaseKernelMachine, Training
+from mklearn.estimators._base import BaseKernelMachine
+from mklearn.estimators._folds import Part, SearchMixin, best_cell
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators.classifier import MKLClassifier
-from mklearn.kernels import KernelBank
 from mklearn.kernels.measures import centred_products
 from mklearn.problems.mkl import shares
-from mklearn.solvers import Status
 from mklearn.solvers.rules import alignment_weights
 
 
@@ -185,7 +181,7 @@ class AlignmentMKLClassifier(MKLClassifier):
         return self
 
 
-class BestKernelClassifier(MKLClassifier):
+class BestKernelClassifier(SearchMixin, MKLClassifier):
     """Support vector classifier on the one kernel that does best in cross-validation.
 
     Parameters
@@ -257,19 +253,25 @@ class BestKernelClassifier(MKLClassifier):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BestKernelClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> BestKernelClassifier:
         """Choose the kernel by cross-validation, then fit it on all samples.
 
         Parameters
         ----------
         X, y, sample_weight
             As in :class:`MKLClassifier`; weights count in the scores as well.
+        groups : array of shape (n_samples,), optional
+            What ``cv.split`` is given as groups.
         """
         self._check_parameters()
         training = self._training(X, y, sample_weight)
-        self.cv_scores_ = self._cross_validate(training, len(training.group))
-        # scores that differ by rounding are ties, and the first kernel wins
-        self.best_index_ = int(np.argmax(self.cv_scores_.round(12)))
+        folds = self._folds(training, y, sample_weight, groups)
+        each = np.arange(training.raw.shape[2])[:, None]
+        scores = np.array(folds.run(self._score, self.n_jobs, each))
+        self.cv_scores_ = scores.mean(axis=1)
+        (self.best_index_,) = best_cell(scores, lambda m: m)
         Y = one_vs_rest(training.target, len(self.classes_))
         alone = training.bank.select([self.best_index_])
         self.solution_ = self._solve(
@@ -283,56 +285,23 @@ class BestKernelClassifier(MKLClassifier):
         self.C_ = float(self.C)
         return self
 
-    def _cross_validate(self, training: Training, n: int) -> NDArray[np.float64]:
-        """Return the weighted mean accuracy of each kernel alone."""
-        folds = training_folds(self.cv, training, n)
-        n_kernels = training.raw.shape[2]
-        scores = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._score)(training.raw.select([m]), training.target, *fold)
-            for m in range(n_kernels)
-            for fold in folds
-        )
-        return np.reshape(scores, (n_kernels, len(folds))).mean(axis=1)
-
-    def _score(
-        self, bank: KernelBank, labels: NDArray[Any], train: Fold, test: Fold
-    ) -> float:
+    def _score(self, part: Part) -> float:
+        """Return the accuracy of one kernel on one fold."""
         model = MKLClassifier(
             "precomputed",
             C=self.C,
             norm=1,
             normalize=self.normalize,
-            class_weight=self._class_weight_codes(),
+            class_weight=self.class_weight,
             psd="ignore",
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
         )
-        (a, weight_a), (b, weight_b) = train, test
-        with warnings.catch_warnings():
-            # a kernel that is constant on a fold is simply a bad kernel
-            warnings.simplefilter("ignore", UserWarning)
-            try:
-                model.fit(bank[np.ix_(a, a)], labels[a], sample_weight=weight_a)
-            except ValueError as error:
-                if "nothing to learn from" not in str(error):
-                    raise
-                return 0.0
-        # a solver answers Ctrl-C with its best iterate; half a search chooses nothing
-        if model.solution_.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        return float(model.score(bank[np.ix_(b, a)], labels[b], sample_weight=weight_b))
-
-    def _class_weight_codes(self) -> Any:
-        if not isinstance(self.class_weight, Mapping):
-            return self.class_weight
-        return {
-            code: self.class_weight.get(label, 1.0)
-            for code, label in enumerate(self.classes_.tolist())
-        }
+        return part.score(model, self.classes_[part.whole.target])
 
 
-class SingleKernelCV(LabelsMixin, BaseKernelMachine):
+class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
     """One kernel and its regularisation, both chosen by cross-validation.
 
     What the papers on discriminant kernel learning compare with: every kernel is tried
@@ -412,13 +381,17 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         self.memory_limit = memory_limit
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SingleKernelCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SingleKernelCV:
         """Choose kernel and regularisation, then fit them on all samples.
 
         Parameters
         ----------
         X, y, sample_weight
             As in :class:`MKLClassifier`; weights count in the scores as well.
+        groups : array of shape (n_samples,), optional
+            What ``cv.split`` is given as groups.
         """
         name = "reg" if "reg" in self.estimator.get_params() else "C"
         default = np.logspace(-6, 0, 13) if name == "reg" else np.logspace(-3, 3, 13)
@@ -427,21 +400,15 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         if self.values_.ndim != 1 or not len(self.values_):
             raise ValueError(f"values must be a list of numbers, got {self.values!r}.")
         training = self._training(X, y, sample_weight)
-        folds = training_folds(self.cv, training, len(training.group))
+        folds = self._folds(training, y, sample_weight, groups)
         M = training.raw.shape[2]
-        scores = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._scores_alone)(
-                training.raw.select([m]), training.target, name, fold
-            )
-            for m in range(M)
-            for fold in folds
-        )
-        each = np.reshape(scores, (M, len(folds), -1)).mean(axis=1)
-        self.cv_scores_ = each
-        # scores that differ by rounding are ties, and the first wins
-        best, at = np.unravel_index(int(np.argmax(each.round(12))), each.shape)
-        self.best_index_, self.best_value_ = int(best), float(self.values_[at])
-        self.best_values_ = self.values_[each.round(12).argmax(axis=1)]
+        job = partial(self._scores_alone, name=name)
+        found = folds.run(job, self.n_jobs, np.arange(M)[:, None])
+        scores = np.moveaxis(np.array(found), 1, 2)
+        self.cv_scores_ = scores.mean(axis=2)
+        self.best_index_, at = best_cell(scores, lambda m, i: (m, i))
+        self.best_value_ = float(self.values_[at])
+        self.best_values_ = self.values_[self.cv_scores_.round(12).argmax(axis=1)]
         alone = training.raw.select([self.best_index_])
         self.estimator_ = self._alone(**{name: self.best_value_})
         self.estimator_.fit(alone, training.target, sample_weight=training.weight)
@@ -459,27 +426,12 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         model = clone(self.estimator)
         return model.set_params(kernels="precomputed", psd="ignore", **settings)
 
-    def _scores_alone(
-        self, bank: KernelBank, labels: NDArray[Any], name: str, fold: Any
-    ) -> list[float]:
+    def _scores_alone(self, part: Part, name: str) -> list[float]:
         """Return the accuracy of one kernel on one fold for every value."""
-        (a, weight_a), (b, weight_b) = fold
-        train, test = bank[np.ix_(a, a)], bank[np.ix_(b, a)]
-        found = []
-        for value in self.values_.tolist():
-            model = self._alone(**{name: value})
-            with warnings.catch_warnings():
-                # a kernel that is constant on a fold is simply a bad kernel
-                warnings.simplefilter("ignore", UserWarning)
-                try:
-                    model.fit(train, labels[a], sample_weight=weight_a)
-                except ValueError as error:
-                    if "nothing to learn from" not in str(error):
-                        raise
-                    found.append(0.0)
-                    continue
-            found.append(float(model.score(test, labels[b], sample_weight=weight_b)))
-        return found
+        return [
+            part.score(self._alone(**{name: value}), part.whole.target)
+            for value in self.values_.tolist()
+        ]
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         """Return the decision function of the kernel chosen."""
@@ -503,36 +455,3 @@ class SingleKernelCV(LabelsMixin, BaseKernelMachine):
         """
         check_is_fitted(self)
         return self.estimator_.predict_proba(self._cross(X))
-
-
-Fold = tuple[NDArray[np.intp], NDArray[np.float64]]
-
-
-def training_folds(cv: Any, training: Training, n: int) -> list[tuple[Fold, Fold]]:
-    """Return training and test parts as distinct samples with weights."""
-    rows = np.flatnonzero(training.group >= 0)
-    labels = training.target[training.group[rows]]
-    if isinstance(cv, int):
-        fewest = int(np.bincount(labels).min())
-        if fewest < 2:
-            raise ValueError(
-                "Cross-validation needs at least 2 samples of each class; the "
-                f"smallest class has {fewest}. Merge or drop it, or pass cv=."
-            )
-        splitter = check_cv(min(cv, fewest), labels, classifier=True)
-        folds = [(rows[a], rows[b]) for a, b in splitter.split(rows, labels)]
-    else:
-        every = np.full(n, -1)
-        every[rows] = labels
-        folds = list(check_cv(cv, every, classifier=True).split(np.zeros(n), every))
-    return [(_fold(training, train), _fold(training, test)) for train, test in folds]
-
-
-def _fold(training: Training, rows: NDArray[np.intp]) -> Fold:
-    """Return the distinct samples among ``rows`` and their weights there."""
-    group = training.group[rows]
-    group = group[group >= 0]
-    share = training.weight / np.bincount(training.group[training.group >= 0])
-    count = np.bincount(group, minlength=len(training.weight))
-    members = np.flatnonzero(count)
-    return members, (count * share)[members]

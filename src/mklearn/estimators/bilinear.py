@@ -14,7 +14,7 @@ from mklearn.estimators._mkl import BaseMKL, check_positive
 from mklearn.kernels import KernelBank
 from mklearn.problems import BilinearProblem, CrammerSinger, MKLProblem
 from mklearn.solvers import Multilevel, solve
-from mklearn.solvers.driver import choose_solver
+from mklearn.solvers.registry import choose_solver
 
 
 class BilinearMKLClassifier(LabelsMixin, BaseMKL):

@@ -10,22 +10,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
-from mklearn.data.dask import by_blocks
+from mklearn.data.reading import by_blocks
 from mklearn.estimators._base import Training
 from mklearn.estimators._features import FeatureTraining, against_rest, gather
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
-from mklearn.estimators._mkl import BaseMKL, check_positive, weight_set
+from mklearn.estimators._mkl import BaseMKL, check_loss, check_positive, weight_set
 from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
 from mklearn.kernels.diagonal import add_diagonal
-from mklearn.problems import Hinge, Logistic, Squared, SquaredHinge
-from mklearn.problems.passes import POINTS
-
-LOSSES = {
-    "hinge": Hinge,
-    "squared_hinge": SquaredHinge,
-    "squared": Squared,
-    "logistic": Logistic,
-}
+from mklearn.problems import Hinge
+from mklearn.problems.losses import by_name
 
 
 def _gives_probabilities(model: MKLClassifier) -> bool:
@@ -219,7 +212,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         factors = self._factors(lambda: self._counts(training.rows))
         rows = training.encoded(partial(against_rest, factors=factors))
         found = rows.reduce(partial(gather, factors=factors))
-        loss = None if self.loss == "squared" else POINTS[self.loss]()
+        loss = None if self.loss == "squared" else by_name(self.loss)
         tasks = self._feature_tasks()
         self._learn_features(training.features, rows, found, loss, float(self.C), tasks)
         self.C_ = float(self.C)
@@ -263,7 +256,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def _loss(self, Y: NDArray[np.float64], cost: NDArray[np.float64]) -> Any:
-        return LOSSES[self.loss](Y, np.repeat(cost[:, None], Y.shape[1], axis=1))
+        return by_name(self.loss).on(Y, np.repeat(cost[:, None], Y.shape[1], axis=1))
 
     def _learn_cost(
         self,
@@ -302,11 +295,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not isinstance(self.loss, str) or self.loss not in LOSSES:
-            raise ValueError(
-                "loss must be 'hinge', 'squared_hinge', 'squared' or 'logistic', got "
-                f"{self.loss!r}."
-            )
+        check_loss(self.loss, "labels")
         if self.loss == "squared_hinge":
             if not (isinstance(self.C, str) and self.C == "learn"):
                 check_positive("C", self.C, " or 'learn'")

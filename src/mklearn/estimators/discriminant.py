@@ -13,10 +13,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from mklearn.data.dask import by_blocks
-from mklearn.estimators._base import Training, check_given
+from mklearn.data.checks import check_given, check_indicators
+from mklearn.data.reading import by_blocks
+from mklearn.estimators._base import Training
 from mklearn.estimators._feature_discriminant import FeatureFit, FeatureSpace
 from mklearn.estimators._features import (
     FeatureTraining,
@@ -46,17 +47,11 @@ from mklearn.problems.discriminant import (
     within_scatter,
 )
 from mklearn.problems.statistics import Statistics
-from mklearn.solvers import Conic, CuttingPlane, Iterate, Semidefinite, Solution, solve
+from mklearn.solvers import Iterate, Solution, solve
 from mklearn.solvers.inner import LinearSolver
 
 FloatArray = NDArray[np.float64]
 
-SOLVERS = {
-    "silp": CuttingPlane(level=0.0),
-    "qcqp": Conic(),
-    "sdp": Semidefinite(),
-    "sdp-approx": Semidefinite(approximate=True),
-}
 CHOICES = ("learn", "loo", "gcv")
 REGS = np.logspace(-6, 0, 13)
 
@@ -321,7 +316,7 @@ class MKLDiscriminant(
         problem = self._problem(training, reg)
         solution = solve(
             problem,
-            _solver(self.solver),
+            self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
@@ -540,7 +535,7 @@ class MKLDiscriminant(
         self.intercept_ = shift
 
     def _run(self, problem: MKLProblem, start: Iterate | None = None) -> Solution:
-        return self._solved(problem, _solver(self.solver), start)
+        return self._solved(problem, self.solver, start)
 
     def _block_targets(self, blocks: Any) -> Any:
         """Return blocks with class numbers; several labels need arrays in memory."""
@@ -556,19 +551,7 @@ class MKLDiscriminant(
         )
         if not self._multilabel:
             return super()._target(y, weight)
-        Y = check_array(y, accept_sparse="csr", dtype=np.float64, input_name="y")
-        Y = Y.toarray() if hasattr(Y, "toarray") else Y
-        if len(Y) != len(weight):
-            raise ValueError(
-                f"X has {len(weight)} samples and y has {len(Y)}; they must be as many."
-            )
-        count = weight @ Y
-        empty = np.flatnonzero((count == 0) | (count == weight.sum()))
-        if len(empty):
-            raise ValueError(
-                "Every label needs samples with and without it; these columns of y "
-                f"are all the same: {empty.tolist()}. Drop them."
-            )
+        Y = check_indicators(y, weight)
         self.classes_ = np.arange(Y.shape[1])
         return Y
 
@@ -668,11 +651,6 @@ class MKLDiscriminant(
         tags.classifier_tags.multi_class = self.criterion != "kfda"
         tags.classifier_tags.multi_label = self.criterion != "kfda"
         return tags
-
-
-def _solver(given: Any) -> Any:
-    """Return what the papers' names stand for; the driver knows the others."""
-    return SOLVERS.get(given, given) if isinstance(given, str) else given
 
 
 def _temperature(scores: FloatArray, labels: NDArray[Any], w: FloatArray) -> float:

@@ -11,7 +11,8 @@ from mklearn.estimators._mkl import check_limits
 from mklearn.estimators._numbers import NumbersMixin
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.mkl import shares
-from mklearn.solvers.evidence import maximise_evidence
+from mklearn.solvers import solve
+from mklearn.solvers.evidence import AverageInformation
 
 
 class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
@@ -149,22 +150,24 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         problem = EvidenceProblem(
             training.bank, training.target - shift, training.weight
         )
-        self.evidence_ = maximise_evidence(
+        self.solution_ = solve(
             problem,
+            AverageInformation(rest=self.tol),
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
             callback=self.callback,
             verbose=self.verbose,
         )
-        theta, A = self.evidence_.theta, self.evidence_.A
+        theta, A = self.solution_.theta, self.solution_.A
         self._keep(
-            training, theta, A, self.evidence_.bias + shift, whole=self.uncertainty
+            training, theta, A, self.solution_.bias + shift, whole=self.uncertainty
         )
+        self.evidence_ = self.solution_.about
         found = problem.at(theta) if self.uncertainty else None
         self._spread = None if found is None else found.spread()
         self.kernel_contributions_ = shares(training.bank, theta, A)
-        self.noise_, self.n_iter_ = self.evidence_.noise, self.evidence_.n_iter
+        self.noise_, self.n_iter_ = self.evidence_.noise, self.solution_.n_iter
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

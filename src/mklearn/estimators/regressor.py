@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.data.blocks import Block, MemoryBlocks
-from mklearn.estimators._base import check_given
+from mklearn.data.blocks import ArrayBlocks, Block
+from mklearn.data.checks import check_given
 from mklearn.estimators._features import FeatureTraining, gather, shifted
-from mklearn.estimators._mkl import BaseMKL, check_positive
+from mklearn.estimators._mkl import BaseMKL, check_loss, check_positive
 from mklearn.estimators._numbers import NumbersMixin
 from mklearn.estimators.accumulator import Accumulator, StatisticsMixin
-from mklearn.problems import EpsilonInsensitive, Squared
-from mklearn.problems.passes import EpsilonPoints
+from mklearn.problems.losses import Pointwise, by_name
 
 
 class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
@@ -158,11 +157,11 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     def _fit_features(self, training: FeatureTraining) -> MKLRegressor:
         """Learn in feature space."""
         shift = np.zeros(1)
-        if isinstance(training.rows, MemoryBlocks):  # as without approximation
-            shift = np.median(training.rows.y, axis=0)
+        if isinstance(training.rows, ArrayBlocks):  # as without approximation
+            shift = np.median(np.asarray(training.rows.y, dtype=np.float64), axis=0)
         rows = training.encoded(partial(shifted, shift=shift))
         found = rows.reduce(gather)
-        loss = None if self.loss == "squared" else EpsilonPoints(float(self.epsilon))
+        loss = None if self.loss == "squared" else self._formula()
         self._learn_features(training.features, rows, found, loss, float(self.C))
         self.intercept_ = self.intercept_ + shift
         return self
@@ -178,9 +177,10 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
 
     def _loss(self, Y: NDArray[np.float64], cost: NDArray[np.float64]) -> Any:
         costs = np.repeat(cost[:, None], Y.shape[1], axis=1)
-        if self.loss == "squared":
-            return Squared(Y, costs)
-        return EpsilonInsensitive(Y, costs, epsilon=float(self.epsilon))
+        return self._formula().on(Y, costs)
+
+    def _formula(self) -> Pointwise:
+        return by_name(self.loss, epsilon=float(self.epsilon))
 
     def _block_targets(self, blocks: Any) -> Any:
         """Return the blocks with numbers for targets, of shape (n, n_outputs)."""
@@ -193,10 +193,7 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_positive("C", self.C)
-        if self.loss not in ("squared", "epsilon_insensitive"):
-            raise ValueError(
-                f"loss must be 'squared' or 'epsilon_insensitive', got {self.loss!r}."
-            )
+        check_loss(self.loss, "numbers")
         epsilon = self.epsilon
         if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
             raise ValueError(f"epsilon must be a number from 0 on, got {epsilon!r}.")

@@ -5,42 +5,30 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 
-from mklearn.estimators._base import Training, _check_weight
+from mklearn.estimators._base import Training
+from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
 from mklearn.estimators._labels import one_vs_rest
 from mklearn.estimators._mkl import BaseMKL
 from mklearn.estimators.classifier import MKLClassifier
 from mklearn.estimators.regressor import MKLRegressor
 from mklearn.kernels import KernelBank
-from mklearn.kernels.normalise import fit_normaliser
 from mklearn.problems import LpBall
 from mklearn.problems.weights import WeightSet
-from mklearn.solvers import Iterate, Path, Solution, Status, mkl_path
+from mklearn.solvers import Iterate, Path, Solution, mkl_path
 from mklearn.solvers.path import NORMS, check_costs, scaled
 
 FloatArray = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _BATCH = 2**26  # bytes of products with test kernels that are held at a time
-
-
-@dataclass(frozen=True)
-class _Fold:
-    """Distinct samples to learn from, their weights, and rows of X to be tested on."""
-
-    members: Index
-    weight: FloatArray
-    rows: Index
 
 
 @dataclass(frozen=True)
@@ -52,15 +40,15 @@ class _Scored:
     A: FloatArray  # (P, K, n_members, T)
 
 
-class _PathSearch(BaseMKL):
+class _PathSearch(SearchMixin, BaseMKL):
     """Cross-validation over costs and norms; a mixin before the plain estimator.
 
     Subclasses have the parameters ``Cs``, ``norms``, ``cv``, ``scoring``, ``rule`` and
     ``n_jobs`` besides those of the plain estimator but ``C`` and ``norm``, and say in
-    ``_plain`` what one cell is.
+    ``_plain`` what one cell is, and in ``_cell`` what it knows on folds.
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
         """Choose cost and norm by cross-validation, then learn from all samples.
 
         Parameters
@@ -70,16 +58,15 @@ class _PathSearch(BaseMKL):
         sample_weight : array of shape (n_samples,), optional
             Factors of C that count in the scores, too; weight 2 equals the sample given
             twice, weight 0 its absence.
+        groups : array of shape (n_samples,), optional
+            What ``cv.split`` is given as groups: ``cv=GroupKFold()`` keeps the samples
+            of a group together.
         """
         self._check_parameters()
         training = self._training(X, y, sample_weight)
-        row_weight = _check_weight(sample_weight, len(training.group))
-        target = self._target(y, row_weight)
-        folds = self._folds(training, target, row_weight)
-        weighted = row_weight if sample_weight is not None else None
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._run_fold)(training, fold, target, weighted) for fold in folds
-        )
+        folds = self._folds(training, y, sample_weight, groups, together=True)
+        job = partial(self._run_fold, weighted=sample_weight is not None)
+        (found,) = folds.run(job, self.n_jobs)
         self.Cs_, self.norms_ = found[0].path.Cs, np.array(found[0].path.norms)
         self.path_ = tuple(one.path for one in found)
         self.scores_ = np.stack([one.scores for one in found], axis=2)
@@ -91,7 +78,7 @@ class _PathSearch(BaseMKL):
         # folds share most of their samples: their mean is close to the last solution
         n, (_, T) = len(training.weight), found[0].A.shape[2:]
         A, count = np.zeros((n, T)), np.zeros((n, 1))
-        for fold, one in zip(folds, found, strict=True):
+        for fold, one in zip(folds.folds, found, strict=True):
             A[fold.members] += one.A[i, k]
             count[fold.members] += 1
         theta = np.mean([one.path.theta[i, k] for one in found], axis=0)
@@ -107,96 +94,18 @@ class _PathSearch(BaseMKL):
     def _weights(self) -> WeightSet:
         return LpBall(self.norm_)
 
-    # --- folds ------------------------------------------------------------------------
-
-    def _folds(
-        self, training: Training, target: NDArray[Any], row_weight: FloatArray
-    ) -> list[_Fold]:
-        """Return the folds, as distinct samples and rows of X."""
-        n_rows, n = len(training.group), len(training.weight)
-        folds = []
-        for train, test in self._splits(training, target):
-            group = training.group[train]
-            kept = group >= 0
-            weight = np.bincount(group[kept], row_weight[train][kept], n)
-            members = np.flatnonzero(weight)
-            rows = np.arange(n_rows)[test]
-            rows = rows[training.group[rows] >= 0]
-            if len(members) < 2 or not len(rows):
-                raise ValueError(
-                    f"Fold {len(folds)} has {len(members)} distinct samples to learn "
-                    f"from and {len(rows)} to test on, where weights are not zero; it "
-                    "needs 2 and 1. Use other folds."
-                )
-            if is_classifier(self):
-                missing = np.setdiff1d(training.target, training.target[members])
-                if len(missing):
-                    raise ValueError(
-                        f"The training part of fold {len(folds)} has no samples of the "
-                        f"classes {self.classes_[missing].tolist()}; use stratified "
-                        "folds, or fewer of them."
-                    )
-            folds.append(_Fold(members, weight[members], rows))
-        if not folds:
-            raise ValueError(f"cv must give at least one fold, got {self.cv!r}.")
-        return folds
-
-    def _splits(
-        self, training: Training, target: NDArray[Any]
-    ) -> Iterator[tuple[Index, Index]]:
-        """Yield train and test as rows of X."""
-        classifier = is_classifier(self)
-        if not isinstance(self.cv, Integral):
-            splitter = check_cv(self.cv, target, classifier=classifier)
-            yield from splitter.split(np.zeros((len(target), 1)), target)
-            return
-        # equal samples stay together, or a model would be tested on what it knows
-        known = training.target
-        fewest = int(np.bincount(known).min()) if classifier else len(known)
-        if fewest < 2:
-            raise ValueError(
-                "Cross-validation needs at least 2 distinct samples"
-                + (" of each class" if classifier else "")
-                + f", got {fewest}. Pass folds as cv=, or use the estimator without CV."
-            )
-        splitter = check_cv(min(int(self.cv), fewest), known, classifier=classifier)
-        for train, test in splitter.split(np.zeros((len(known), 1)), known):
-            yield tuple(  # type: ignore[misc]
-                np.flatnonzero(np.isin(training.group, part)) for part in (train, test)
-            )
-
-    def _run_fold(
-        self,
-        training: Training,
-        fold: _Fold,
-        target: NDArray[Any],
-        row_weight: FloatArray | None,
-    ) -> _Scored:
+    def _run_fold(self, part: Part, weighted: bool) -> _Scored:
         """Follow the path on the fold's samples and score every cell on the others."""
-        a = fold.members
-        # values that were stored do not travel to other processes
-        budget = training.raw.memory_limit
-        if budget is not None:
-            budget //= effective_n_jobs(self.n_jobs)
-        raw = training.raw[np.ix_(a, a)].stored(budget)
-        tested, place = np.unique(training.group[fold.rows], return_inverse=True)
+        fold = part.fold
         with warnings.catch_warnings():
             # a kernel that is constant on a fold has no part there; paths are judged
             # together
             warnings.simplefilter("ignore", UserWarning)
-            normaliser = fit_normaliser(self.normalize, raw, fold.weight)
+            training, cross = part.normalised(self.normalize)
             warnings.simplefilter("ignore", ConvergenceWarning)
-            part = replace(
-                training,
-                raw=raw,
-                bank=normaliser.train(raw),
-                normaliser=normaliser,
-                target=training.target[a],
-                weight=fold.weight,
-            )
-            Y, cost, shift = self._tasks(part)
+            Y, cost, shift = self._tasks(training)
             path = mkl_path(
-                part.bank,
+                training.bank,
                 lambda C: self._loss(Y, C * cost),
                 self._costs_tried(),
                 tuple(float(p) for p in self.norms),
@@ -207,24 +116,19 @@ class _PathSearch(BaseMKL):
                 callback=self.callback,
                 verbose=self.verbose,
             )
-        # a solver answers Ctrl-C with its best iterate, but half a path chooses nothing
-        found = [s.status for row in path.solutions for s in row if s is not None]
-        if Status.INTERRUPTED in found:
-            raise KeyboardInterrupt
-        cross = normaliser.cross(training.raw[np.ix_(tested, a)])
-        plain = self._plain()
-        scorer = check_scoring(plain, scoring=self.scoring)
-        truth = self._truth(target[fold.rows])
-        weight = {} if row_weight is None else {"sample_weight": row_weight[fold.rows]}
-        numbers = np.arange(len(fold.rows))[:, None]
+        stop_on_ctrl_c(s for row in path.solutions for s in row if s is not None)
+        cell = self._cell()
+        scorer = check_scoring(cell, scoring=self.scoring)
+        weight = {"sample_weight": fold.row_weight} if weighted else {}
+        numbers = np.arange(len(fold.place))[:, None]
         P, K, _ = path.shape
         scores = np.full((P, K), np.nan)
         A = np.full((P, K, *Y.shape), np.nan)
         for i in range(P):
             row = [s for s in path.solutions[i] if s is not None]
             for k, (s, F) in enumerate(zip(row, _decisions(cross, row), strict=True)):
-                plain._values = (F + s.bias + shift)[place]
-                scores[i, k] = scorer(plain, numbers, truth, **weight)
+                cell._values = (F + s.bias + shift)[fold.place]
+                scores[i, k] = scorer(cell, numbers, fold.truth, **weight)
                 A[i, k] = s.A
         # the solutions would take as much memory as the samples for each cell
         return _Scored(replace(path, solutions=()), scores, A)
@@ -279,23 +183,8 @@ def choose_cell(
         The best mean score, or any that is at most one standard error of the best one
         below it. Among these, and among ties, the smallest C wins, then the largest p.
     """
-    mean = scores.mean(axis=2).round(12)
-    if np.isnan(mean).all():
-        raise ValueError(
-            "No cell of the grid has a score on every fold, so none can be chosen; "
-            "raise time_limit, or check scoring."
-        )
-    mean = np.where(np.isnan(mean), -np.inf, mean)
-    least = mean.max()
-    n_folds = scores.shape[2]
-    if rule == "1se" and n_folds > 1:
-        best = np.unravel_index(int(mean.argmax()), mean.shape)
-        least -= scores[best].std(ddof=1) / np.sqrt(n_folds)
-    cells = [
-        (float(Cs[k]), -float(norms[i]), i, k) for i, k in np.argwhere(mean >= least)
-    ]
-    _, _, i, k = min(cells)
-    return int(i), int(k)
+    i, k = best_cell(scores, lambda i, k: (Cs[k], -norms[i], i), rule)
+    return i, k
 
 
 def _decisions(cross: KernelBank, solutions: list[Solution]) -> Iterator[FloatArray]:
@@ -465,17 +354,17 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         Y = one_vs_rest(training.target, len(self.classes_))
         return Y, self._costs(training), np.zeros(Y.shape[1])
 
-    def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
-        return self.classes_[target]
-
     def _plain(self) -> _ClassifierCell:
-        cell = _ClassifierCell(
+        return _ClassifierCell(
             loss=self.loss,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
         )
-        cell.classes_ = getattr(self, "classes_", None)
+
+    def _cell(self) -> _ClassifierCell:
+        cell = self._plain()
+        cell.classes_ = self.classes_
         return cell
 
 
@@ -570,12 +459,15 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         return target[:, 0] if self._flat else target
 
     def _plain(self) -> _RegressorCell:
-        cell = _RegressorCell(
+        return _RegressorCell(
             loss=self.loss,
             epsilon=self.epsilon,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
         )
-        cell._flat = getattr(self, "_flat", True)
+
+    def _cell(self) -> _RegressorCell:
+        cell = self._plain()
+        cell._flat = self._flat
         return cell

@@ -12,24 +12,25 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn.data.checks import NothingToLearnError
 from mklearn.estimators._base import BaseKernelMachine, Training
 from mklearn.estimators._labels import LabelsMixin, one_vs_rest
 from mklearn.estimators._mkl import check_limits, check_positive
-from mklearn.estimators.discriminant import SOLVERS
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
 from mklearn.problems import Hinge
 from mklearn.problems.subspace import (
     LABEL_KERNELS,
     Alignment,
     JointProblem,
+    Kernels,
     Subspace,
     label_factor,
     principal,
 )
-from mklearn.solvers import JointSolution, Solution
-from mklearn.solvers.joint import (
+from mklearn.solvers import Solution
+from mklearn.solvers.subspace import (
     METHODS,
-    Kernels,
+    integrate,
     maximise_alignment,
     solve_joint,
     svm_on,
@@ -50,7 +51,7 @@ class _Learned:
     reg: float
     objective: float
     C: float = np.nan
-    solution: Solution | JointSolution | None = None
+    solution: Solution | None = None
     n_iter: int = 1
 
 
@@ -151,7 +152,7 @@ class SubspaceKernel(
     duality_gap_ : float
         Of the weights or of the joint problem; 0 where the solution is in closed form
         and NaN for "alignment", which has no certificate.
-    solution_ : Solution or JointSolution
+    solution_ : Solution
         Of the weights or of the joint problem; absent where there is neither.
 
     References
@@ -257,13 +258,9 @@ class SubspaceKernel(
         learned = replace(first, C=self._cost(first.subspace.features, w))
         if self.criterion == "svm":
             loss = self._loss(training, learned.C)
-            found = solve_joint(
-                JointProblem(loss, self.n_components or loss.shape[1]),
-                kernels, L, self.joint,
-                tol=self.tol, max_iter=self.max_iter, **limits, **shown,
-            )  # fmt: skip
+            found = self._joint(kernels, loss, L, **limits, **shown)
             learned = replace(
-                learned, theta=found.theta, subspace=found.subspace,
+                learned, theta=found.theta, subspace=found.about.subspace,
                 objective=found.upper, solution=found, n_iter=found.n_iter,
             )  # fmt: skip
         if not self.uncorrelated or self.criterion == "alignment":
@@ -271,15 +268,24 @@ class SubspaceKernel(
         made = kernels.criterion(learned.theta)
         return replace(learned, subspace=principal(made, learned.subspace))
 
+    def _joint(
+        self, kernels: Kernels, loss: Hinge, L: FloatArray, **settings: Any
+    ) -> Solution:
+        """Solve for subspace, SVMs and, with several kernels, weights together."""
+        n_components = self.n_components or loss.shape[1]
+        return solve_joint(
+            JointProblem(loss, n_components, kernels, L),
+            self.joint,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            solver=self.solver,
+            weights_tol=self.tol,
+            **settings,
+        )
+
     def _kernels(self, training: Training, reg: float) -> Kernels:
-        solver = self.solver
-        if isinstance(solver, str):
-            solver = SOLVERS.get(solver, solver)
         one = np.ones(1) if training.bank.shape[2] == 1 else None
-        return Kernels(
-            training.bank, reg, self.uncorrelated, training.weight, one, solver,
-            self.tol,
-        )  # fmt: skip
+        return Kernels(training.bank, reg, self.uncorrelated, training.weight, one)
 
     def _first(
         self,
@@ -308,7 +314,9 @@ class SubspaceKernel(
         solution, n_iter = None, 1
         open_weights = self.criterion == "svm" and self.uncorrelated
         if kernels.theta is None and not open_weights:
-            solution = kernels.integrate(L, start, **settings)
+            solution = integrate(
+                kernels, L, self.solver, start=start, tol=self.tol, **settings
+            )
             kernels.theta, n_iter = solution.theta, max(1, solution.n_iter)
         theta = middle if kernels.theta is None else kernels.theta
         N = kernels.weight[:, None] * L
@@ -320,7 +328,7 @@ class SubspaceKernel(
 
     def _check_rank(self, found: Subspace) -> None:
         if found.rank == 0:
-            raise ValueError(
+            raise NothingToLearnError(
                 "No direction of the kernel depends on the labels, so there is nothing "
                 "to learn from; check the kernel and its parameters."
             )
@@ -466,7 +474,7 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
         super()._store(training, learned)
         Z = learned.subspace.features
         found = learned.solution
-        if not isinstance(found, JointSolution):
+        if self.criterion != "svm":
             loss = self._loss(training, learned.C)
             found = svm_on(Z, loss, tol=self.tol, time_limit=self.time_limit)
         self.coef_, self.intercept_ = found.A.T @ Z, found.bias

@@ -8,23 +8,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from mklearn.data.checks import NothingToLearnError
 from mklearn.estimators._base import Training
+from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
 from mklearn.estimators._mkl import check_positive
-from mklearn.estimators.baselines import training_folds
 from mklearn.estimators.subspace import (
     SubspaceClassifier,
     own_scale,
     unit_cost,
 )
 from mklearn.kernels import KernelBank
-from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser
-from mklearn.problems.subspace import JointProblem, label_factor
-from mklearn.solvers import Status
-from mklearn.solvers.joint import solve_joint, svm_on
+from mklearn.kernels.normalise import CENTRED_TRACE
+from mklearn.problems.subspace import label_factor
+from mklearn.solvers.subspace import svm_on
 
 FloatArray = NDArray[np.float64]
 
@@ -32,7 +31,7 @@ FloatArray = NDArray[np.float64]
 _Cell = tuple[int, int, FloatArray, FloatArray, FloatArray]
 
 
-class SubspaceClassifierCV(SubspaceClassifier):
+class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
     """:class:`SubspaceClassifier` that chooses kernel, reg and C by cross-validation.
 
     Kernels are evaluated once for all folds. On each fold and for each kernel the Gram
@@ -145,30 +144,29 @@ class SubspaceClassifierCV(SubspaceClassifier):
     reg = C = "auto"  # what is checked; the numbers come from the grids
     callback, verbose = None, 0
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceClassifierCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> SubspaceClassifierCV:
         """Choose on folds, then fit on all samples.
 
         Parameters
         ----------
         X, y, sample_weight
             As in :class:`SubspaceKernel`; weights count in the scores as well.
+        groups : array of shape (n_samples,), optional
+            What ``cv.split`` is given as groups.
         """
         self._check_parameters()
         self.regs_ = _grid("regs", self.regs)
         self.Cs_ = _grid("Cs", self.Cs)
         training = self._training(X, y, sample_weight)
-        folds = training_folds(self.cv, training, len(training.group))
-        M = training.raw.shape[2]
-        choices = [np.arange(M)] if self.combine else [np.array([m]) for m in range(M)]
-        found = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._scored)(training, choice, fold)
-            for choice in choices
-            for fold in folds
-        )
-        shape = (len(choices), len(folds), len(self.regs_), len(self.Cs_))
-        self.scores_ = np.moveaxis(np.reshape(found, shape), 1, 3)
+        folds = self._folds(training, y, sample_weight, groups)
+        every = np.arange(training.raw.shape[2])
+        choices = every[None] if self.combine else every[:, None]
+        found = folds.run(self._scored, self.n_jobs, choices)
+        self.scores_ = np.moveaxis(np.array(found), 1, 3)
         self.mean_scores_ = self.scores_.mean(axis=3)
-        self.best_index_ = _choose(self.mean_scores_)
+        self.best_index_ = best_cell(self.scores_, lambda m, i, j: (-i, j, m))
         self._fit_best(training, choices[self.best_index_[0]])
         return self
 
@@ -181,15 +179,15 @@ class SubspaceClassifierCV(SubspaceClassifier):
             "reg": float(self.regs_[i]),
             "C": float(self.Cs_[j]),
         }
-        if not self._unit(choice):
+        if not self._unit(len(choice)):
             training = own_scale(training)
         learned = self._learn(replace(training, bank=training.bank.select(choice)))
         theta = np.zeros(training.raw.shape[2])
         theta[choice] = learned.theta
         self._store(training, replace(learned, theta=theta))
 
-    def _unit(self, choice: NDArray[np.intp]) -> bool:
-        return len(choice) > 1 or self.unit_trace is True
+    def _unit(self, n_kernels: int) -> bool:
+        return n_kernels > 1 or self.unit_trace is True
 
     def _regularisation(self, trace: float) -> float:
         reg = float(self.regs_[self.best_index_[1]])
@@ -201,38 +199,23 @@ class SubspaceClassifierCV(SubspaceClassifier):
 
     # --- folds ------------------------------------------------------------------------
 
-    def _scored(
-        self, training: Training, choice: NDArray[np.intp], fold: Any
-    ) -> FloatArray:
+    def _scored(self, part: Part) -> FloatArray:
         """Return the accuracies of one choice on one fold, shape (n_regs, n_Cs)."""
-        (a, weight), (b, weight_b) = fold
-        raw = training.raw.select(choice)
-        part = raw[np.ix_(a, a)]
+        fold = part.fold
         scores = np.zeros((len(self.regs_), len(self.Cs_)))
         with warnings.catch_warnings():
             # what is constant on a fold, or has less rank there, is simply bad
             warnings.simplefilter("ignore", UserWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
-            kind = CENTRED_TRACE if self._unit(choice) else "center"
+            kind = CENTRED_TRACE if self._unit(part.raw.shape[2]) else "center"
             try:
-                normaliser = fit_normaliser(kind, part, weight)
-            except ValueError as error:
-                if "nothing to learn from" not in str(error):
-                    raise
+                training, cross = part.normalised(kind)
+            except NothingToLearnError:
                 return scores
-            learned_from = replace(
-                training,
-                raw=part,
-                bank=normaliser.train(part),
-                normaliser=normaliser,
-                target=training.target[a],
-                weight=weight,
-            )
-            cross = normaliser.cross(raw[np.ix_(b, a)])
-            truth = training.target[b]
-            for i, j, features, coef, bias in self._path(learned_from, cross):
+            truth = part.whole.target[fold.tested]
+            for i, j, features, coef, bias in self._path(training, cross):
                 found = _classes(features @ coef + bias)
-                scores[i, j] = weight_b @ (found == truth) / weight_b.sum()
+                scores[i, j] = fold.accuracy(found == truth)
         return scores
 
     def _path(self, training: Training, cross: KernelBank) -> Iterator[_Cell]:
@@ -245,6 +228,7 @@ class SubspaceClassifierCV(SubspaceClassifier):
             kernels = self._kernels(training, float(self.regs_[i]) * trace)
             if first is None or self.criterion != "alignment":  # which has no reg
                 first = self._first(kernels, L, theta)
+                stop_on_ctrl_c([] if first.solution is None else [first.solution])
             theta, found = first.theta, first.subspace
             if found.rank == 0:
                 continue
@@ -255,22 +239,17 @@ class SubspaceClassifierCV(SubspaceClassifier):
                 loss = self._loss(training, C)
                 start = None if A is None else A * (self.Cs_[j] / self.Cs_[j - 1])
                 if self.criterion == "svm":
-                    solution = solve_joint(
-                        JointProblem(loss, self.n_components or loss.shape[1]),
-                        kernels, L, self.joint, tol=self.tol, max_iter=self.max_iter,
-                        time_limit=self.time_limit, start=start,
-                    )  # fmt: skip
-                    found = solution.subspace
+                    solution = self._joint(
+                        kernels, loss, L, time_limit=self.time_limit, start=start
+                    )
+                    found = solution.about.subspace
                     features = cross.apply(solution.theta, found.coef)
                 else:
                     solution = svm_on(
                         found.features, loss, tol=self.tol, start=start,
                         time_limit=self.time_limit,
                     )  # fmt: skip
-                # a solver answers Ctrl-C with its best iterate; half a search chooses
-                # nothing
-                if solution.status is Status.INTERRUPTED:
-                    raise KeyboardInterrupt
+                stop_on_ctrl_c([solution])
                 A = solution.A
                 yield i, j, features, found.features.T @ A, solution.bias
 
@@ -282,13 +261,6 @@ def _grid(name: str, values: Any) -> FloatArray:
     for value in found.tolist():
         check_positive(name, value)
     return np.unique(found)
-
-
-def _choose(mean: FloatArray) -> tuple[int, int, int]:
-    """Return the best cell: of ties the largest reg, the smallest C, the first."""
-    cells = np.argwhere(mean.round(12) >= mean.round(12).max())
-    m, i, j = min(cells.tolist(), key=lambda cell: (-cell[1], cell[2], cell[0]))
-    return int(m), int(i), int(j)
 
 
 def _classes(scores: FloatArray) -> NDArray[np.intp]:

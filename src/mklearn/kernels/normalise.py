@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mklearn.data.checks import NothingToLearnError
 from mklearn.kernels.bank import Affine, KernelBank, Terms
 from mklearn.kernels.columns import check_weight
 from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
@@ -314,7 +315,7 @@ def _reciprocal(bank: Named, size: FloatArray, rounding: FloatArray) -> FloatArr
 
 def _warn_zero(bank: Named, zero: NDArray[np.bool_]) -> None:
     if zero.all():
-        raise ValueError(
+        raise NothingToLearnError(
             "Every kernel is zero or constant on the training samples, so there is "
             "nothing to learn from; check the columns and the kernels' parameters."
         )

@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
+from mklearn.problems.base import Certificate, Iterate, Judgement
 from mklearn.problems.losses import CrammerSinger
-from mklearn.problems.mkl import Judgement
-from mklearn.problems.weights import WeightSet
+from mklearn.problems.mkl import certified
+from mklearn.problems.weights import LpBall, WeightSet
 
 FloatArray = NDArray[np.float64]
 
@@ -58,7 +59,7 @@ class BilinearProblem:
                 f"The bank is {n} x {m} and the loss has {self.loss.shape[0]} samples; "
                 "a problem needs a square bank on the samples of the loss."
             )
-        if not hasattr(self.weights, "constraint"):
+        if not self.weights.smooth:
             raise ValueError(
                 "Weights per class need a convex set such as LpBall(1), got "
                 f"{type(self.weights).__name__}."
@@ -97,32 +98,28 @@ class BilinearProblem:
         parts = np.divide(norms2, theta, out=np.zeros_like(d), where=theta > 0)
         return theta, float(np.sqrt(parts.sum()))
 
-    def judge(
-        self,
-        theta: FloatArray,
-        A: FloatArray,
-        scores: FloatArray | None = None,
-        quads: FloatArray | None = None,
-    ) -> Judgement:
-        """Return the bounds that ``(theta, A)`` proves.
+    def first(self) -> Iterate:
+        """Return the zero function at equal weights."""
+        return Iterate(self.center(), np.zeros(self.loss.shape))
 
-        Parameters
-        ----------
-        theta : array of shape (k, M)
-        A : array of shape (n, k)
-        scores : array of shape (n, k), optional
-            ``K_c A_c`` as claimed by a solver; computed from the bank otherwise.
-        quads : array of shape (k, M), optional
-            ``A_c' K_r A_c`` as claimed by a solver.
+    def judge(self, point: Iterate) -> Judgement:
+        """Return the bounds that ``theta`` (k, M) and ``A`` (n, k) prove.
+
+        ``scores`` are ``K_c A_c`` (n, k) and ``quads`` ``A_c' K_r A_c`` (k, M) as
+        claimed by a solver; they are computed from the bank otherwise.
         """
-        A = self.loss.repair(A)
+        theta, A = point.theta, self.loss.repair(point.A)
         if not (np.isfinite(theta).all() and (theta >= 0).all()):
             raise ValueError("theta is negative somewhere; a solver is at fault.")
-        F = self.bank.apply_each(theta, A) if scores is None else scores
-        q = self.bank.quads(A) if quads is None else quads
+        F = self.bank.apply_each(theta, A) if point.scores is None else point.scores
+        q = self.bank.quads(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)
         upper = self.loss.primal(F, bias) + float(self.norms(theta, q).sum())
         return Judgement(upper, self.dual(A, q), bias)
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of two points, computed from the bank alone."""
+        return certified(self, point, dual)
 
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound that A proves once it is short enough."""
@@ -149,9 +146,9 @@ class BilinearProblem:
         """
         A = self.loss.repair(A)
         q = self.bank.quads(A) if quads is None else quads
-        p = getattr(self.weights, "p", None)
-        bounds = np.full(q.shape, np.inf if p is None else upper)
-        if p == 1:
+        ball = isinstance(self.weights, LpBall)
+        bounds = np.full(q.shape, upper if ball else np.inf)
+        if self.weights.sparse:
             excess = self._excess(q)
             gap = max(upper - self.loss.dual(A) / excess, 0.0)
             short = 1.0 - q / excess**2

@@ -10,6 +10,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from mklearn.data.threads import factor_threads
 from mklearn.kernels.bank import KernelBank
+from mklearn.problems.base import Certificate, Iterate, Judgement
 
 FloatArray = NDArray[np.float64]
 
@@ -60,6 +61,51 @@ class EvidenceProblem:
         _, mean = self.bank.totals(share)
         return np.asarray(share @ self.bank.diag() - mean)
 
+    def first(self) -> Iterate:
+        """Return noise and a constant alone."""
+        return Iterate(np.zeros(self.bank.shape[2]), np.zeros_like(self.Y))
+
+    def judge(self, point: Iterate) -> Judgement:
+        """Return minus the evidence, which nothing bounds from below."""
+        found = point.about
+        if found is None:
+            found = self.at(point.theta)
+        if found is None:
+            return Judgement(np.inf, -np.inf, np.zeros(self.Y.shape[1]))
+        return Judgement(-found.value, -np.inf, found.bias)
+
+    def dual(self, A: FloatArray) -> float:
+        """Return minus infinity: the evidence is not concave."""
+        return -np.inf
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the evidence of the weights alone, and what follows from it."""
+        found = self.at(point.theta)
+        if found is None:
+            raise ValueError(
+                "These weights make no positive definite matrix; a solver is at fault."
+            )
+        about = Likelihood(found.value, self.nothing(), found.noise, point.slack)
+        return Certificate(
+            upper=-found.value,
+            lower=-np.inf,
+            bias=found.bias,
+            theta=point.theta,
+            A=found.A,
+            dual=found.A,
+            weight_bounds=np.full(len(point.theta), np.inf),
+            about=about,
+            claim=about.words,
+            doubt=about.words,
+        )
+
+    def nothing(self) -> float:
+        """Return the evidence of weights of zero: noise and a constant alone."""
+        w, Y = self.weight, self.Y[:, self.varied]
+        free, mean = self.freedom, w @ Y / w.sum()
+        quads = w @ (Y - mean) ** 2
+        return float(-0.5 * np.sum(free * (np.log(2.0 * np.pi * quads / free) + 1.0)))
+
     def at(self, theta: FloatArray) -> Evidence | None:
         """Return the evidence of weights; None if G is not positive definite.
 
@@ -100,6 +146,41 @@ class EvidenceProblem:
             _factor=L,
             _one=back[:, -1] / np.sqrt(size),
             _size=size,
+        )
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """What is known about the weights that were found.
+
+    Attributes
+    ----------
+    evidence : float
+        Log density of the values, summed over outputs.
+    nothing : float
+        The same for weights of zero: noise and a constant alone.
+    noise : array of shape (T,)
+        Variances.
+    promise : float or None
+        How much more evidence the quadratic model at these weights sees, over all
+        weights that are not negative. Zero at weights that no small change improves.
+    """
+
+    evidence: float
+    nothing: float
+    noise: FloatArray
+    promise: float | None = None
+
+    @property
+    def words(self) -> str:
+        """What was found, in words."""
+        promise = ""
+        if self.promise is not None:
+            promise = f"; small changes of the weights promise {self.promise:.2g} more"
+        return (
+            f"The log evidence is {self.evidence:.6g}, "
+            f"{self.evidence - self.nothing:.3g} above that of no kernel at all"
+            f"{promise}. Whether weights far from these are better nothing tells"
         )
 
 

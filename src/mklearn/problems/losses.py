@@ -1,10 +1,16 @@
-"""Losses, side by side: primal value, dual value, best bias, feasible set.
+"""Losses: each formula once, for one sample at unit cost; the rest follows from it.
 
-A loss knows its targets and costs. With scores ``F`` (n, T) and signed dual variables
-``A`` (n, T), where column t is ``y * alpha`` of task t, every loss contributes
+A *pointwise* loss is a value without data: ``V(f, y)`` and its dual term
+
+    D(a, y) = -V*(-a, y) = min over f of V(f, y) + a f,
+
+concave in a and zero at zero. Passes over samples in feature space take it as it is.
+``pointwise.on(Y, C)`` is the loss of samples with targets and costs. With scores ``F``
+(n, T) and signed dual variables ``A`` (n, T), where column t is ``y * alpha`` of task
+t, it contributes
 
     primal(F, b) = sum_i C_i V(F_i + b, y_i)
-    dual(A) = -sum_i C_i V*(-A_i / C_i, y_i)
+    dual(A) = sum_i C_i D(A_i / C_i, y_i)
 
 to the pair (P), (D) of LPMKL; all tasks share the kernel weights. A free bias makes the
 columns of A sum to zero.
@@ -18,13 +24,16 @@ columns of A sum to zero.
 | Logistic | log(1 + exp(-y f)) | entropy of alpha / C | 0 <= alpha <= C |
 | OneClass | max(0, rho - f), minus rho | 0 | 0 <= A <= C, sum 1 |
 | CrammerSinger | max_c (f_c + 1 - [c = y]) - f_y | A_y | A <= C [c = y], rows sum 0 |
+
+The last two are no sums over samples and tasks, and stand for themselves.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +41,9 @@ from scipy.special import expit, xlogy
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
+
+
+# --- what solvers ask for -------------------------------------------------------------
 
 
 class Box(NamedTuple):
@@ -94,6 +106,7 @@ class Loss(Protocol):
         """Return the loss on some samples, their costs multiplied by ``factor``."""
 
 
+@runtime_checkable
 class BoxLoss(Loss, Protocol):
     """A loss whose dual for fixed weights is a box QP: SMO solves it."""
 
@@ -101,6 +114,7 @@ class BoxLoss(Loss, Protocol):
         """Return the QP of one task."""
 
 
+@runtime_checkable
 class QuadraticLoss(Loss, Protocol):
     """A loss whose dual term is quadratic: for fixed weights, one linear system."""
 
@@ -108,6 +122,7 @@ class QuadraticLoss(Loss, Protocol):
         """Return the system, None where the tasks have different ones."""
 
 
+@runtime_checkable
 class SmoothLoss(Loss, Protocol):
     """A loss that is differentiable in the scores: Newton solves it."""
 
@@ -118,13 +133,384 @@ class SmoothLoss(Loss, Protocol):
         """Return ``d^2 primal / dF^2`` at scores with bias."""
 
 
+# --- formulas, for one sample at unit cost --------------------------------------------
+
+
+class Pointwise(ABC):
+    """A loss ``V(f, y)`` at unit cost, for scores and targets of any shape.
+
+    Subclasses are frozen dataclasses whose fields are the parameters of the formula.
+    A loss that is differentiable gives the methods without a default below; one with
+    kinks is a :class:`Piecewise`.
+    """
+
+    targets: ClassVar[Literal["labels", "numbers", "any"]] = "numbers"
+    """What y is: labels -1 and 1, numbers, or either."""
+
+    @property
+    def kinks(self) -> bool:
+        """Whether there are kinks, which passes round off."""
+        return False
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether V is quadratic in f, so that statistics of the samples are enough."""
+        return False
+
+    @property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of ``dual``: one over the largest ``V''``."""
+        return 0.0
+
+    @abstractmethod
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``V(f, y)``, at least zero."""
+
+    @abstractmethod
+    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``D(a, y) = -V*(-a, y)``, concave in a and zero at zero."""
+
+    @abstractmethod
+    def domain(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return between what a may be, an interval that holds zero."""
+
+    @abstractmethod
+    def slope(
+        self, f: FloatArray, y: FloatArray, mu: float = 0.0, a0: FloatArray | float = 0
+    ) -> FloatArray:
+        """Return ``-V'(f, y)``, the dual variable that a score implies.
+
+        Kinks are rounded off around a dual variable ``a0``, to ::
+
+            V_mu(f) = max over a of D(a, y) - a f - ½ mu (a - a0)^2;
+
+        a loss without kinks takes no notice of ``mu`` and ``a0``.
+        """
+
+    @abstractmethod
+    def bend(
+        self, f: FloatArray, y: FloatArray, mu: float = 0.0, a0: FloatArray | float = 0
+    ) -> FloatArray:
+        """Return ``V''(f, y)``, kinks rounded off as in :meth:`slope`."""
+
+    @abstractmethod
+    def curvature(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``-D''(a, y)``, inf where a cannot move both ways."""
+
+    def bias(self, f: FloatArray, y: FloatArray, C: FloatArray) -> float:
+        """Return the b with the least ``sum C V(f + b, y)``, zero if it is infinite."""
+        lower, upper = self.domain(y)
+        used = C > 0
+        if not ((upper[used] > 0).any() and (lower[used] < 0).any()):
+            return 0.0  # one class only
+        return _root(lambda b: -float(np.sum(C * self.slope(f + b, y))), f)
+
+    def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Loss:
+        """Return the loss of samples with targets and costs of shape (n, T)."""
+        return Smooth(Y, C, with_bias, formula=self)
+
+    # before the first pass only the spread of the targets is known
+
+    def band(self, spread: float) -> float:
+        """Return the width in which kinks are first rounded off."""
+        return 1.0 if self.targets == "labels" else max(0.5 * spread, 1e-12)
+
+    def outset(self, spread: float) -> tuple[float, float]:
+        """Return s and h of ``½ h f^2 - s y f``, which stands for the loss near zero.
+
+        Kinks are rounded off so far that all samples lie in the band.
+        """
+        if self.targets == "labels":
+            zero, one = np.zeros(1), np.ones(1)
+            slope = float(self.slope(zero, one, 2.0, zero)[0])
+            bend = float(self.bend(zero, one, 2.0, zero)[0])
+            return slope, max(bend, 0.5 * slope)
+        if self.kinks:
+            bend = 1.0 / max(2.0 * spread, 1e-12)
+        else:
+            bend = float(self.bend(np.zeros(1), np.zeros(1))[0])
+        return bend, bend
+
+
+class Piece(NamedTuple):
+    """Where ``lower <= a <= upper``, the dual term is ``linear a - ½ ridge a^2``."""
+
+    linear: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+class Piecewise(Pointwise):
+    """A loss whose dual term is quadratic in pieces, all with one ``ridge``.
+
+    There is one piece, or one for ``a >= 0`` and one for ``a <= 0``, in this order. For
+    ``ridge = 0`` the loss is made of straight lines, with kinks where f is the
+    ``linear`` of a piece. Dual term, derivatives and box follow from the pieces.
+    """
+
+    ridge: ClassVar[float] = 0.0
+
+    @abstractmethod
+    def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
+        """Return one piece or two, arrays of the shape of y."""
+
+    @property
+    def kinks(self) -> bool:
+        """Whether there are kinks."""
+        return self.ridge == 0
+
+    @property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of the dual term."""
+        return self.ridge
+
+    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the sum of the pieces."""
+        pieces = self.pieces(y)
+        parts = (a,) if len(pieces) == 1 else (np.maximum(a, 0.0), np.minimum(a, 0.0))
+        terms = [
+            piece.linear * part - 0.5 * self.ridge * part**2
+            for piece, part in zip(pieces, parts, strict=True)
+        ]
+        return sum(terms[1:], start=terms[0])
+
+    def domain(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the pieces."""
+        pieces = self.pieces(y)
+        return pieces[-1].lower, pieces[0].upper
+
+    def slope(
+        self, f: FloatArray, y: FloatArray, mu: float = 0.0, a0: FloatArray | float = 0
+    ) -> FloatArray:
+        """Return the highest point of each piece; only one of them is not zero."""
+        found = [
+            np.clip(self._peak(piece.linear - f, mu, a0), piece.lower, piece.upper)
+            for piece in self.pieces(y)
+        ]
+        return sum(found[1:], start=found[0])
+
+    def bend(
+        self, f: FloatArray, y: FloatArray, mu: float = 0.0, a0: FloatArray | float = 0
+    ) -> FloatArray:
+        """Return one over the ridge, or over ``mu``, between the ends of a piece."""
+        inside = np.zeros(np.shape(f), dtype=bool)
+        for linear, lower, upper in self.pieces(y):
+            a = self._peak(linear - f, mu, a0)
+            inside |= (a > lower) & (a < upper)
+        return np.where(inside, 1.0 / (self.ridge or mu), 0.0)
+
+    def _peak(self, rise: FloatArray, mu: float, a0: FloatArray | float) -> FloatArray:
+        """Return where ``rise a - ½ ridge a^2``, or what rounding makes of it, ends."""
+        return rise / self.ridge if self.ridge else a0 + rise / mu
+
+    def curvature(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the ridge, inf at the ends of the pieces."""
+        inside = np.zeros(np.shape(a), dtype=bool)
+        for _, lower, upper in self.pieces(y):
+            inside |= (a > lower) & (a < upper)
+        return np.where(inside, self.ridge, np.inf)
+
+    def bias(self, f: FloatArray, y: FloatArray, C: FloatArray) -> float:
+        """Return the middle of the minimisers."""
+        if not self.kinks:
+            return super().bias(f, y, C)
+        pieces = self.pieces(y)
+        knots = [piece.linear - f for piece in pieces]
+        rises = [C * (piece.upper - piece.lower) for piece in pieces]
+        start = -float(np.sum(C * pieces[0].upper))
+        return _kink(np.concatenate(knots), np.concatenate(rises), start)
+
+    def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Loss:
+        """Return the loss of samples with targets and costs of shape (n, T)."""
+        return Boxed(Y, C, with_bias, formula=self)
+
+
 @dataclass(frozen=True)
-class _Costs:
-    """Targets ``Y`` and costs ``C``, both (n, T), and whether there is a bias."""
+class PointwiseHinge(Piecewise):
+    """``max(0, 1 - y f)``."""
+
+    targets = "labels"
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return np.maximum(0.0, 1.0 - y * f)
+
+    def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
+        """Return ``y a`` for ``y a`` in [0, 1]."""
+        return (Piece(y, np.minimum(0.0, y), np.maximum(0.0, y)),)
+
+    def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Hinge:
+        """Return the loss of samples."""
+        return Hinge(Y, C, with_bias)
+
+
+@dataclass(frozen=True)
+class PointwiseSquaredHinge(Piecewise):
+    """``½ max(0, 1 - y f)^2``."""
+
+    targets = "labels"
+    ridge = 1.0
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return 0.5 * np.maximum(0.0, 1.0 - y * f) ** 2
+
+    def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
+        """Return ``y a - ½ a^2`` for ``y a >= 0``."""
+        lower, upper = np.where(y < 0, -np.inf, 0.0), np.where(y > 0, np.inf, 0.0)
+        return (Piece(y, lower, upper),)
+
+    def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> SquaredHinge:
+        """Return the loss of samples."""
+        return SquaredHinge(Y, C, with_bias)
+
+
+@dataclass(frozen=True)
+class PointwiseSquared(Piecewise):
+    """``½ (y - f)^2``."""
+
+    targets = "any"
+    ridge = 1.0
+    quadratic = True
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return 0.5 * (y - f) ** 2
+
+    def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
+        """Return ``y a - ½ a^2``."""
+        far = np.full(np.shape(y), np.inf)
+        return (Piece(y, -far, far),)
+
+    def bias(self, f: FloatArray, y: FloatArray, C: FloatArray) -> float:
+        """Return the weighted mean residual."""
+        return float(C @ (y - f) / C.sum())
+
+    def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Squared:
+        """Return the loss of samples."""
+        return Squared(Y, C, with_bias)
+
+
+@dataclass(frozen=True)
+class PointwiseEpsilon(Piecewise):
+    """``max(0, |y - f| - epsilon)``."""
+
+    epsilon: float = 0.1
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return np.maximum(0.0, np.abs(y - f) - self.epsilon)
+
+    def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
+        """Return ``y a - epsilon |a|`` for a in [-1, 1]."""
+        zero, one = np.zeros(np.shape(y)), np.ones(np.shape(y))
+        return (
+            Piece(y - self.epsilon, zero, one),
+            Piece(y + self.epsilon, -one, zero),
+        )
+
+    def on(
+        self, Y: FloatArray, C: FloatArray, with_bias: bool = True
+    ) -> EpsilonInsensitive:
+        """Return the loss of samples."""
+        return EpsilonInsensitive(Y, C, with_bias, self.epsilon)
+
+
+@dataclass(frozen=True)
+class PointwiseLogistic(Pointwise):
+    """``log(1 + exp(-y f))``."""
+
+    targets = "labels"
+    concavity = 4.0
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        return np.logaddexp(0.0, -y * f)
+
+    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the entropy of ``y a``."""
+        s = np.clip(y * a, 0.0, 1.0)
+        return -(xlogy(s, s) + xlogy(1.0 - s, 1.0 - s))
+
+    def domain(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the interval in which ``y a`` is in [0, 1]."""
+        return np.minimum(0.0, y), np.maximum(0.0, y)
+
+    def slope(
+        self, f: FloatArray, y: FloatArray, mu: float = 0.0, a0: FloatArray | float = 0
+    ) -> FloatArray:
+        """Return ``y / (1 + exp(y f))``."""
+        return y * expit(-y * f)
+
+    def bend(
+        self, f: FloatArray, y: FloatArray, mu: float = 0.0, a0: FloatArray | float = 0
+    ) -> FloatArray:
+        """Return ``s (1 - s)``, ``s = 1 / (1 + exp(y f))``."""
+        s = expit(-y * f)
+        return s * (1.0 - s)
+
+    def curvature(self, a: FloatArray, y: FloatArray) -> FloatArray:
+        """Return ``1 / (s (1 - s))``, ``s = y a``."""
+        s = y * a
+        inside = (s > 0) & (s < 1)
+        return np.where(inside, 1.0 / np.where(inside, s * (1.0 - s), 1.0), np.inf)
+
+    def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Logistic:
+        """Return the loss of samples."""
+        return Logistic(Y, C, with_bias)
+
+
+LOSSES: dict[str, type[Pointwise]] = {
+    "hinge": PointwiseHinge,
+    "squared_hinge": PointwiseSquaredHinge,
+    "squared": PointwiseSquared,
+    "logistic": PointwiseLogistic,
+    "epsilon_insensitive": PointwiseEpsilon,
+}
+
+
+def loss_names(targets: Literal["labels", "numbers"]) -> list[str]:
+    """Return the names of the losses for labels, or for numbers."""
+    return [name for name, loss in LOSSES.items() if loss.targets in (targets, "any")]
+
+
+def by_name(name: str, **options: Any) -> Pointwise:
+    """Return the pointwise loss of a name.
+
+    Parameters
+    ----------
+    name : str
+        One of ``LOSSES``.
+    **options
+        Parameters such as ``epsilon``; those that the loss does not have are left out.
+    """
+    loss = LOSSES[name]
+    known = {field.name for field in fields(loss)}  # type: ignore[arg-type]
+    return loss(**{key: value for key, value in options.items() if key in known})
+
+
+# --- losses of samples ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summed:
+    """``sum_i C_i V(f_i, y_i)``: a pointwise loss on samples, in one task or several.
+
+    Parameters
+    ----------
+    Y, C : arrays of shape (n, T)
+        Targets and costs of each sample in each task.
+    with_bias : bool
+    """
 
     Y: FloatArray
     C: FloatArray
     with_bias: bool = True
+
+    @property
+    def point(self) -> Pointwise:
+        """The loss of one sample at unit cost."""
+        raise NotImplementedError
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -138,20 +524,114 @@ class _Costs:
 
     @property
     def concavity(self) -> float:
-        """Modulus of strong concavity of the dual term: none."""
-        return 0.0
+        """Modulus of strong concavity of the dual term, 0 if there is none."""
+        return self.point.concavity / float(self.C.max())
+
+    def primal(self, F: FloatArray, bias: FloatArray) -> float:
+        """Return the summed loss."""
+        return float(np.sum(self.C * self.point.value(F + bias, self.Y)))
+
+    def dual(self, A: FloatArray) -> float:
+        """Return the summed dual term."""
+        return float(np.sum(self.C * self.point.dual(_over(A, self.C), self.Y)))
+
+    def bias(self, F: FloatArray) -> FloatArray:
+        """Return the bias of each task."""
+        if not self.with_bias:
+            return np.zeros(self.shape[1])
+        columns = zip(F.T, self.Y.T, self.C.T, strict=True)
+        return np.array([self.point.bias(f, y, C) for f, y, C in columns])
+
+    def curvature(self, A: FloatArray) -> FloatArray:
+        """Return minus the second derivative of the dual term, inf at the bounds."""
+        unit = self.point.curvature(_over(A, self.C), self.Y)
+        return _over(unit, self.C, np.inf)
+
+    def repair(self, A: FloatArray) -> FloatArray:
+        """Clip to the feasible interval and, with a bias, balance the columns."""
+        lower, upper = (_times(self.C, end) for end in self.point.domain(self.Y))
+        A = np.clip(A, lower, upper)
+        return _balanced(A) if self.with_bias else A
 
     def take(self, rows: Rows, factor: float):  # type: ignore[no-untyped-def]
         """Return the loss on some samples, their costs multiplied by ``factor``."""
         return replace(self, Y=self.Y[rows], C=factor * self.C[rows])
 
-    def _each(self, best: Callable[[int], float]) -> FloatArray:
-        """Return the bias of each task by ``best``, zeros if there is none."""
-        T = self.shape[1]
-        return np.array([best(t) for t in range(T)]) if self.with_bias else np.zeros(T)
+
+class BoxSummed(Summed):
+    """Sums of losses in pieces: the dual for fixed weights is a QP in a box."""
+
+    @property
+    def point(self) -> Piecewise:
+        """The loss of one sample at unit cost."""
+        raise NotImplementedError
+
+    def box(self, task: int) -> Box:
+        """Return the QP of one task; with two pieces, positive parts come first."""
+        y, C = self.Y[:, task], self.C[:, task]
+        pieces = self.point.pieces(y)
+        ridge = self.point.ridge * _over(np.ones_like(C), C)
+        return Box(
+            np.concatenate([-piece.linear for piece in pieces]),
+            np.concatenate([_times(C, piece.lower) for piece in pieces]),
+            np.concatenate([_times(C, piece.upper) for piece in pieces]),
+            np.tile(ridge, len(pieces)),
+            self.with_bias,
+        )
 
 
-class Hinge(_Costs):
+class SmoothSummed(Summed):
+    """Sums of losses that are differentiable in the scores."""
+
+    def slope(self, F: FloatArray) -> FloatArray:
+        """Return ``-d primal / dF``."""
+        return self.C * self.point.slope(F, self.Y)
+
+    def bend(self, F: FloatArray) -> FloatArray:
+        """Return ``d^2 primal / dF^2``."""
+        return self.C * self.point.bend(F, self.Y)
+
+
+@dataclass(frozen=True)
+class Boxed(BoxSummed):
+    """Any loss in pieces, on samples: what :meth:`Piecewise.on` returns.
+
+    Parameters
+    ----------
+    Y, C, with_bias
+        As in :class:`Summed`.
+    formula : Piecewise
+    """
+
+    formula: Piecewise = field(kw_only=True)
+
+    @property
+    def point(self) -> Piecewise:
+        """The loss of one sample at unit cost."""
+        return self.formula
+
+
+@dataclass(frozen=True)
+class Smooth(SmoothSummed):
+    """Any differentiable loss, on samples: what :meth:`Pointwise.on` returns.
+
+    Parameters
+    ----------
+    Y, C, with_bias
+        As in :class:`Summed`.
+    formula : Pointwise
+        Without kinks.
+    """
+
+    formula: Pointwise = field(kw_only=True)
+
+    @property
+    def point(self) -> Pointwise:
+        """The loss of one sample at unit cost."""
+        return self.formula
+
+
+class Hinge(BoxSummed):
     """``C_i max(0, 1 - y_i f_i)`` with targets -1 and 1.
 
     Without bias and with all targets 1 this is the one-class problem of LPMKL.
@@ -164,41 +644,10 @@ class Hinge(_Costs):
     with_bias : bool
     """
 
-    def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the summed loss."""
-        return float(np.sum(self.C * np.maximum(0.0, 1.0 - self.Y * (F + bias))))
-
-    def dual(self, A: FloatArray) -> float:
-        """Return ``sum alpha``."""
-        return float(np.sum(self.Y * A))
-
-    def bias(self, F: FloatArray) -> FloatArray:
-        """Return the bias of each task."""
-        # the slope starts at minus the cost of the positive samples and rises by C_i
-        # at y_i - f_i
-        Y, C = self.Y, self.C
-        return self._each(
-            lambda t: _kink(Y[:, t] - F[:, t], C[:, t], -C[Y[:, t] > 0, t].sum())
-        )
-
-    def curvature(self, A: FloatArray) -> FloatArray:
-        """Return 0 for free variables, inf at the bounds."""
-        alpha = self.Y * A
-        return np.where((alpha > 0) & (alpha < self.C), 0.0, np.inf)
-
-    def box(self, task: int) -> Box:
-        """Return the QP of one task."""
-        y, C = self.Y[:, task], self.C[:, task]
-        lower, upper = np.minimum(0.0, y * C), np.maximum(0.0, y * C)
-        return Box(-y, lower, upper, np.zeros(len(y)), self.with_bias)
-
-    def repair(self, A: FloatArray) -> FloatArray:
-        """Clip to the box and balance."""
-        A = self.Y * np.clip(self.Y * A, 0.0, self.C)
-        return _balanced(A) if self.with_bias else A
+    point = PointwiseHinge()
 
 
-class SquaredHinge(_Costs):
+class SquaredHinge(BoxSummed):
     """``C_i ½ max(0, 1 - y_i f_i)^2``, the 2-norm soft margin.
 
     Its dual is that of the hinge loss with ``K + diag(1 / C)`` and no upper bound.
@@ -209,49 +658,10 @@ class SquaredHinge(_Costs):
         As in :class:`Hinge`.
     """
 
-    @property
-    def concavity(self) -> float:
-        """Modulus of strong concavity of the dual term."""
-        return 1.0 / float(self.C.max())
-
-    def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the summed loss."""
-        short = np.maximum(0.0, 1.0 - self.Y * (F + bias))
-        return 0.5 * float(np.sum(self.C * short**2))
-
-    def dual(self, A: FloatArray) -> float:
-        """Return ``sum alpha - alpha^2 / (2 C)``."""
-        return float(np.sum(self.Y * A) - 0.5 * np.sum(_over(A**2, self.C)))
-
-    def bias(self, F: FloatArray) -> FloatArray:
-        """Return the bias of each task."""
-        return self._each(
-            lambda t: _root(lambda b: -self._slope(F, b, t), F, self.Y, t)
-        )
-
-    def _slope(self, F: FloatArray, b: float, t: int) -> float:
-        y, C = self.Y[:, t], self.C[:, t]
-        return float(np.sum(C * y * np.maximum(0.0, 1.0 - y * (F[:, t] + b))))
-
-    def curvature(self, A: FloatArray) -> FloatArray:
-        """Return ``1 / C`` for support vectors, inf for the others."""
-        return np.where(self.Y * A > 0, _over(np.ones_like(A), self.C, np.inf), np.inf)
-
-    def box(self, task: int) -> Box:
-        """Return the QP of one task."""
-        y, C = self.Y[:, task], self.C[:, task]
-        far = np.where(C > 0, np.inf, 0.0)
-        lower, upper = np.where(y < 0, -far, 0.0), np.where(y > 0, far, 0.0)
-        ridge = _over(np.ones_like(C), C)
-        return Box(-y, lower, upper, ridge, self.with_bias)
-
-    def repair(self, A: FloatArray) -> FloatArray:
-        """Clip to the orthant and balance."""
-        A = np.where(self.C > 0, self.Y * np.maximum(self.Y * A, 0.0), 0.0)
-        return _balanced(A) if self.with_bias else A
+    point = PointwiseSquaredHinge()
 
 
-class Squared(_Costs):
+class Squared(SmoothSummed):
     """``C_i ½ (y_i - f_i)^2`` for any targets: ridge regression, least-squares SVM.
 
     Parameters
@@ -261,35 +671,7 @@ class Squared(_Costs):
         As in :class:`Hinge`.
     """
 
-    @property
-    def concavity(self) -> float:
-        """Modulus of strong concavity of the dual term."""
-        return 1.0 / float(self.C.max())
-
-    def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the summed loss."""
-        return 0.5 * float(np.sum(self.C * (self.Y - F - bias) ** 2))
-
-    def dual(self, A: FloatArray) -> float:
-        """Return ``y'A - A^2 / (2 C)``."""
-        return float(np.sum(self.Y * A) - 0.5 * np.sum(_over(A**2, self.C)))
-
-    def bias(self, F: FloatArray) -> FloatArray:
-        """Return the weighted mean residual of each task."""
-        C = self.C
-        return self._each(lambda t: float(C[:, t] @ (self.Y - F)[:, t] / C[:, t].sum()))
-
-    def curvature(self, A: FloatArray) -> FloatArray:
-        """Return ``1 / C``."""
-        return _over(np.ones_like(A), self.C, np.inf)
-
-    def slope(self, F: FloatArray) -> FloatArray:
-        """Return ``C (y - f)``."""
-        return self.C * (self.Y - F)
-
-    def bend(self, F: FloatArray) -> FloatArray:
-        """Return ``C``."""
-        return self.C
+    point = PointwiseSquared()
 
     def system(self) -> System | None:
         """Return ``(K + 1 / C) A + b = y``, None if costs are zero or of a task."""
@@ -308,7 +690,7 @@ class Squared(_Costs):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(_Costs):
+class EpsilonInsensitive(BoxSummed):
     """``C_i max(0, |y_i - f_i| - epsilon)``: support vector regression.
 
     Parameters
@@ -322,49 +704,13 @@ class EpsilonInsensitive(_Costs):
 
     epsilon: float = 0.1
 
-    def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the summed loss."""
-        error = np.abs(self.Y - F - bias) - self.epsilon
-        return float(np.sum(self.C * np.maximum(0.0, error)))
-
-    def dual(self, A: FloatArray) -> float:
-        """Return ``y'A - epsilon |A|``."""
-        return float(np.sum(self.Y * A) - self.epsilon * np.abs(A).sum())
-
-    def bias(self, F: FloatArray) -> FloatArray:
-        """Return the bias of each task."""
-
-        def best(t: int) -> float:
-            r, C = (self.Y - F)[:, t], self.C[:, t]
-            knots = np.concatenate([r - self.epsilon, r + self.epsilon])
-            return _kink(knots, np.concatenate([C, C]), -C.sum())
-
-        return self._each(best)
-
-    def curvature(self, A: FloatArray) -> FloatArray:
-        """Return 0 for free variables, inf at the bounds and at zero."""
-        size = np.abs(A)
-        return np.where((size > 0) & (size < self.C), 0.0, np.inf)
-
-    def box(self, task: int) -> Box:
-        """Return the QP of one task: positive parts, then negative parts."""
-        y, C = self.Y[:, task], self.C[:, task]
-        zero = np.zeros_like(C)
-        return Box(
-            np.concatenate([self.epsilon - y, -self.epsilon - y]),
-            np.concatenate([zero, -C]),
-            np.concatenate([C, zero]),
-            np.zeros(2 * len(y)),
-            self.with_bias,
-        )
-
-    def repair(self, A: FloatArray) -> FloatArray:
-        """Clip to the box and balance."""
-        A = np.clip(A, -self.C, self.C)
-        return _balanced(A) if self.with_bias else A
+    @property
+    def point(self) -> Piecewise:
+        """The loss of one sample at unit cost."""
+        return PointwiseEpsilon(self.epsilon)
 
 
-class Logistic(_Costs):
+class Logistic(SmoothSummed):
     """``C_i log(1 + exp(-y_i f_i))`` with targets -1 and 1.
 
     Parameters
@@ -373,48 +719,10 @@ class Logistic(_Costs):
         As in :class:`Hinge`.
     """
 
-    @property
-    def concavity(self) -> float:
-        """Modulus of strong concavity of the dual term."""
-        return 4.0 / float(self.C.max())
+    point = PointwiseLogistic()
 
-    def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the summed loss."""
-        return float(np.sum(self.C * np.logaddexp(0.0, -self.Y * (F + bias))))
 
-    def dual(self, A: FloatArray) -> float:
-        """Return ``-sum C (s log s + (1 - s) log(1 - s))``, ``s = alpha / C``."""
-        s = np.clip(_over(self.Y * A, self.C), 0.0, 1.0)
-        return -float(np.sum(self.C * (xlogy(s, s) + xlogy(1 - s, 1 - s))))
-
-    def bias(self, F: FloatArray) -> FloatArray:
-        """Return the bias of each task."""
-        return self._each(
-            lambda t: _root(
-                lambda b: -float(self.slope(F + b)[:, t].sum()), F, self.Y, t
-            )
-        )
-
-    def curvature(self, A: FloatArray) -> FloatArray:
-        """Return ``C / (alpha (C - alpha))``."""
-        alpha = self.Y * A
-        inside = (alpha > 0) & (alpha < self.C)
-        product = np.where(inside, alpha * (self.C - alpha), 1.0)
-        return np.where(inside, self.C / product, np.inf)
-
-    def slope(self, F: FloatArray) -> FloatArray:
-        """Return ``y C / (1 + exp(y f))``."""
-        return self.Y * self.C * expit(-self.Y * F)
-
-    def bend(self, F: FloatArray) -> FloatArray:
-        """Return ``C s (1 - s)``, ``s = 1 / (1 + exp(y f))``."""
-        s = expit(-self.Y * F)
-        return self.C * s * (1.0 - s)
-
-    def repair(self, A: FloatArray) -> FloatArray:
-        """Clip to the box and balance."""
-        A = self.Y * np.clip(self.Y * A, 0.0, self.C)
-        return _balanced(A) if self.with_bias else A
+# --- losses that are no sums ----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -569,6 +877,11 @@ def _over(a: FloatArray, C: FloatArray, otherwise: float = 0.0) -> FloatArray:
     return np.where(C > 0, a / np.where(C > 0, C, 1.0), otherwise)
 
 
+def _times(C: FloatArray, end: FloatArray) -> FloatArray:
+    """Return ``C end``, zero without cost even where the end is infinite."""
+    return np.multiply(C, end, out=np.zeros_like(C), where=C > 0)
+
+
 def _balanced(A: FloatArray) -> FloatArray:
     """Shrink the heavier sign of each column until it sums to zero."""
     positive = np.where(A > 0, A, 0.0).sum(axis=0)
@@ -593,13 +906,9 @@ def _kink(knots: FloatArray, rises: FloatArray, start: float) -> float:
     return float((k[min(first, len(k) - 1)] + k[min(last, len(k) - 1)]) / 2)
 
 
-def _root(
-    slope: Callable[[float], float], F: FloatArray, Y: FloatArray, t: int
-) -> float:
+def _root(slope: Callable[[float], float], f: FloatArray) -> float:
     """Return where a non-decreasing slope in the bias vanishes, by bisection."""
-    if len(np.unique(np.sign(Y[:, t]))) < 2:
-        return 0.0  # one class only: the best bias is at infinity
-    reach = float(np.abs(F[:, t]).max(initial=0.0)) + 2.0
+    reach = float(np.abs(f).max(initial=0.0)) + 2.0
     low, high = -reach, reach
     while slope(low) > 0:
         low *= 2

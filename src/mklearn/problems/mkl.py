@@ -10,7 +10,7 @@ optimum from below; for any member ``theta`` and any ``A`` the primal value at
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -18,41 +18,19 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from mklearn.kernels.bank import KernelBank
+from mklearn.problems.base import Certificate, Iterate, Judge, Judgement
 from mklearn.problems.losses import Hinge, Loss, OneClass
 from mklearn.problems.weights import LpBall, WeightSet
 
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Bounds on the optimum that one iterate proves."""
+class Problem(Judge, Protocol):
+    """What solvers ask of a problem that is made of kernels, a loss and a weight set.
 
-    upper: float
-    lower: float
-    bias: FloatArray = field(repr=False)
-
-    @property
-    def gap(self) -> float:
-        """Relative duality gap."""
-        return relative_gap(self.upper, self.lower)
-
-
-def relative_gap(upper: float, lower: float) -> float:
-    """Return ``|upper - lower| / max(|upper|, |lower|, tiny)``.
-
-    Bounds that cross by more than rounding prove nothing (a kernel is not positive
-    semidefinite, or a solver claims what is not so), and count as a gap; bounds
-    that are not finite make it infinite.
+    :class:`MKLProblem` has one set of weights, :class:`BilinearProblem` one for each
+    class.
     """
-    if not (np.isfinite(upper) and np.isfinite(lower)):
-        return np.inf
-    size = max(abs(upper), abs(lower), np.finfo(float).tiny)
-    return abs(upper - lower) / size
-
-
-class Problem(Protocol):
-    """What the driver asks of a problem."""
 
     @property
     def bank(self) -> KernelBank:
@@ -71,15 +49,6 @@ class Problem(Protocol):
 
     def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
         """Return the best weights for the ``w`` that ``theta`` and A give."""
-
-    def judge(
-        self,
-        theta: FloatArray,
-        A: FloatArray,
-        scores: FloatArray | None = None,
-        quads: FloatArray | None = None,
-    ) -> Judgement:
-        """Return the bounds that ``(theta, A)`` proves."""
 
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound that a feasible ``A`` proves."""
@@ -128,32 +97,28 @@ class MKLProblem:
         """Return the best weights for the ``w`` that ``theta`` and A give."""
         return self.weights.step(theta, quads)
 
-    def judge(
-        self,
-        theta: FloatArray,
-        A: FloatArray,
-        scores: FloatArray | None = None,
-        quads: FloatArray | None = None,
-    ) -> Judgement:
-        """Return the bounds that ``(theta, A)`` proves.
+    def first(self) -> Iterate:
+        """Return the zero function at equal weights."""
+        return Iterate(self.center(), np.zeros(self.loss.shape))
 
-        Parameters
-        ----------
-        theta : array of shape (M,)
-        A : array of shape (n, T)
-        scores : array of shape (n, T), optional
-            ``K_theta A`` as claimed by a solver; computed from the bank otherwise.
-        quads : array of shape (M,), optional
-            ``<A, K[m] A>`` as claimed by a solver.
+    def judge(self, point: Iterate) -> Judgement:
+        """Return the bounds that ``theta`` (M,) and ``A`` (n, T) prove.
+
+        ``scores`` are ``K_theta A`` (n, T) and ``quads`` ``<A, K[m] A>`` (M,) as
+        claimed by a solver; they are computed from the bank otherwise.
         """
-        A = self.loss.repair(A)
+        theta, A = point.theta, self.loss.repair(point.A)
         if not self.weights.contains(theta):
             raise ValueError("theta is not in the weight set; a solver is at fault.")
-        F = self.bank.apply(theta, A) if scores is None else scores
-        q = self.bank.quad(A) if quads is None else quads
+        F = self.bank.apply(theta, A) if point.scores is None else point.scores
+        q = self.bank.quad(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)
         upper = self.loss.primal(F, bias) + self.weights.regulariser(theta, q)
         return Judgement(upper, self.dual(A, q), bias)
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of two points, computed from the bank alone."""
+        return certified(self, point, dual)
 
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound that a feasible ``A`` proves."""
@@ -180,7 +145,7 @@ class MKLProblem:
         optimum, and so has its bound.
         """
         n_kernels = self.bank.shape[2]
-        if getattr(self.weights, "p", None) != 1:
+        if not self.weights.sparse:
             return np.ones(n_kernels)
         q = self.bank.quad(self.loss.repair(A)) if quads is None else quads
         gap = max(upper - self.dual(A, q), 0.0)
@@ -208,6 +173,24 @@ class MKLProblem:
         where the solution is zero).
         """
         return shares(self.bank, theta, A)
+
+
+def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
+    """Return the certificate of a problem made of kernels, a loss and a weight set."""
+    loss = problem.loss
+    below = loss.repair(dual.A)
+    quads = problem.quads(below)
+    same = quads if dual.A is point.A else None
+    found = problem.judge(Iterate(point.theta, point.A, quads=same))
+    return Certificate(
+        upper=found.upper,
+        lower=problem.dual(below, quads),
+        bias=found.bias,
+        theta=point.theta,
+        A=loss.repair(point.A),
+        dual=below,
+        weight_bounds=problem.weight_bounds(dual.A, found.upper, quads),
+    )
 
 
 def shares(bank: KernelBank, theta: FloatArray, A: FloatArray) -> FloatArray:

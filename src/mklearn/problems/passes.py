@@ -23,163 +23,22 @@ the earlier points, the *anchors*, by the scores there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
 
 from mklearn.data.blocks import Block, Blocks
 from mklearn.kernels.feature_map import Scaling
-from mklearn.problems.reduction import squares
+from mklearn.problems.base import Certificate, Iterate, Judgement
+from mklearn.problems.losses import Pointwise
+from mklearn.problems.reduction import by_kernel, squares
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 
 FloatArray = NDArray[np.float64]
-
-
-# --- losses, sample by sample ---------------------------------------------------------
-
-
-class PointLoss(Protocol):
-    """A loss at unit cost, for scores and targets of any shape."""
-
-    @property
-    def kinks(self) -> bool:
-        """Whether the loss must be rounded off."""
-
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``V(f, y)``."""
-
-    def slope(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return ``-V_mu'(f, y)``, the dual variable that a score implies."""
-
-    def bend(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return ``V_mu''(f, y)``."""
-
-    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``-V*(-a)``, concave in a and zero at zero."""
-
-
-@dataclass(frozen=True)
-class HingePoints:
-    """``max(0, 1 - y f)``."""
-
-    kinks = True
-
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the loss."""
-        return np.maximum(0.0, 1.0 - y * f)
-
-    def slope(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return y times a number between 0 and 1."""
-        return y * np.clip(y * a0 + (1.0 - y * f) / mu, 0.0, 1.0)
-
-    def bend(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return ``1 / mu`` in the band."""
-        s = y * a0 + (1.0 - y * f) / mu
-        return np.where((s > 0.0) & (s < 1.0), 1.0 / mu, 0.0)
-
-    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``y a``."""
-        return y * a
-
-
-@dataclass(frozen=True)
-class EpsilonPoints:
-    """``max(0, |y - f| - epsilon)``."""
-
-    epsilon: float
-
-    kinks = True
-
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the loss."""
-        return np.maximum(0.0, np.abs(y - f) - self.epsilon)
-
-    def slope(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return a number between -1 and 1."""
-        s = a0 + (y - f) / mu
-        return np.sign(s) * np.clip(np.abs(s) - self.epsilon / mu, 0.0, 1.0)
-
-    def bend(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return ``1 / mu`` in the bands."""
-        s = np.abs(a0 + (y - f) / mu) - self.epsilon / mu
-        return np.where((s > 0.0) & (s < 1.0), 1.0 / mu, 0.0)
-
-    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``y a - epsilon |a|``."""
-        return y * a - self.epsilon * np.abs(a)
-
-
-@dataclass(frozen=True)
-class SquaredHingePoints:
-    """``½ max(0, 1 - y f)^2``."""
-
-    kinks = False
-
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the loss."""
-        return 0.5 * np.maximum(0.0, 1.0 - y * f) ** 2
-
-    def slope(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return ``y max(0, 1 - y f)``."""
-        return y * np.maximum(0.0, 1.0 - y * f)
-
-    def bend(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return one inside the margin."""
-        return np.asarray(y * f < 1.0, dtype=np.float64)
-
-    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
-        """Return ``y a - ½ a^2``."""
-        return y * a - 0.5 * a**2
-
-
-@dataclass(frozen=True)
-class LogisticPoints:
-    """``log(1 + exp(-y f))``."""
-
-    kinks = False
-
-    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the loss."""
-        return np.logaddexp(0.0, -y * f)
-
-    def slope(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return ``y / (1 + exp(y f))``."""
-        return y * expit(-y * f)
-
-    def bend(
-        self, f: FloatArray, y: FloatArray, mu: float, a0: FloatArray
-    ) -> FloatArray:
-        """Return ``s (1 - s)``."""
-        s = expit(-y * f)
-        return s * (1.0 - s)
-
-    def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the entropy of ``y a``."""
-        s = np.clip(y * a, 0.0, 1.0)
-        return -(xlogy(s, s) + xlogy(1.0 - s, 1.0 - s))
 
 
 # --- one pass -------------------------------------------------------------------------
@@ -250,7 +109,7 @@ class Anchor(NamedTuple):
 
 def sums(
     block: Block,
-    loss: PointLoss,
+    loss: Pointwise,
     C: float,
     start: Point,
     end: Point,
@@ -269,7 +128,7 @@ def sums(
     ----------
     block : Block
         Raw features (n, D), targets (n, T), and weights.
-    loss : PointLoss
+    loss : Pointwise
     C : float
         Cost of a sample of weight one.
     start, end : Point
@@ -325,6 +184,30 @@ def sums(
 
 
 @dataclass(frozen=True)
+class Passed:
+    """What belongs to a point that was reached by passes.
+
+    Attributes
+    ----------
+    w : array of shape (D, T)
+        Weights of normalised features.
+    bias : array of shape (T,)
+    end, mu, anchors
+        Where, and how far rounded off, the dual point was taken.
+    upper, lower : float
+        What a pass has found, NaN if none was made.
+    """
+
+    w: FloatArray
+    bias: FloatArray
+    end: Point
+    mu: float
+    anchors: tuple[Anchor, ...] = ()
+    upper: float = np.nan
+    lower: float = np.nan
+
+
+@dataclass(frozen=True)
 class FeatureProblem:
     """A kernel-learning problem whose samples are seen in passes only.
 
@@ -332,7 +215,7 @@ class FeatureProblem:
     ----------
     blocks : Blocks
         Raw features (n, D), targets (n, T), and weights.
-    loss : PointLoss
+    loss : Pointwise
     C : float
         Cost of a sample of weight one.
     weights : WeightSet
@@ -348,7 +231,7 @@ class FeatureProblem:
     """
 
     blocks: Blocks
-    loss: PointLoss
+    loss: Pointwise
     C: float
     weights: WeightSet
     slices: tuple[slice, ...]
@@ -361,9 +244,68 @@ class FeatureProblem:
         """Number of targets that share the kernel weights."""
         return len(self.statistics.target)
 
+    def spread(self) -> float:
+        """Return the standard deviation of the targets, all tasks together."""
+        H = self.statistics
+        return float(np.sqrt(np.trace(H.HH) / max(H.total * len(H.HH), 1e-300)))
+
     def center(self) -> FloatArray:
         """Return weights that treat all kernels alike."""
         return self.weights.center(len(self.slices))
+
+    def first(self) -> Iterate:
+        """Return the zero function."""
+        w = np.zeros((len(self.scaling.root), self.n_tasks))
+        bias = np.zeros(self.n_tasks)
+        return self.point(self.center(), Passed(w, bias, self.raw(w, bias), 1.0))
+
+    def point(self, theta: FloatArray, about: Passed) -> Iterate:
+        """Return the weights of features as a point, ``w_m = theta_m A_m``."""
+        by_feature = by_kernel(theta, self.slices)[:, None]
+        zero = np.zeros_like(about.w)
+        A = np.divide(about.w, by_feature, out=zero, where=by_feature > 0)
+        return Iterate(theta, A, about=about)
+
+    def judge(self, point: Iterate) -> Judgement:
+        """Return the bounds that a pass has found; make one if there was none."""
+        about: Passed = point.about
+        if np.isnan(about.upper):
+            return self.certify(point, point)
+        return Judgement(about.upper, about.lower, about.bias)
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of two points, by one more pass over all rows."""
+        about, below = point.about, dual.about
+        start = self.raw(about.w, about.bias)
+        found = self.look(
+            start, below.end, (0.0,), below.mu, below.anchors, curved=False
+        )
+        upper = float(found.value[0]) + self.regulariser(about.w, point.theta)
+        lower, A = self.feasible(found)
+        return Certificate(
+            upper=upper,
+            lower=lower,
+            bias=about.bias,
+            theta=point.theta,
+            A=point.A,
+            dual=A,
+            weight_bounds=self.weight_bounds(A, upper, lower),
+            about=replace(below, w=about.w, bias=about.bias, upper=upper, lower=lower),
+        )
+
+    def weight_bounds(self, A: FloatArray, upper: float, lower: float) -> FloatArray:
+        """Return bounds that no optimal weights exceed, as for kernels."""
+        q = squares(A, self.slices)
+        bounds = np.ones(len(q))
+        if getattr(self.weights, "p", None) == 1:
+            gap, short = max(upper - lower, 0.0), q.max() - q
+            below = short > 2 * gap
+            bounds[below] = 2 * gap / short[below]
+        return bounds
+
+    def dual(self, A: FloatArray) -> float:
+        """Return minus infinity: a dual point is known by the pass that found it."""
+        return -np.inf
 
     def best_weights(self, w: FloatArray) -> FloatArray:
         """Return the kernel weights that suit normalised weights ``w`` (D, T) best."""
@@ -409,7 +351,7 @@ class FeatureProblem:
             )
         )
 
-    def dual(self, found: Sums) -> tuple[float, FloatArray]:
+    def feasible(self, found: Sums) -> tuple[float, FloatArray]:
         """Return the lower bound of a pass, and ``Z'a`` of its feasible dual point.
 
         A free bias wants the dual variables to sum to zero: the heavier sign shrinks. A
@@ -442,11 +384,3 @@ class FeatureProblem:
         root = self.scaling.root
         scatter = root[:, None] * of.ZZ * root
         return scatter, root * (of.mean - self.scaling.shift), of.total
-
-
-POINTS: dict[str, Any] = {
-    "hinge": HingePoints,
-    "squared_hinge": SquaredHingePoints,
-    "logistic": LogisticPoints,
-    "epsilon_insensitive": EpsilonPoints,
-}

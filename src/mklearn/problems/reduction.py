@@ -25,8 +25,9 @@ from scipy.linalg.lapack import dpstrf
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.feature_map import Scaling, feature_bank
+from mklearn.problems.base import Iterate, Judgement
 from mklearn.problems.losses import Squared
-from mklearn.problems.mkl import Judgement, MKLProblem
+from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.statistics import Statistics
 from mklearn.problems.weights import WeightSet
 
@@ -205,19 +206,14 @@ class Expansion:
         """Return ``½ sum_t w_t'S_t w_t``."""
         return 0.5 * sum(float(w[:, t] @ (S @ w[:, t])) for t, S in enumerate(self.S))
 
-    def judge(
-        self,
-        theta: FloatArray,
-        A: FloatArray,
-        scores: FloatArray | None = None,
-        quads: FloatArray | None = None,
-    ) -> Judgement:
+    def judge(self, point: Iterate) -> Judgement:
         """Return the bounds that ``(theta, v)`` proves; ``scores`` are its w."""
-        if scores is None:
+        theta, A, w = point.theta, point.A, point.scores
+        if w is None:
             raise ValueError("An expansion is judged by the w behind v.")
-        q = self.quads(A) if quads is None else quads
-        bend = self.bend(scores)
-        upper = bend - float(np.sum(self.g * scores))
+        q = self.quads(A) if point.quads is None else point.quads
+        bend = self.bend(w)
+        upper = bend - float(np.sum(self.g * w))
         return Judgement(
             upper + self.weights.regulariser(theta, q),
             -bend - 0.5 * self.weights.support(q),

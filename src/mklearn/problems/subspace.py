@@ -18,7 +18,7 @@ the identity.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +27,9 @@ from scipy.linalg.blas import dsymm, dsyrk
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 from mklearn.data.threads import factor_threads
+from mklearn.kernels.bank import KernelBank
+from mklearn.problems.base import Certificate, Iterate, Judgement
 from mklearn.problems.losses import Loss
-from mklearn.problems.mkl import Judgement
 
 FloatArray = NDArray[np.float64]
 
@@ -238,6 +239,83 @@ def _gram(A: FloatArray) -> FloatArray:
 # --- the joint problem ----------------------------------------------------------------
 
 
+@dataclass
+class Kernels:
+    """The kernels of a joint problem: criteria for given weights, and their slopes.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Centred kernels, of unit trace if there are several.
+    reg : float
+        lam, or xi.
+    uncorrelated : bool
+    weight : array of shape (n,)
+        Of the samples.
+    theta : array of shape (M,), optional
+        Weights to keep; by default they are learned.
+    """
+
+    bank: KernelBank
+    reg: float
+    uncorrelated: bool
+    weight: FloatArray
+    theta: FloatArray | None = None
+    _at: tuple[FloatArray, Criterion] | None = field(default=None, repr=False)
+
+    def start(self) -> FloatArray:
+        """Return the weights to keep, or equal ones."""
+        if self.theta is not None:
+            return self.theta
+        M = self.bank.shape[2]
+        return np.full(M, 1.0 / M)
+
+    def criterion(self, theta: FloatArray) -> Criterion:
+        """Return the criterion on the combined kernel; the last one is remembered."""
+        if self._at is None or not np.array_equal(self._at[0], theta):
+            self._at = None  # its memory is needed for the next one
+            G = self.bank.combine(theta)
+            made = Criterion(G, self.reg, self.uncorrelated, self.weight)
+            self._at = (theta, made)
+        return self._at[1]
+
+    def slopes(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return the derivatives of ``-½ tr A'MA`` in the weights, shape (M,).
+
+        M is the kernel of all directions, ``G(G + xi I)^-1``.
+        """
+        B = self.criterion(theta).inverse_apply(A / self.weight[:, None])
+        return -0.5 * self.reg * self.bank.quad(B)
+
+
+class Cut(NamedTuple):
+    """A tangent of the SVMs' value as a function of the weights, and its share."""
+
+    theta: FloatArray
+    A: FloatArray
+    share: float
+
+
+@dataclass(frozen=True)
+class JointPoint:
+    """What belongs to weights and SVMs: the subspace, and what bounds all others.
+
+    Attributes
+    ----------
+    subspace : Subspace
+    largest : float
+        What ``tr A'KA`` cannot exceed in any subspace, infinite if that is not known.
+    floor : float
+        A lower bound that ``cuts`` prove.
+    cuts : tuple of Cut
+    """
+
+    subspace: Subspace
+    largest: float = np.inf
+    floor: float = -np.inf
+    cuts: tuple[Cut, ...] = ()
+
+
 @dataclass(frozen=True)
 class JointProblem:
     """Subspace and SVMs together: (9), (20) and, over several kernels, (39).
@@ -259,31 +337,121 @@ class JointProblem:
     loss : Loss
         Of the SVMs: hinge with one task for each class.
     n_components : int
+    kernels : Kernels
+    targets : array of shape (n, k)
+        Centred targets of the first subspace, from the labels.
     """
 
     loss: Loss
     n_components: int
+    kernels: Kernels
+    targets: FloatArray = field(repr=False)
 
-    def judge(self, Z: FloatArray, A: FloatArray, largest: float) -> Judgement:
-        """Return the bounds that features and SVMs prove.
+    def __post_init__(self) -> None:
+        if self.kernels.theta is None and not self.kernels.uncorrelated:
+            raise ValueError(
+                "Kernel weights are learned together with uncorrelated features only; "
+                "give Kernels the weights as theta, for instance those that suit the "
+                "targets best."
+            )
 
-        Parameters
-        ----------
-        Z : array of shape (n, q)
-            Features.
-        A : array of shape (n, T)
-            Signed dual variables.
-        largest : float
-            What ``tr A'KA`` cannot exceed in any subspace.
-        """
+    @property
+    def complete(self) -> bool:
+        """Whether there are as many features as SVMs."""
+        return self.n_components >= self.loss.shape[1]
+
+    def widened(self) -> JointProblem:
+        """Return the problem with as many features as SVMs, which bounds this one."""
+        return replace(self, n_components=self.loss.shape[1])
+
+    def subspace(self, theta: FloatArray, N: FloatArray) -> Subspace:
+        """Return the best subspace for some weights and targets."""
+        return self.kernels.criterion(theta).best(N, self.n_components)
+
+    def first(self) -> Iterate:
+        """Return the zero function on the subspace of the labels."""
+        theta = self.kernels.start()
+        found = self.subspace(theta, self.kernels.weight[:, None] * self.targets)
+        return Iterate(theta, np.zeros(self.loss.shape), about=JointPoint(found, 0.0))
+
+    def judge(self, point: Iterate) -> Judgement:
+        """Return the bounds that features and SVMs prove."""
+        about = self._about(point)
+        lower = max(self.value(point.A, about.largest), about.floor)
+        return self._judged(about.subspace.features, point.A, lower)
+
+    def _about(self, point: Iterate) -> JointPoint:
+        """Return what belongs to a point; the best subspace for its SVMs if nothing."""
+        if point.about is None:
+            return JointPoint(self.subspace(point.theta, point.A))
+        return point.about
+
+    def _judged(self, Z: FloatArray, A: FloatArray, lower: float) -> Judgement:
         F = Z @ (Z.T @ A)
         bias = self.loss.bias(F)
         upper = self.loss.primal(F, bias) + 0.5 * float(np.sum(A * F))
-        return Judgement(upper, self.dual(A, largest), bias)
+        return Judgement(upper, lower, bias)
 
-    def dual(self, A: FloatArray, largest: float) -> float:
+    def value(self, A: FloatArray, largest: float) -> float:
         """Return the lower bound that feasible A prove."""
         return self.loss.dual(A) - 0.5 * largest
+
+    def dual(self, A: FloatArray) -> float:
+        """Return the lower bound of A for weights that are kept."""
+        return self.value(A, float(self.subspace(self.kernels.start(), A).values.sum()))
+
+    def tangent(self, cut: Cut) -> tuple[float, FloatArray]:
+        """Return height at zero and slopes of a linear bound on the SVMs' value.
+
+        It holds for all weights, for the value is convex in them.
+        """
+        made = self.kernels.criterion(cut.theta)
+        value = self.value(cut.A, made.total(cut.A))
+        if self.kernels.theta is not None:
+            return value, np.zeros(len(cut.theta))
+        slope = self.kernels.slopes(cut.theta, cut.A)
+        return value - float(slope @ cut.theta), slope
+
+    def floor(self, cuts: tuple[Cut, ...]) -> float:
+        """Return the lower bound that a mixture of tangents proves."""
+        if not cuts:
+            return -np.inf
+        total, slopes = 0.0, np.zeros(len(cuts[0].theta))
+        for cut in cuts:
+            value, slope = self.tangent(cut)
+            total += cut.share * value
+            slopes = slopes + cut.share * slope
+        return total + min(0.0, float(slopes.min()))
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of two points, computed from their coefficients."""
+        found, below = self._about(point).subspace, self._about(dual)
+        Z = self.kernels.bank.apply(point.theta, found.coef)
+        if self.kernels.theta is not None:
+            lower = self.dual(dual.A)
+        else:
+            lower = self.value(dual.A, below.largest)  # which (27) has certified
+        lower = max(lower, self.floor(below.cuts))
+        judged = self._judged(Z, point.A, lower)
+        return Certificate(
+            upper=judged.upper,
+            lower=lower,
+            bias=judged.bias,
+            theta=point.theta,
+            A=point.A,
+            dual=dual.A,
+            weight_bounds=np.ones_like(point.theta),
+            about=replace(below, subspace=found),
+            claim=(
+                f"Subspace and SVMs have an objective of {judged.upper:.6g}, and no "
+                f"other subspace can have one below {lower:.6g}"
+            ),
+            doubt=(
+                f"The best objective found is {judged.upper:.6g}, and the bounds do "
+                f"not meet: that of {lower:.6g} is all that is known about better "
+                "subspaces. There is no certificate of global optimality"
+            ),
+        )
 
 
 # --- alignment ------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,33 @@ class Constraint(NamedTuple):
     hessian: FloatArray
 
 
+@runtime_checkable
 class WeightSet(Protocol):
-    """What problems and solvers ask of a set of kernel weights."""
+    """What problems and solvers ask of a set of kernel weights.
+
+    The first four say what kind of set it is, and have defaults for sets that derive
+    from this class.
+    """
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it is the simplex, where most weights are zero at the optimum."""
+        return False
+
+    @property
+    def smooth(self) -> bool:
+        """Whether a smooth function describes it: a :class:`ConvexSet`."""
+        return False
+
+    @property
+    def fixed(self) -> bool:
+        """Whether one member is the best for every A, so that nothing is learned."""
+        return False
+
+    @property
+    def exponent(self) -> float:
+        """The p of the ball that it is most like: 1 has corners, infinity is a cube."""
+        return 2.0
 
     def support(self, q: FloatArray) -> float:
         """Return ``max theta'q`` over the set."""
@@ -40,14 +65,20 @@ class WeightSet(Protocol):
         """Tell whether ``theta`` is a member, up to rounding."""
 
 
+@runtime_checkable
 class ConvexSet(WeightSet, Protocol):
     """A set with a smooth description, for second-order solvers."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether a smooth function describes it."""
+        return True
 
     def constraint(self, theta: FloatArray) -> Constraint:
         """Return the describing function at ``theta > 0``."""
 
 
-class _Quadratic:
+class _Quadratic(ConvexSet):
     """Sets for which the regulariser is ``½ sum_m |w_m|^2 / theta_m``."""
 
     def regulariser(self, theta: FloatArray, q: FloatArray) -> float:
@@ -75,6 +106,21 @@ class LpBall(_Quadratic):
                 f"norm must be a number p >= 1 or inf, got {self.p}; for p < 1 the "
                 "problem is not convex. Try norm=1 for the sparsest weights."
             )
+
+    @property
+    def sparse(self) -> bool:
+        """Whether p = 1."""
+        return self.p == 1
+
+    @property
+    def fixed(self) -> bool:
+        """Whether p = inf: all weights are one."""
+        return bool(np.isinf(self.p))
+
+    @property
+    def exponent(self) -> float:
+        """The p of the ball."""
+        return self.p
 
     def support(self, q: FloatArray) -> float:
         """Return the dual norm of the positive part of ``q``."""
@@ -283,7 +329,7 @@ class ElasticNet(_Quadratic):
 
 
 @dataclass(frozen=True)
-class BlockNorm:
+class BlockNorm(WeightSet):
     """The regulariser ``½ |w|_{2,q}^2``, the q-norm of the block norms, q > 2.
 
     It makes the kernels share the work more evenly than the plain sum does (q = 2).

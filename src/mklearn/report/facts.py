@@ -25,7 +25,7 @@ from mklearn.fitted import kernel_rows, proofs
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.model_selection import Comparison
 from mklearn.report.words import MOST_LIKELY, plain_words
-from mklearn.solvers import EvidenceSolution, Solution
+from mklearn.solvers import Solution
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def model_facts(model: Any) -> dict[str, Any]:
         "certificates": [certificate(solution, model) for solution in proofs(model)],
     }
     if hasattr(model, "evidence_"):
-        content["evidence"] = evidence(model.evidence_)
+        content["evidence"] = evidence(model.solution_)
     return _finite(content)
 
 
@@ -162,13 +162,13 @@ def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
     }
 
 
-def evidence(solution: EvidenceSolution) -> dict[str, Any]:
+def evidence(solution: Solution) -> dict[str, Any]:
     """Return how likely the values are and what that says, ready for JSON."""
     return {
-        "log_evidence": solution.evidence,
-        "log_evidence_of_nothing": solution.nothing,
-        "promise": solution.promise,
-        "noise": solution.noise.tolist(),
+        "log_evidence": solution.about.evidence,
+        "log_evidence_of_nothing": solution.about.nothing,
+        "promise": solution.about.promise,
+        "noise": solution.about.noise.tolist(),
         "status": solution.status.name,
         "n_iter": solution.n_iter,
         "message": solution.message,

@@ -23,8 +23,7 @@ class Alternating:
 
     accuracy: float = 0.1
 
-    def check(self, problem: Problem) -> None:
-        """Every problem suits."""
+    needs = ()
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each pair of steps."""

@@ -2,48 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.mkl import Judgement, Problem, relative_gap
+from mklearn.problems.base import Iterate, Judge, Judgement, relative_gap
+from mklearn.problems.weights import LpBall
 
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Iterate:
-    """A point that a solver proposes.
+Iterates = Generator[Iterate, Judgement | None, None]
+# None is a sign of life before there is any point. A method that ends may say how;
+# otherwise it cannot improve further.
+Steps = Generator[Iterate | None, Judgement | None, "Status | None"]
 
-    ``scores`` (``K_theta A``) and ``quads`` (``<A, K[m] A>``) are what the solver has
-    at hand; the driver believes them on the way and computes them anew before it
-    certifies. ``dual`` is another feasible point that may give a better lower bound.
-    An iterate with ``complete=False`` is a sign of life from within a long step: it is
-    judged only if the run must stop there.
+
+@dataclass(frozen=True)
+class Need:
+    """What a solver asks of a problem, and what it says where that is not so.
+
+    Parameters
+    ----------
+    otherwise : str
+        What is needed and which solver to use instead; ``{loss}`` and ``{weights}``
+        stand for what was given.
+    loss, weights : type
+        Classes or protocols, such as :class:`~mklearn.problems.losses.BoxLoss` and
+        :class:`~mklearn.problems.weights.ConvexSet`.
+    holds : callable, optional
+        What else must be true of the problem.
     """
 
-    theta: FloatArray
-    A: FloatArray
-    scores: FloatArray | None = None
-    quads: FloatArray | None = None
-    dual: FloatArray | None = None
-    complete: bool = True
+    otherwise: str
+    loss: Any = object
+    weights: Any = object
+    holds: Callable[[Any], bool] | None = None
+
+    def met(self, problem: Any) -> bool:
+        """Tell whether a problem has what is needed."""
+        return (
+            (self.loss is object or isinstance(problem.loss, self.loss))
+            and (self.weights is object or isinstance(problem.weights, self.weights))
+            and (self.holds is None or self.holds(problem))
+        )
+
+    def message(self, problem: Any) -> str:
+        """Return what is needed, and what was given."""
+        words = self.otherwise
+        if "{loss}" in words:
+            words = words.replace("{loss}", type(problem.loss).__name__)
+        if "{weights}" in words:
+            weights = problem.weights
+            ball = isinstance(weights, LpBall)  # with its p
+            called = repr(weights) if ball else type(weights).__name__
+            words = words.replace("{weights}", called)
+        return words
 
 
-Iterates = Generator[Iterate, Judgement | None, None]
-
-
+@runtime_checkable
 class Solver(Protocol):
     """An algorithm: settings in its fields, iterates on demand, no judgement."""
 
-    def check(self, problem: Problem) -> None:
-        """Raise ValueError, naming what would work, if the problem does not suit."""
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What it asks of a problem; nothing by default."""
+        return ()
 
-    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
+    def iterates(
+        self, problem: Any, start: Iterate | None
+    ) -> Generator[Any, Judgement | None, Any]:
         """Yield iterates; each ``yield`` returns the driver's judgement of it."""
 
 
@@ -67,13 +99,21 @@ class Status(Enum):
 
 @dataclass
 class History:
-    """One entry for each iteration."""
+    """One entry for each iteration.
+
+    ``upper``, ``lower`` and ``gap`` are of the best points so far, ``values`` and
+    ``bounds`` of each iterate alone, which need not be monotone; ``slack`` is what it
+    expected to gain yet (NaN where the bounds tell).
+    """
 
     upper: list[float] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
     gap: list[float] = field(default_factory=list)
     theta: list[FloatArray] = field(default_factory=list)
     time: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    bounds: list[float] = field(default_factory=list)
+    slack: list[float] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.gap)
@@ -88,19 +128,29 @@ class Solution:
     theta : array of shape (M,), or (T, M) with weights per class
         Kernel weights.
     A : array of shape (n, T)
-        Signed dual variables; ``f(x) = sum_i A_i k_theta(x_i, x) + bias``.
+        Signed dual variables; ``f(x) = sum_i A_i k_theta(x_i, x) + bias``. In feature
+        space they have shape (D, T), ``f(x) = sum_m theta_m <z_m(x), A_m> + bias``.
     bias : array of shape (T,)
-    dual : array of shape (n, T)
+    dual : array of the shape of A
         The feasible point behind ``lower``.
     upper, lower : float
-        Bounds on the optimum, computed by the problem, not by the solver.
+        Bounds on the optimum, computed by the problem, not by the solver. ``lower`` is
+        minus infinity for an objective that nothing bounds from below.
     status : Status
     n_iter : int
     time : float
         Seconds.
+    solver : str
     history : History
     weight_bounds : array of the shape of theta
         What no optimal weights exceed, as the problem says.
+    about : object
+        What else belongs to the solution: a :class:`~mklearn.problems.Subspace`, a
+        :class:`~mklearn.problems.Likelihood`; None for most problems.
+    slack : float or None
+        What the method expects to gain yet, where bounds need not meet.
+    claim : str
+        What was found, in words, where the problem has words of its own.
     """
 
     theta: FloatArray
@@ -115,6 +165,9 @@ class Solution:
     solver: str
     history: History = field(repr=False)
     weight_bounds: FloatArray = field(repr=False)
+    about: Any = field(default=None, repr=False)
+    slack: float | None = None
+    claim: str = field(default="", repr=False)
 
     @property
     def screened(self) -> int:
@@ -128,15 +181,33 @@ class Solution:
 
     @property
     def message(self) -> str:
-        """The certificate in words."""
+        """What is proved, or found, in words."""
+        how = f"{self.solver}, {self.n_iter} iterations: {self.status.value}"
+        if self.claim:
+            return f"{self.claim} ({how})."
         return (
             f"No kernel weights in the set and no decision function can have an "
             f"objective below {self.lower:.6g}; this model has {self.upper:.6g}, so it "
-            f"is within {100 * self.gap:.2g} % of the best possible "
-            f"({self.solver}, {self.n_iter} iterations: {self.status.value})."
+            f"is within {100 * self.gap:.2g} % of the best possible ({how})."
         )
 
-    def check(self, problem: Problem) -> float:
+    def iterate(self) -> Iterate:
+        """Return the point, to be judged anew or to start from."""
+        return Iterate(self.theta, self.A, about=self.about)
+
+    def check(self, problem: Judge) -> float:
         """Return the relative gap computed afresh from ``problem``."""
-        upper = problem.judge(self.theta, self.A).upper
-        return relative_gap(upper, problem.dual(self.dual))
+        below = Iterate(self.theta, self.dual, about=self.about)
+        return problem.certify(self.iterate(), below).gap
+
+
+__all__ = [
+    "History",
+    "Iterate",
+    "Iterates",
+    "Judgement",
+    "Solution",
+    "Solver",
+    "Status",
+    "Steps",
+]

@@ -22,8 +22,8 @@ from mklearn.problems.losses import (
     SquaredHinge,
 )
 from mklearn.problems.mkl import Problem
-from mklearn.problems.weights import BlockNorm, ElasticNet, Ellipsoid, LpBall
-from mklearn.solvers.base import Iterate, Iterates
+from mklearn.problems.weights import BlockNorm, ConvexSet, ElasticNet, Ellipsoid, LpBall
+from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.inner import LinearSolver, linear_system
 from mklearn.solvers.interior import outward
 
@@ -70,19 +70,19 @@ class Conic:
     accuracy: float = 1e-11
     backend: str = "clarabel"
 
-    def check(self, problem: Problem) -> None:
-        """Require cvxpy with its backend, and a loss and a set of the library."""
-        packages(self.backend)
-        loss, weights = problem.loss, problem.weights
-        if not isinstance(loss, _LOSSES) or not isinstance(weights, _SETS):
-            raise ValueError(
-                "solver='conic' knows the losses and weight sets of the library only, "
-                f"got {type(loss).__name__} and {type(weights).__name__}; use "
-                "solver='alternating', which needs their methods alone."
-            )
+    needs = (
+        Need(
+            "solver='conic' knows the losses and weight sets of the library only, got "
+            "{loss} and {weights}; use solver='alternating', which needs their methods "
+            "alone.",
+            loss=_LOSSES,
+            weights=_SETS,
+        ),
+    )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield the solution, and a second one if the first does not do."""
+        packages(self.backend)
         n = problem.bank.shape[0]
         if n > 500:
             warnings.warn(
@@ -139,14 +139,14 @@ class Conic:
         if A.value is None:
             return None
         point = loss.repair(unit * np.asarray(A.value, dtype=float))
-        if isinstance(weights, BlockNorm) or getattr(weights, "p", None) == np.inf:
+        if not isinstance(weights, ConvexSet) or weights.fixed:
             return weights.step(weights.center(M), bank.quad(point)), point
         # stationarity in q: the weights are twice the multipliers
         theta = np.array([2.0 * np.sum(limit.dual_value) for limit in quads])
         theta = np.maximum(theta, 0.0)
         if not theta.any():  # no kernel matters: all weights are as good
             theta = weights.center(M)
-        return outward(theta, weights.constraint), point  # type: ignore[attr-defined]
+        return outward(theta, weights.constraint), point
 
     def _per_class(
         self,
@@ -161,7 +161,7 @@ class Conic:
         cp = packages(self.backend)
         k, M = A.shape[1], len(size)
         every, quads = list(limits), []
-        sparse = getattr(problem.weights, "p", None) == 1
+        sparse = problem.weights.sparse
         for c in range(k):
             if sparse:  # norms themselves make the better cones
                 quads += [cp.norm(S[:, c]) <= 1.0 for S in size]

@@ -10,7 +10,8 @@ from scipy.optimize import linprog
 
 from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.mkl import Problem
-from mklearn.solvers.base import Iterate, Iterates
+from mklearn.problems.weights import ConvexSet
+from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.inner import inner_solver
 from mklearn.solvers.interior import minimise_level, outward, project
 
@@ -46,19 +47,18 @@ class CuttingPlane:
     accuracy: float = 0.1
     level: float | None = None
 
-    def check(self, problem: Problem) -> None:
-        """Require shared weights from a set with a smooth description."""
-        if isinstance(problem, BilinearProblem):
-            raise ValueError(
-                "solver='cutting_plane' is for weights that all classes share; with "
-                "weights per class use solver='newton' or 'alternating'."
-            )
-        if not hasattr(problem.weights, "constraint"):
-            raise ValueError(
-                "solver='cutting_plane' needs a convex weight set with a smooth "
-                f"description, which {type(problem.weights).__name__} is not; use "
-                "solver='alternating'."
-            )
+    needs = (
+        Need(
+            "solver='cutting_plane' is for weights that all classes share; with "
+            "weights per class use solver='newton' or 'alternating'.",
+            holds=lambda problem: not isinstance(problem, BilinearProblem),
+        ),
+        Need(
+            "solver='cutting_plane' needs a convex weight set with a smooth "
+            "description, which {weights} is not; use solver='alternating'.",
+            weights=ConvexSet,
+        ),
+    )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each cut."""
@@ -79,7 +79,7 @@ class CuttingPlane:
                 upper, best = judgement.upper, theta
             cuts.add(A, quads)
             lower = max(lower, judgement.lower)
-            if getattr(problem.weights, "p", None) == np.inf:  # the weights are ones
+            if problem.weights.fixed:
                 allowed = self.accuracy * max(upper - lower, 0.0)
                 continue
             lowest, share = cuts.minimise(best, 0.01 * max(upper - lower, 0.0))
@@ -102,12 +102,13 @@ class CuttingPlane:
         """Return where the next cut is made."""
         level = self.level
         if level is None:
-            level = 0.3 if getattr(problem.weights, "p", 2.0) < 1.5 else 0.1
+            level = 0.3 if problem.weights.exponent < 1.5 else 0.1
         if level == 0 or gap == 0:
             return lowest
         if len(theta) > _DENSE:  # half of the way does nearly as well, at no cost
             return (best + lowest) / 2
-        constraint = problem.weights.constraint  # type: ignore[attr-defined]
+        assert isinstance(problem.weights, ConvexSet)
+        constraint = problem.weights.constraint
         values = np.array(cuts.values) - (lower + level * gap)
         found = project(theta, values, 0.5 * np.array(cuts.quads), constraint, lowest)
         found = outward(found, constraint)
@@ -142,9 +143,10 @@ class _Cuts:
         """Return the best weights for the cuts, and the cuts' multipliers."""
         values, quads = np.array(self.values), np.array(self.quads)
         weights = self.problem.weights
-        if getattr(weights, "p", None) == 1:
+        if weights.sparse:
             return lowest_of_cuts(values, quads)
-        constraint = weights.constraint  # type: ignore[attr-defined]
+        assert isinstance(weights, ConvexSet)
+        constraint = weights.constraint
         # an error in the multipliers lowers the bound and nothing else
         accuracy = max(accuracy, 1e-14 * float(np.abs(values).max()))
         theta, share = minimise_level(values, 0.5 * quads, constraint, start, accuracy)

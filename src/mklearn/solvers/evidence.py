@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import time
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
-from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.problems.evidence import Evidence, EvidenceProblem
-from mklearn.solvers.base import Status
+from mklearn.solvers.base import Iterate, Need, Steps
 
 FloatArray = NDArray[np.float64]
 
@@ -26,79 +22,9 @@ _MANY = 300  # kernels: with more, all weights start from zero,
 _ENTER = 100  # and so many may enter in an iteration
 
 
-@dataclass
-class EvidenceHistory:
-    """One entry for each iteration."""
-
-    evidence: list[float] = field(default_factory=list)
-    promise: list[float] = field(default_factory=list)
-    theta: list[FloatArray] = field(default_factory=list)
-    time: list[float] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.evidence)
-
-
 @dataclass(frozen=True)
-class EvidenceSolution:
-    """The most likely weights that were found, and what is known about them.
-
-    Attributes
-    ----------
-    theta : array of shape (M,)
-        Kernel weights, in units of the noise.
-    A : array of shape (n, T)
-        ``f(x) = sum_i A_i k_theta(x_i, x) + bias``.
-    bias : array of shape (T,)
-    evidence : float
-        Log density of the values, summed over outputs.
-    nothing : float
-        The same for weights of zero: noise and a constant alone.
-    noise : array of shape (T,)
-        Variances.
-    promise : float
-        How much more evidence the quadratic model at these weights sees, over all
-        weights that are not negative. Zero at weights that no small change improves.
-    status : Status
-    n_iter : int
-    time : float
-        Seconds.
-    history : EvidenceHistory
-    """
-
-    theta: FloatArray
-    A: FloatArray = field(repr=False)
-    bias: FloatArray
-    evidence: float
-    nothing: float
-    noise: FloatArray
-    promise: float
-    status: Status
-    n_iter: int
-    time: float
-    history: EvidenceHistory = field(repr=False)
-
-    @property
-    def message(self) -> str:
-        """What was found, in words."""
-        return (
-            f"The log evidence is {self.evidence:.6g}, "
-            f"{self.evidence - self.nothing:.3g} above that of no kernel at all; small "
-            f"changes of the weights promise {self.promise:.2g} more. Whether weights "
-            f"far from these are better nothing tells ({self.n_iter} iterations)."
-        )
-
-
-def maximise_evidence(
-    problem: EvidenceProblem,
-    *,
-    tol: float = 1e-3,
-    max_iter: int = 100,
-    time_limit: float | None = None,
-    callback: Callable[[Any], Any] | None = None,
-    verbose: int = 0,
-) -> EvidenceSolution:
-    """Find weights at which the evidence of the values is largest.
+class AverageInformation:
+    """Damped Newton steps on the restricted likelihood, with weights not negative.
 
     The evidence is not concave: the answer is a local maximum, the one that is found
     from weights that share the variance of the noise equally, or from zero if there are
@@ -107,92 +33,50 @@ def maximise_evidence(
 
     Parameters
     ----------
-    problem : EvidenceProblem
-    tol : float
-        Stop when the log evidence can be expected to grow by less.
-    max_iter : int
-    time_limit : float, optional
-        Seconds.
-    callback : callable, optional
-        Called after each iteration with the :class:`EvidenceHistory`; a true answer
-        stops.
-    verbose : int
-        Above zero, a line for each iteration, on standard error.
-
-    Returns
-    -------
-    EvidenceSolution
-        After Ctrl-C as well, with a warning.
+    rest : float
+        Weights are a local maximum if the log evidence can be expected to grow by less.
     """
-    began = time.perf_counter()
-    variances = problem.variances()
-    known = variances > 1e-12 * max(float(variances.max()), 1e-300)
-    # in units of the noise of a typical sample
-    variances = variances * np.mean(problem.weight)
-    start = np.where(known, 1.0 / (len(known) * np.where(known, variances, 1.0)), 0.0)
-    if len(known) > _MANY:
-        start = np.zeros(len(known))
-    nothing = _at(problem, np.zeros(len(known))).value
-    here, promise = _definite(problem, start), np.nan
-    history, status = EvidenceHistory(), Status.STALLED
-    damping, other = _FIRST, None
-    try:
+
+    rest: float = 1e-3
+
+    needs: ClassVar[tuple[Need, ...]] = ()
+
+    def iterates(self, problem: EvidenceProblem, start: Iterate | None) -> Steps:
+        """Yield the weights after each step."""
+        variances = problem.variances()
+        known = variances > 1e-12 * max(float(variances.max()), 1e-300)
+        # in units of the noise of a typical sample
+        variances = variances * np.mean(problem.weight)
+        first = np.where(
+            known, 1.0 / (len(known) * np.where(known, variances, 1.0)), 0.0
+        )
+        if len(known) > _MANY:
+            first = np.zeros(len(known))
+        nothing = problem.nothing()
+        here = _definite(problem, first if start is None else start.theta)
+        damping, resting = _FIRST, None
         while True:
             model = _Model.of(here, known, variances)
             promise = model.step(_LEAST)[1]
-            history.evidence.append(here.value)
-            history.promise.append(promise)
-            history.theta.append(here.theta)
-            history.time.append(time.perf_counter() - began)
-            if verbose > 0:
-                print(
-                    f"iteration {len(history):4d}  log evidence {here.value:.6g}  "
-                    f"promise {promise:.2e}  {history.time[-1]:.2f} s",
-                    file=sys.stderr,
-                )
-            if promise <= tol:
-                status = Status.STATIONARY
-                if other is None and here.value - nothing < _LITTLE:
-                    far = _far(problem, start)
+            point = Iterate(here.theta, here.A, about=here, slack=promise)
+            if promise <= self.rest:
+                if resting is None and here.value - nothing < _LITTLE:
+                    far = _far(problem, first)
                     if far is not None:
-                        other, here, damping = (here, promise), far, _FIRST
+                        yield replace(point, slack=np.inf)
+                        resting, here, damping = point, far, _FIRST
                         continue
-            elif callback is not None and callback(history):
-                status = Status.CALLBACK
-            elif time_limit is not None and history.time[-1] > time_limit:
-                status = Status.TIME_LIMIT
-            elif len(history) >= max_iter:
-                status = Status.MAX_ITER
-            else:
-                found, damping = _improve(problem, here, model, damping)
-                if found is not None:
-                    here = found
-                    continue
-            break
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    if other is not None and other[0].value >= here.value:
-        (here, promise), status = other, Status.STATIONARY
-    if status is not Status.STATIONARY:
-        warnings.warn(
-            f"Stopped where the log evidence may still grow by {promise:.2g}, above "
-            f"tol={tol:.2g}: {status.value}.",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    return EvidenceSolution(
-        theta=here.theta,
-        A=here.A,
-        bias=here.bias,
-        evidence=here.value,
-        nothing=nothing,
-        noise=here.noise,
-        promise=promise,
-        status=status,
-        n_iter=len(history),
-        time=time.perf_counter() - began,
-        history=history,
-    )
+                if resting is not None and resting.about.value >= here.value:
+                    point = resting
+            yield point
+            if point is resting:
+                return None
+            found, damping = yield from _improve(problem, point, model, damping)
+            if found is None:
+                if resting is not None and resting.about.value >= here.value:
+                    yield resting
+                return None
+            here = found
 
 
 @dataclass(frozen=True)
@@ -259,9 +143,10 @@ class _Model:
 
 
 def _improve(
-    problem: EvidenceProblem, here: Evidence, model: _Model, damping: float
-) -> tuple[Evidence | None, float]:
-    """Return better weights, None if rounding hides them, and the next damping."""
+    problem: EvidenceProblem, point: Iterate, model: _Model, damping: float
+) -> Generator[Iterate, Any, tuple[Evidence | None, float]]:
+    """Find better weights, None if rounding hides them, and the next damping."""
+    here: Evidence = point.about
     for _ in range(25):
         x, gain = model.step(damping)
         theta = np.zeros(len(here.theta))
@@ -272,6 +157,7 @@ def _improve(
             good = grown > 0.5 * gain
             return found, max(damping / 10.0, _LEAST) if good else damping
         damping = max(10.0 * damping, 1e-4)
+        yield point.alive()
     return None, damping
 
 
@@ -291,11 +177,6 @@ def _definite(problem: EvidenceProblem, start: FloatArray) -> Evidence:
         if found is not None:
             return found
         start = start / 4.0
-    return _at(problem, 0.0 * start)
-
-
-def _at(problem: EvidenceProblem, theta: FloatArray) -> Evidence:
-    """Return the evidence of weights whose matrix is known to be positive definite."""
-    found = problem.at(theta)
-    assert found is not None
+    found = problem.at(0.0 * start)
+    assert found is not None  # noise alone is positive definite
     return found

@@ -12,7 +12,13 @@ from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
 
 from mklearn.data.threads import factor_threads
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import CrammerSinger, System
+from mklearn.problems.losses import (
+    BoxLoss,
+    CrammerSinger,
+    QuadraticLoss,
+    SmoothLoss,
+    System,
+)
 from mklearn.problems.mkl import Problem
 from mklearn.problems.reduction import Expansion, by_kernel
 from mklearn.solvers.base import Iterate
@@ -51,18 +57,23 @@ def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
         center = problem.weights.center(problem.bank.shape[2])
         theta = center if start is None else start.theta
         return LinearSolver(problem.bank, system, theta)
-    if hasattr(problem.loss, "box"):
+    if isinstance(problem.loss, BoxLoss):
         narrow = WorkingSetSolver.suits(problem)
         return (WorkingSetSolver if narrow else BoxSolver)(problem, start)
     if isinstance(problem.loss, CrammerSinger):
         return SampleSweeps(problem, start)
-    return SmoothSolver(problem, start)
+    if isinstance(problem.loss, SmoothLoss):
+        return SmoothSolver(problem, start)
+    raise ValueError(
+        f"{type(problem.loss).__name__} is no loss that can be solved for fixed "
+        "weights; beside what every loss has it needs box, system, or slope and bend."
+    )
 
 
 def linear_system(problem: Problem) -> System | None:
     """Return the linear system of a quadratic loss, None for other losses."""
     loss = problem.loss
-    return loss.system() if hasattr(loss, "system") else None
+    return loss.system() if isinstance(loss, QuadraticLoss) else None
 
 
 class LinearSolver:
@@ -243,8 +254,9 @@ class SmoothSolver:
     """
 
     def __init__(self, problem: Problem, start: Iterate | None) -> None:
-        self.problem = problem
-        loss, M = problem.loss, problem.bank.shape[2]
+        self.problem, loss, M = problem, problem.loss, problem.bank.shape[2]
+        assert isinstance(loss, SmoothLoss)
+        self.loss = loss
         self.coarse = 0.02 if start is None else 1e-3
         self.theta = problem.weights.center(M)
         A = np.zeros(loss.shape)
@@ -266,7 +278,7 @@ class SmoothSolver:
 
     def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve until the inner duality gap is at most ``allowed``."""
-        loss = self.problem.loss
+        loss = self.loss
         if self.K is None or self.at is None or not np.array_equal(theta, self.at):
             self.K, self.at = self.problem.bank.combine(theta), theta
         A = self.A
@@ -275,7 +287,7 @@ class SmoothSolver:
         value = loss.primal(F, bias) + 0.5 * float(np.sum(A * F))
         for _ in range(100):
             # the dual point that the scores imply is feasible up to the hyperplane
-            implied = loss.repair(loss.slope(F + bias))  # type: ignore[attr-defined]
+            implied = loss.repair(loss.slope(F + bias))
             scores = self.K @ implied
             gap, size = inner_gap(self.problem, implied, scores)
             if gap <= max(min(allowed, self.coarse * size), 1e-13 * size):
@@ -299,9 +311,9 @@ class SmoothSolver:
 
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
         assert self.K is not None
-        loss = self.problem.loss
-        slope = loss.slope(F + bias)  # type: ignore[attr-defined]
-        bend = np.maximum(loss.bend(F + bias), 1e-12)  # type: ignore[attr-defined]
+        loss = self.loss
+        slope = loss.slope(F + bias)
+        bend = np.maximum(loss.bend(F + bias), 1e-12)
         out = np.zeros_like(F)
         factor, used = None, np.zeros(0)
         for t in range(F.shape[1]):

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import Box
+from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import Problem
-from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.smo import Variables, solve_dense
 
 FloatArray = NDArray[np.float64]
@@ -37,24 +37,24 @@ class Interleaved:
     working_set: int = 128
     every: int = 1
 
-    def check(self, problem: Problem) -> None:
-        """Require a box loss."""
-        if not hasattr(problem.loss, "box"):
-            raise ValueError(
-                "solver='interleaved' needs a loss with a box in the dual (hinge, "
-                "squared hinge, epsilon-insensitive, one-class), not "
-                f"{type(problem.loss).__name__}; use solver='newton'."
-            )
+    needs = (
+        Need(
+            "solver='interleaved' needs a loss with a box in the dual (hinge, squared "
+            "hinge, epsilon-insensitive, one-class), not {loss}; use solver='newton'.",
+            loss=BoxLoss,
+        ),
+    )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield an iterate after each round over the tasks."""
         loss = problem.loss
+        assert isinstance(loss, BoxLoss)
         theta = problem.weights.center(problem.bank.shape[2])
         A = np.zeros(loss.shape)
         if start is not None:
             A, theta = start.A, start.theta
         A = loss.repair(A)
-        boxes = [loss.box(t) for t in range(loss.shape[1])]  # type: ignore[attr-defined]
+        boxes = [loss.box(t) for t in range(loss.shape[1])]
         tasks = [_Task(box, A[:, t]) for t, box in enumerate(boxes)]
         bank = problem.bank.rough()
         S = bank.multiply(A)

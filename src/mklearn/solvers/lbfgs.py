@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import LpBall
-from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.base import Iterate, Iterates, Need
 
 FloatArray = NDArray[np.float64]
 
@@ -38,17 +38,16 @@ class LBFGS:
     memory: int = 20
     stretch: int = 5
 
-    def check(self, problem: Problem) -> None:
-        """Require the squared loss and p in (1, inf)."""
-        loss, weights = problem.loss, problem.weights
-        smooth = isinstance(weights, LpBall) and 1 < weights.p < np.inf
-        if not isinstance(loss, Squared) or not smooth:
-            norm = getattr(weights, "p", type(weights).__name__)
-            raise ValueError(
-                "solver='lbfgs' needs loss='squared' and a norm in (1, inf), for which "
-                f"the dual is smooth and free; got {type(loss).__name__} and {norm}. "
-                "Use solver='newton' or solver='alternating'."
-            )
+    needs = (
+        Need(
+            "solver='lbfgs' needs loss='squared' and a norm in (1, inf), for which the "
+            "dual is smooth and free; got {loss} and {weights}. Use solver='newton' or "
+            "solver='alternating'.",
+            loss=Squared,
+            weights=LpBall,
+            holds=lambda problem: 1 < problem.weights.exponent < np.inf,
+        ),
+    )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield an iterate for each stretch of steps."""

@@ -17,10 +17,10 @@ from scipy.linalg.lapack import dpotri
 
 from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.losses import CrammerSinger
-from mklearn.problems.mkl import MKLProblem, Problem
-from mklearn.problems.weights import Constraint, WeightSet
+from mklearn.problems.mkl import Problem
+from mklearn.problems.weights import Constraint, ConvexSet, WeightSet
 from mklearn.solvers.alternating import Alternating
-from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interior import Describe, minimise_quadratic
 from mklearn.solvers.newton import Trial, stable_factor, trusted_steps
@@ -70,21 +70,25 @@ class MulticlassNewton:
     first: int = 5
     seed: int = 0
 
-    def check(self, problem: Problem) -> None:
-        """Require the Crammer-Singer loss, and p = 1 for weights per class."""
-        _require_crammer_singer("newton", problem)
-        per_class = isinstance(problem, BilinearProblem)
-        if per_class and getattr(problem.weights, "p", None) != 1:
-            raise ValueError(
-                "solver='newton' with weights per class needs norm=1; use "
-                "solver='alternating', which is fast for larger norms."
-            )
-        if not hasattr(problem.weights, "constraint"):
-            raise ValueError(
-                "solver='newton' needs a convex weight set with a smooth description, "
-                f"which {type(problem.weights).__name__} is not; use "
-                "solver='alternating'."
-            )
+    needs = (
+        Need(
+            "This 'newton' solver is for the Crammer-Singer loss, got {loss}; use "
+            "solver='auto'.",
+            loss=CrammerSinger,
+        ),
+        Need(
+            "solver='newton' with weights per class needs norm=1; use "
+            "solver='alternating', which is fast for larger norms.",
+            holds=lambda problem: (
+                problem.weights.sparse or not isinstance(problem, BilinearProblem)
+            ),
+        ),
+        Need(
+            "solver='newton' needs a convex weight set with a smooth description, "
+            "which {weights} is not; use solver='alternating'.",
+            weights=ConvexSet,
+        ),
+    )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
@@ -94,7 +98,7 @@ class MulticlassNewton:
 
         def propose(at: Trial, damping: float) -> FloatArray:
             nonlocal first
-            if getattr(problem.weights, "p", None) == np.inf:
+            if problem.weights.fixed:
                 return np.ones_like(at.theta)
             if first > 0 and at.relative_gap > 0.05:
                 # far off, the closed-form update is as good as any and costs nothing
@@ -105,7 +109,7 @@ class MulticlassNewton:
         last = yield from trusted_steps(
             inner, self, inner.quads, lambda quads: _slopes(quads, per_class), propose
         )
-        sparse = not per_class and getattr(problem.weights, "p", None) == 1
+        sparse = not per_class and problem.weights.sparse
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
         yield from other.iterates(problem, last)
 
@@ -141,11 +145,12 @@ def _propose(
 
 def _part(weights: WeightSet, kept: NDArray[np.bool_]) -> Describe:
     """Return the description of a set on some of its weights, the others zero."""
+    assert isinstance(weights, ConvexSet)
 
     def constraint(x: FloatArray) -> Constraint:
         full = np.zeros(len(kept))
         full[kept] = x
-        at = weights.constraint(full)  # type: ignore[attr-defined]
+        at = weights.constraint(full)
         return Constraint(at.value, at.gradient[kept], at.hessian[np.ix_(kept, kept)])
 
     return constraint
@@ -157,14 +162,6 @@ def _simplex(x: FloatArray) -> Constraint:
 
 def _slopes(quads: FloatArray, per_class: bool) -> FloatArray:
     return 0.5 - 0.5 * quads if per_class else -0.5 * quads
-
-
-def _require_crammer_singer(name: str, problem: Problem) -> None:
-    if not isinstance(problem.loss, CrammerSinger):
-        raise ValueError(
-            f"This {name!r} solver is for the Crammer-Singer loss, got "
-            f"{type(problem.loss).__name__}; use solver='auto'."
-        )
 
 
 def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> FloatArray:
@@ -248,15 +245,21 @@ class ProjectedGradient:
     accuracy: float = 0.1
     seed: int = 0
 
-    def check(self, problem: Problem) -> None:
-        """Require weights per class and p = 1."""
-        _require_crammer_singer("projected_gradient", problem)
-        if isinstance(problem, MKLProblem) or getattr(problem.weights, "p", 0) != 1:
-            raise ValueError(
-                "solver='projected_gradient' needs weights per class and norm=1; use "
-                "solver='alternating' for other norms, solver='reduced_gradient' for "
-                "weights that the classes share."
-            )
+    needs = (
+        Need(
+            "This 'projected_gradient' solver is for the Crammer-Singer loss, got "
+            "{loss}; use solver='auto'.",
+            loss=CrammerSinger,
+        ),
+        Need(
+            "solver='projected_gradient' needs weights per class and norm=1; use "
+            "solver='alternating' for other norms, solver='reduced_gradient' for "
+            "weights that the classes share.",
+            holds=lambda problem: (
+                isinstance(problem, BilinearProblem) and problem.weights.sparse
+            ),
+        ),
+    )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""

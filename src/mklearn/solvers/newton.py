@@ -1,4 +1,8 @@
-"""Second order in the weights: a Newton model from the free support vectors."""
+"""Second order in the weights: Newton's method on the value for fixed weights.
+
+The Hessian comes from the free support vectors or, for quadratic losses, from the one
+Cholesky factor that solves the inner problem.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +15,22 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from mklearn.data.threads import factor_threads
+from mklearn.problems.base import Judgement
 from mklearn.problems.losses import CrammerSinger
-from mklearn.problems.mkl import Judgement, Problem
+from mklearn.problems.mkl import Problem
+from mklearn.problems.weights import ConvexSet
 from mklearn.solvers.alternating import Alternating
-from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.inner import InnerSolver, LinearSolver, inner_solver
 from mklearn.solvers.interior import minimise_quadratic, outward
-from mklearn.solvers.newton_exact import exact_newton
 
 FloatArray = NDArray[np.float64]
 
 # A part of the free variables gives too little curvature, which the line search and the
 # damping make good; all of them would take n^3 time and n^2 memory.
 _MOST_FREE = 4000
+_IDLE = 4  # steps that lower neither value nor gap before another solver goes on
 
 
 @dataclass(frozen=True)
@@ -57,35 +63,35 @@ class Newton:
     damping: float = 1e-2
     patience: int = 20
 
-    def check(self, problem: Problem) -> None:
-        """Require a weight set with a smooth description, and tasks of their own."""
-        if isinstance(problem.loss, CrammerSinger):
-            raise ValueError(
-                "Newton cannot couple the classes of the Crammer-Singer loss; use "
-                "MulticlassNewton() or solver='newton'."
-            )
-        if not hasattr(problem.weights, "constraint"):
-            raise ValueError(
-                "solver='newton' needs a convex weight set with a smooth description, "
-                f"which {type(problem.weights).__name__} is not; use "
-                "solver='alternating'."
-            )
+    needs = (
+        Need(
+            "Newton cannot couple the classes of the Crammer-Singer loss; use "
+            "MulticlassNewton() or solver='newton'.",
+            holds=lambda problem: not isinstance(problem.loss, CrammerSinger),
+        ),
+        Need(
+            "solver='newton' needs a convex weight set with a smooth description, "
+            "which {weights} is not; use solver='alternating'.",
+            weights=ConvexSet,
+        ),
+    )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
         inner = inner_solver(problem, start)
         if isinstance(inner, LinearSolver):
-            yield from exact_newton(problem, inner)
+            yield from _exact(problem, inner)
             return
         weights = problem.weights
+        assert isinstance(weights, ConvexSet)
+        constraint = weights.constraint
 
         def propose(at: Trial, damping: float) -> FloatArray:
             theta, quads = at.theta, at.quads
-            if getattr(weights, "p", None) == np.inf:
+            if weights.fixed:
                 return np.ones_like(theta)
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = _hessian(problem, inner, at.A) + np.diag(damping * majoriser)
-            constraint = weights.constraint  # type: ignore[attr-defined]
             # the model is no better than the gap: neither need its minimum be
             enough = min(max(1e-4 * at.relative_gap, 1e-9), 1e-6)
             pull = at.slope - model @ theta
@@ -95,9 +101,11 @@ class Newton:
         last = yield from trusted_steps(
             inner, self, inner.bank.quad, lambda quads: -0.5 * quads, propose
         )
-        sparse = getattr(weights, "p", None) == 1
-        other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
-        yield from other.iterates(problem, last)
+        other = CuttingPlane if weights.sparse else Alternating
+        yield from other(self.accuracy).iterates(problem, last)
+
+
+# --- inner problems solved by iteration -----------------------------------------------
 
 
 class Inner(Protocol):
@@ -235,3 +243,78 @@ def stable_factor(K: FloatArray) -> tuple[FloatArray, bool]:
                 return cho_factor(regular, True, overwrite_a=True, check_finite=False)
         except LinAlgError:  # single precision, or a kernel that is not definite
             ridge *= 100
+
+
+# --- quadratic losses: inner problems solved exactly ----------------------------------
+
+
+def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
+    """Yield one iterate for each Cholesky factor: value, gradient and Hessian.
+
+    For a quadratic loss the inner problem is a linear system, solved exactly, so that
+    the steps can be trusted to the last digits. The quadratic model is minimised over
+    the weight set by an interior-point method of the size of the number of kernels.
+    Where no step lowers value or gap any more, cutting planes (p = 1) or the analytic
+    update go on.
+    """
+    weights = problem.weights
+    assert isinstance(weights, ConvexSet)
+    constraint = weights.constraint
+    theta = base = inner.theta
+    value, gap, slope, idle = np.inf, np.inf, np.zeros_like(theta), 0
+    while idle < _IDLE:
+        A, scores = inner.best(theta)
+        S = problem.bank.multiply(A)  # (n, T, M)
+        quads = np.einsum("it,itm->m", A, S)
+        judgement = yield Iterate(theta, A, scores, quads)
+        assert judgement is not None
+        if len(theta) == 1 or weights.fixed:
+            return  # there is nothing to choose
+        now, own = judgement.upper, judgement.upper - judgement.lower
+        if now > value and own > 0.9 * gap:
+            # too far: back along the line, to where the slopes at both ends say
+            # that the value is least
+            move = theta - base
+            before, after = slope @ move, -0.5 * quads @ move
+            part = before / (before - after) if before < 0 < after else 0.5
+            theta, idle = base + min(max(part, 0.05), 0.7) * move, idle + 1
+            continue
+        idle = 0 if own < 0.9 * gap or value - now > 0.01 * own else idle + 1
+        base, value, gap, slope = theta, now, own, -0.5 * quads
+        model = inner.hessian(S)
+        if now > 0 and not inner.system.sums.any():
+            # The value J is of degree -1 in the matrix, so that 1 / J is concave
+            # and nearly linear. Half of the curvature that this takes away makes
+            # steps long enough where a weight is far too small.
+            model -= np.outer(slope, slope) / now
+        theta = minimise_quadratic(
+            model, slope - model @ base, constraint, base, tol=1e-13
+        )
+        if weights.sparse:
+            theta = _polished(theta, slope + model @ (theta - base), model)
+        if own > 1e-2 * abs(now):
+            # near zero the value is steep: far from the end no weight goes there
+            theta = outward(np.maximum(theta, 0.1 * base), constraint)
+    other = CuttingPlane() if weights.sparse else Alternating()
+    yield from other.iterates(problem, Iterate(base, A))
+
+
+def _polished(theta: FloatArray, gradient: FloatArray, model: FloatArray) -> FloatArray:
+    """Return where the quadratic model is least among weights with the same zeros.
+
+    An interior-point method ends with errors that the last steps would feel; on the
+    kernels that it chose, and a plane, the minimum is the solution of linear equations.
+    """
+    kept = np.flatnonzero(theta)
+    k = len(kept)
+    system = np.ones((k + 1, k + 1))
+    system[:k, :k] = model[np.ix_(kept, kept)]
+    system[k, k] = 0.0
+    size = max(float(np.abs(system[:k, :k]).max()), 1e-300)
+    system[:k, :k] /= size
+    right = np.append(-gradient[kept] / size, 0.0)
+    found = theta.copy()
+    found[kept] += np.linalg.lstsq(system, right, rcond=1e-13)[0][:k]
+    if (found < 0).any():
+        return theta
+    return np.asarray(found / found.sum())

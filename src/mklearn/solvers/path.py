@@ -242,7 +242,7 @@ def check_costs(Cs: ArrayLike) -> FloatArray:
 def _as_set(norm: Any) -> WeightSet:
     if isinstance(norm, Real):
         return LpBall(float(norm))
-    if hasattr(norm, "support") and not isinstance(norm, type):
+    if isinstance(norm, WeightSet) and not isinstance(norm, type):
         return norm
     raise ValueError(
         f"norms must be numbers p >= 1, inf, or weight sets; got {norm!r}."

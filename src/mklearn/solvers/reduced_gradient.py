@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.mkl import Problem
-from mklearn.solvers.base import Iterate, Iterates
+from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.inner import inner_solver
 
 FloatArray = NDArray[np.float64]
@@ -35,19 +35,19 @@ class ReducedGradient:
 
     accuracy: float = 0.1
 
-    def check(self, problem: Problem) -> None:
-        """Require p = 1 and shared weights."""
-        if isinstance(problem, BilinearProblem):
-            raise ValueError(
-                "solver='reduced_gradient' is for weights that all classes share; with "
-                "weights per class use solver='newton' or 'projected_gradient'."
-            )
-        if getattr(problem.weights, "p", None) != 1:
-            raise ValueError(
-                "solver='reduced_gradient' (SimpleMKL) needs norm=1, since it works on "
-                "the simplex; for other weight sets use solver='newton', "
-                "'cutting_plane' or 'alternating'."
-            )
+    needs = (
+        Need(
+            "solver='reduced_gradient' is for weights that all classes share; with "
+            "weights per class use solver='newton' or 'projected_gradient'.",
+            holds=lambda problem: not isinstance(problem, BilinearProblem),
+        ),
+        Need(
+            "solver='reduced_gradient' (SimpleMKL) needs norm=1, since it works on the "
+            "simplex; for other weight sets use solver='newton', 'cutting_plane' or "
+            "'alternating'.",
+            holds=lambda problem: problem.weights.sparse,
+        ),
+    )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.problems.discriminant import Fisher
+from mklearn.problems.losses import QuadraticLoss
 from mklearn.problems.mkl import Problem
-from mklearn.problems.weights import ElasticNet, Ellipsoid, LpBall
-from mklearn.solvers.base import Iterate, Iterates
+from mklearn.problems.weights import ConvexSet, ElasticNet, Ellipsoid, LpBall
+from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.conic import packages, run
 from mklearn.solvers.inner import LinearSolver, linear_system
 from mklearn.solvers.interior import outward
@@ -53,30 +54,32 @@ class Semidefinite:
     backend: str = "clarabel"
     accuracy: float | None = None
 
-    def check(self, problem: Problem) -> None:
-        """Require cvxpy, a quadratic loss without bias and a convex set."""
-        packages(self.backend)
-        loss = problem.loss
-        system = linear_system(problem)
-        fisher = isinstance(loss, Fisher)
-        if not fisher and (system is None or system.E.shape[1] > 0):
-            raise ValueError(
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """A quadratic loss without bias and a convex set; several targets at best."""
+        several = Need(
+            "solver='sdp-approx' is for several targets, and criterion='kfda' has one; "
+            "use solver='sdp'.",
+            holds=lambda problem: not isinstance(problem.loss, Fisher),
+        )
+        return (
+            Need(
                 "solver='sdp' is for the criteria of discriminant analysis, got the "
-                f"loss {type(loss).__name__}; use solver='newton'."
-            )
-        if self.approximate and fisher:
-            raise ValueError(
-                "solver='sdp-approx' is for several targets, and criterion='kfda' has "
-                "one; use solver='sdp'."
-            )
-        if not isinstance(problem.weights, LpBall | Ellipsoid | ElasticNet):
-            raise ValueError(
-                "solver='sdp' needs a convex weight set of the library, got "
-                f"{type(problem.weights).__name__}; use solver='alternating'."
-            )
+                "loss {loss}; use solver='newton'.",
+                loss=QuadraticLoss,
+                holds=_unbiased,
+            ),
+            *((several,) if self.approximate else ()),
+            Need(
+                "solver='sdp' needs a convex weight set of the library, got {weights}; "
+                "use solver='alternating'.",
+                weights=LpBall | Ellipsoid | ElasticNet,
+            ),
+        )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield the solution, with the exact A for its weights."""
+        packages(self.backend)
         n = problem.bank.shape[0]
         if n > 200:
             warnings.warn(
@@ -96,18 +99,23 @@ class Semidefinite:
                 "backend, normalise the kernels, or use solver='newton'."
             )
         found = np.maximum(np.asarray(theta.value, dtype=float), 0.0)
-        weights = problem.weights
-        if getattr(weights, "p", None) == np.inf:
+        weights, system = problem.weights, linear_system(problem)
+        assert isinstance(weights, ConvexSet) and system is not None
+        if weights.fixed:
             found = np.ones_like(found)
         else:
-            found = outward(found, weights.constraint)  # type: ignore[attr-defined]
-        linear = LinearSolver(
-            problem.bank,
-            problem.loss.system(),  # type: ignore[attr-defined]
-            found,
-        )
+            found = outward(found, weights.constraint)
+        linear = LinearSolver(problem.bank, system, found)
         A, scores = linear.best(found)
         yield Iterate(found, A, scores, dual=dual())
+
+
+def _unbiased(problem: Problem) -> bool:
+    """Tell whether the linear system of a problem has no bias, or is KFDA's."""
+    if isinstance(problem.loss, Fisher):
+        return True
+    system = linear_system(problem)
+    return system is not None and system.E.shape[1] == 0
 
 
 def _program(
@@ -133,7 +141,9 @@ def _program(
         linear = np.array([float((a.T @ K @ a)[0, 0]) for K in grams])
         objective = (t[0, 0] - linear @ theta) / max(linear.max(), 1e-300)
         return theta, objective, [*limits, matrix], lambda: a + J @ _corner(matrix)
-    ridge, H, _, _ = loss.system()  # type: ignore[attr-defined]
+    system = linear_system(problem)
+    assert system is not None
+    ridge, H = system.ridge, system.right
     unit = max(float(ridge.mean()), 1.0 / n)
     size = float(np.linalg.norm(H)) / np.sqrt(H.shape[1])
     h = H / max(size, 1e-300)

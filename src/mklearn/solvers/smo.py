@@ -20,7 +20,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import Box
+from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
 
@@ -223,7 +223,8 @@ class BoxSolver:
         if start is not None:
             A, self.theta = start.A, start.theta
         A = problem.loss.repair(A)
-        boxes = [problem.loss.box(t) for t in range(T)]  # type: ignore[attr-defined]
+        assert isinstance(problem.loss, BoxLoss)
+        boxes = [problem.loss.box(t) for t in range(T)]
         self.tasks = [BoxQP(self.rows, box, A[:, t]) for t, box in enumerate(boxes)]
 
     def solve(self, theta: FloatArray, allowed: float) -> Found:

@@ -166,8 +166,8 @@ class SampleSweeps:
         self.A = np.zeros(loss.shape)
         if start is not None:
             self.theta, self.A = start.theta, loss.repair(start.A)
-        fixed = getattr(problem.weights, "p", None) == np.inf
-        self.products = Products(problem.bank, loss.n_classes, not fixed)
+        moving = not problem.weights.fixed
+        self.products = Products(problem.bank, loss.n_classes, moving)
         self.random = np.array([2 * seed + 1], dtype=np.uint64)
         self.visits = 0
 

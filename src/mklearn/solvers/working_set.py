@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import Box
+from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxQP, Found, RowCache, inner_gap
@@ -52,8 +52,8 @@ class WorkingSetSolver:
         self.scores = np.zeros_like(A)
         self.members = np.zeros(0, dtype=np.intp)
         self.rows: RowCache | None = None
-        boxes = range(problem.loss.shape[1])
-        self.boxes = [problem.loss.box(t) for t in boxes]  # type: ignore[attr-defined]
+        assert isinstance(problem.loss, BoxLoss)
+        self.boxes = [problem.loss.box(t) for t in range(A.shape[1])]
 
     @staticmethod
     def suits(problem: Problem) -> bool:

@@ -1,17 +1,87 @@
-"""Sparse problems with fewer and fewer kernels."""
+"""Solvers around a solver: on fewer and fewer kernels, on more and more samples."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.problems.mkl import MKLProblem, Problem
-from mklearn.solvers.base import Iterate, Iterates, Solver
+from mklearn.solvers.base import Iterate, Iterates, Need, Solver
 from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Multilevel:
+    """Start a solver from the solution on nested random samples of growing size.
+
+    A pass over the kernels of n samples costs n^2, so that the weights are cheap to
+    find on a part; the full problem then needs few steps, and its certificate is that
+    of the full problem. Costs are scaled up on the part, so that the balance of loss
+    and regulariser stays.
+
+    Parameters
+    ----------
+    solver : Solver
+    coarsest : int
+        Size of the smallest part.
+    factor : int
+        Ratio of consecutive sizes.
+    tol : float
+        Relative duality gap on the parts.
+    """
+
+    solver: Solver = field(default_factory=Newton)
+    coarsest: int = 500
+    factor: int = 3
+    tol: float = 1e-2
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the solver needs."""
+        return self.solver.needs
+
+    def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
+        """Yield signs of life on the parts, then the solver's iterates."""
+        if start is None:
+            start = yield from self._coarse(problem)
+        yield from self.solver.iterates(problem, start)
+
+    def _coarse(self, problem: Problem) -> Generator[Iterate, Any, Iterate | None]:
+        n, T = problem.loss.shape
+        order = np.random.default_rng(0).permutation(n)
+        sizes = []
+        size = n // self.factor
+        while size >= self.coarsest:
+            sizes.append(size)
+            size //= self.factor
+        theta, A = problem.center(), np.zeros((n, T))
+        if not sizes:
+            return None
+        for size in reversed(sizes):
+            rows = np.sort(order[:size])
+            up = n / size
+            part = problem.take(rows, up)
+            run = self.solver.iterates(part, Iterate(theta, A[rows] * up))
+            answer = None
+            for _ in range(100):
+                iterate = run.send(answer)
+                answer = None
+                if iterate.complete:
+                    answer = part.judge(iterate)
+                    if answer.gap <= self.tol:
+                        break
+                yield Iterate(iterate.theta, A, complete=False)
+            run.close()
+            theta = iterate.theta
+            A = np.zeros((n, T))
+            A[rows] = iterate.A / up
+        return Iterate(theta, A)
 
 
 @dataclass(frozen=True)
@@ -34,22 +104,22 @@ class Screened:
     solver: Solver = field(default_factory=Newton)
     share: float = 0.2
 
-    def check(self, problem: Problem) -> None:
-        """Require a problem whose gap can prove that a weight is zero."""
-        self.solver.check(problem)
-        if not self.suits(problem):
-            raise ValueError(
-                "solver='screened' needs weights on the simplex (norm=1) and a loss "
-                "whose dual is strongly concave, such as the squared hinge loss; use "
-                "solver='newton'."
-            )
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the solver needs, and that a gap can prove a weight to be zero."""
+        own = Need(
+            "solver='screened' needs weights on the simplex (norm=1) and a loss whose "
+            "dual is strongly concave, such as the squared hinge loss; use "
+            "solver='newton'.",
+            holds=self.suits,
+        )
+        return (*self.solver.needs, own)
 
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Tell whether kernels can be proved to have no weight."""
-        sparse = getattr(problem.weights, "p", None) == 1
         plain = isinstance(problem, MKLProblem)
-        return plain and sparse and getattr(problem.loss, "concavity", 0.0) > 0
+        return plain and problem.weights.sparse and problem.loss.concavity > 0
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield the iterates of the solver, with zeros for what was dropped."""
@@ -84,7 +154,7 @@ class Screened:
             if np.mean(likely == 0) < self.share:
                 return np.arange(len(likely))  # not worth a closer look
         # what is dropped is dropped for good: only exact values may tell
-        value = part.judge(iterate.theta, iterate.A).upper
+        value = part.judge(Iterate(iterate.theta, iterate.A)).upper
         return np.flatnonzero(part.weight_bounds(iterate.A, value) > 0)
 
 

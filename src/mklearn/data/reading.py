@@ -1,0 +1,112 @@
+"""Whatever comes in blocks, as blocks; and methods of models that read it so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.data.blocks import Block, Blocks
+from mklearn.data.dask import DaskBlocks, is_dask, lazily, with_names
+from mklearn.data.files import GeneratorBlocks
+
+T = TypeVar("T")
+
+
+def as_blocks(X: Any, y: Any = None, sample_weight: Any = None) -> Blocks | None:
+    """Return the samples as blocks if they come so, else None.
+
+    What has ``map``, ``reduce`` and ``then`` is taken as it is, a function or a
+    generator is read as :class:`GeneratorBlocks`, and a Dask collection by its
+    partitions. Tables, arrays and views are no blocks: an estimator that wants to read
+    them so makes :class:`ArrayBlocks` of them.
+    """
+    if not comes_in_blocks(X):
+        return None
+    if is_dask(X):
+        return DaskBlocks(X, y, sample_weight)
+    if y is not None or sample_weight is not None:
+        raise ValueError(
+            "Blocks carry their targets and weights, so y and sample_weight stay None; "
+            "let each block be (X, y) or (X, y, weight)."
+        )
+    if isinstance(X, Blocks):
+        return X
+    return _Foreign(X) if hasattr(X, "reduce") else GeneratorBlocks(X)
+
+
+def comes_in_blocks(X: Any) -> bool:
+    """Tell whether :func:`as_blocks` can read the samples."""
+    if is_dask(X) or isinstance(X, Blocks):
+        return True
+    if hasattr(X, "shape") or isinstance(X, type):
+        return False
+    return (
+        isinstance(X, Iterator)
+        or callable(X)
+        or (hasattr(X, "reduce") and hasattr(X, "map"))
+    )
+
+
+class _Foreign(Blocks):
+    """A source of someone else's making, which has what a source must have."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.one_pass = bool(getattr(source, "one_pass", False))
+
+    @property
+    def names(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        """Names of the columns, where there are any."""
+        return getattr(self.source, "names", None)
+
+    def __repr__(self) -> str:
+        return repr(self.source)
+
+    def map(self, function: Callable[[Block], T]) -> list[T]:
+        """Return the function's value for each block."""
+        return list(self.source.map(function))
+
+    def reduce(self, function: Callable[[Block], T]) -> T:
+        """Return the sum of the function's values."""
+        total: T = self.source.reduce(function)
+        return total
+
+    def then(self, function: Callable[[Block], Block]) -> Blocks:
+        """Return the blocks after the function."""
+        return _Foreign(self.source.then(function))
+
+
+def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method of a fitted model answer samples that come in blocks.
+
+    On a Dask collection the answer is lazy: the method is called on each partition when
+    the answer is computed. Other blocks are read one by one, and the answer is an array
+    as always. Other input goes straight to the method.
+    """
+
+    @wraps(method)
+    def either(self: Any, X: Any) -> Any:
+        if is_dask(X):
+            return lazily(self, method.__name__, X)
+        blocks = as_blocks(X)
+        if blocks is None:
+            return method(self, X)
+        return _in_turn(self, method.__name__, blocks)
+
+    return either
+
+
+def _in_turn(model: Any, name: str, blocks: Blocks) -> NDArray[Any]:
+    """Return the values of a model's method on the rows of all blocks.
+
+    They are asked for one after the other: a model may have threads of its own.
+    """
+    method = getattr(model, name)
+    parts = [np.asarray(method(with_names(block.X, blocks.names))) for block in blocks]
+    if not parts:
+        raise ValueError(f"{blocks!r} holds no samples.")
+    return np.concatenate(parts)

@@ -1,0 +1,355 @@
+"""The one fold engine: what estimators that choose by cross-validation share.
+
+Rows of X are split as they were given, with their own weights and groups. Equal rows
+are one sample of the training set, so a fold says which distinct samples it learns
+from, and what they weigh there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from numpy.typing import NDArray
+from sklearn import get_config
+from sklearn.base import is_classifier
+from sklearn.model_selection import check_cv
+from sklearn.utils.metadata_routing import (
+    UNUSED,
+    MetadataRouter,
+    MethodMapping,
+    process_routing,
+)
+
+from mklearn.data.checks import NothingToLearnError, check_weight
+from mklearn.estimators._base import Training
+from mklearn.kernels import KernelBank
+from mklearn.kernels.normalise import fit_normaliser
+from mklearn.solvers import Status
+
+FloatArray = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Distinct samples to learn from, and rows of X to be tested on.
+
+    Attributes
+    ----------
+    members, weight : arrays of shape (n_members,)
+        Distinct samples, and the weights of those of their rows that are in the fold.
+    truth : array of shape (n_rows, ...)
+        Targets of the rows tested, as users know them.
+    row_weight : array of shape (n_rows,)
+    tested : array of shape (n_tested,)
+        The distinct samples among the rows tested.
+    place : array of shape (n_rows,)
+        Of each row, the place of its sample in ``tested``.
+    """
+
+    members: Index
+    weight: FloatArray
+    truth: NDArray[Any]
+    row_weight: FloatArray
+    tested: Index
+    place: Index
+
+    @property
+    def tested_weight(self) -> FloatArray:
+        """Weights of the distinct samples tested, shape (n_tested,)."""
+        return np.bincount(self.place, self.row_weight, len(self.tested))
+
+    def accuracy(self, right: NDArray[np.bool_]) -> float:
+        """Return the weighted share of samples, shape (n_tested,), that are right."""
+        weight = self.tested_weight
+        return float(weight @ right / weight.sum())
+
+
+@dataclass(frozen=True)
+class Part:
+    """A fold of a training set: what a job gets.
+
+    Kernels are sliced where they are needed first, in the process that works on them.
+    """
+
+    whole: Training
+    fold: Fold
+    budget: int | None
+
+    @cached_property
+    def raw(self) -> KernelBank:
+        """Kernels between the samples to learn from."""
+        a = self.fold.members
+        # values that were stored do not travel to other processes
+        return self.whole.raw[np.ix_(a, a)].stored(self.budget)
+
+    @property
+    def raw_cross(self) -> KernelBank:
+        """Kernels between the samples tested and those to learn from."""
+        return self.whole.raw[np.ix_(self.fold.tested, self.fold.members)]
+
+    def normalised(self, kind: str | None) -> tuple[Training, KernelBank]:
+        """Return training set and test kernels, normalised as the former says."""
+        normaliser = fit_normaliser(kind, self.raw, self.fold.weight)
+        training = replace(
+            self.whole,
+            raw=self.raw,
+            bank=normaliser.train(self.raw),
+            normaliser=normaliser,
+            target=self.whole.target[self.fold.members],
+            weight=self.fold.weight,
+        )
+        return training, normaliser.cross(self.raw_cross)
+
+    def score(self, model: Any, target: NDArray[Any]) -> float:
+        """Return the score of a model for precomputed kernels, fitted here.
+
+        Parameters
+        ----------
+        model : estimator
+        target : array
+            Of all distinct samples.
+        """
+        fold = self.fold
+        with warnings.catch_warnings():
+            # a kernel that is constant on a fold is simply a bad kernel
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                model.fit(self.raw, target[fold.members], sample_weight=fold.weight)
+            except NothingToLearnError:
+                return 0.0
+        stop_if_interrupted(model)
+        weight = fold.tested_weight
+        return float(
+            model.score(self.raw_cross, target[fold.tested], sample_weight=weight)
+        )
+
+
+@dataclass(frozen=True)
+class Folds:
+    """A training set and its folds."""
+
+    training: Training
+    folds: tuple[Fold, ...]
+
+    def run(
+        self,
+        job: Callable[[Part], Any],
+        n_jobs: int | None = None,
+        choices: Sequence[Index] | None = None,
+    ) -> list[list[Any]]:
+        """Return what a job finds on each fold, for each choice of kernels.
+
+        Ctrl-C ends the run: half a search chooses nothing.
+
+        Parameters
+        ----------
+        job : callable
+            Takes a :class:`Part`.
+        n_jobs : int, optional
+            Pairs of choice and fold that are worked on at the same time.
+        choices : sequence of arrays, optional
+            Numbers of kernels to work with; all of them, together, by default.
+        """
+        budget = self.training.raw.memory_limit
+        if budget is not None:
+            budget //= effective_n_jobs(n_jobs)
+        wholes = [self.training]
+        if choices is not None:
+            raw = self.training.raw
+            wholes = [replace(self.training, raw=raw.select(m)) for m in choices]
+        found = Parallel(n_jobs=n_jobs)(
+            delayed(job)(Part(whole, fold, budget))
+            for whole in wholes
+            for fold in self.folds
+        )
+        n = len(self.folds)
+        return [found[at : at + n] for at in range(0, len(found), n)]
+
+
+def stop_if_interrupted(model: Any) -> None:
+    """Pass Ctrl-C on: a solver answers it with its best iterate so far.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    """
+    solutions = getattr(model, "solution_", [])
+    stop_on_ctrl_c(solutions if isinstance(solutions, list) else [solutions])
+
+
+def stop_on_ctrl_c(solutions: Iterable[Any]) -> None:
+    """Raise KeyboardInterrupt if any of the solutions is what Ctrl-C left."""
+    if any(solution.status is Status.INTERRUPTED for solution in solutions):
+        raise KeyboardInterrupt
+
+
+def best_cell(
+    scores: FloatArray, cost: Callable[..., Any], rule: str = "best"
+) -> tuple[int, ...]:
+    """Return the cell of a grid that a rule chooses.
+
+    Parameters
+    ----------
+    scores : array of shape (..., n_folds)
+        Cells with NaN in any fold do not take part.
+    cost : callable
+        Takes the numbers of a cell. The least wins among ties; scores that differ by
+        rounding are ties.
+    rule : {"best", "1se"}
+        The best mean score, or any that is at most one standard error of the best one
+        below it.
+    """
+    mean = scores.mean(axis=-1).round(12)
+    if np.isnan(mean).all():
+        raise ValueError(
+            "No cell of the grid has a score on every fold, so none can be chosen; "
+            "raise time_limit, or check scoring."
+        )
+    mean = np.where(np.isnan(mean), -np.inf, mean)
+    least = mean.max()
+    n_folds = scores.shape[-1]
+    if rule == "1se" and n_folds > 1:
+        best = np.unravel_index(int(mean.argmax()), mean.shape)
+        least -= scores[best].std(ddof=1) / np.sqrt(n_folds)
+    cells = np.argwhere(mean >= least).tolist()
+    return tuple(min(cells, key=lambda cell: cost(*cell)))
+
+
+class SearchMixin:
+    """What an estimator with a parameter ``cv`` needs to choose on folds.
+
+    In ``fit`` it takes ``groups`` besides ``sample_weight``; with metadata routing it
+    is the splitter that asks for them.
+    """
+
+    __metadata_request__fit: ClassVar = {"groups": UNUSED}
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Return who asks for which metadata: this estimator, and its splitter."""
+        router = MetadataRouter(owner=self).add_self_request(self)
+        if hasattr(self.cv, "split"):
+            mapping = MethodMapping().add(caller="fit", callee="split")
+            router.add(splitter=self.cv, method_mapping=mapping)
+        return router
+
+    def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
+        """Return targets as users know them."""
+        return self.classes_[target]
+
+    def _folds(
+        self,
+        training: Training,
+        y: Any,
+        sample_weight: Any,
+        groups: Any,
+        together: bool = False,
+    ) -> Folds:
+        """Return the folds that ``cv`` makes of the rows of X.
+
+        Parameters
+        ----------
+        training : Training
+            Of the same rows.
+        y, sample_weight, groups
+            As ``fit`` has them.
+        together : bool
+            Whether whole numbers make folds of distinct samples, so that no model is
+            tested on what it knows, or of rows with weight.
+        """
+        row_weight = check_weight(sample_weight, len(training.group))
+        truth = self._truth(self._target(y, row_weight))
+        asked = self._asked_by_splitter(groups)
+        if isinstance(self.cv, Integral):
+            splits = self._number_of_folds(training, asked, together)
+        else:
+            splitter = check_cv(self.cv, truth, classifier=is_classifier(self))
+            splits = splitter.split(np.zeros((len(truth), 1)), truth, **asked)
+        folds = []
+        for train, test in splits:
+            fold = _fold(training, truth, row_weight, train, test)
+            self._check_fold(training, fold, len(folds))
+            folds.append(fold)
+        if not folds:
+            raise ValueError(f"cv must give at least one fold, got {self.cv!r}.")
+        return Folds(training, tuple(folds))
+
+    def _asked_by_splitter(self, groups: Any) -> dict[str, Any]:
+        if groups is None:
+            return {}
+        if not get_config()["enable_metadata_routing"]:
+            return {"groups": groups}
+        return dict(process_routing(self, "fit", groups=groups).splitter.split)
+
+    def _number_of_folds(
+        self, training: Training, asked: dict[str, Any], together: bool
+    ) -> Iterator[tuple[Index, Index]]:
+        """Yield train and test as rows of X, in as many folds as there can be."""
+        classifier = is_classifier(self)
+        if together:
+            first, unit = training.index, training.group
+        else:
+            first = np.flatnonzero(training.group >= 0)
+            unit = np.full(len(training.group), -1)
+            unit[first] = np.arange(len(first))
+        known = training.target[training.group[first]]
+        fewest = int(np.bincount(known).min()) if classifier else len(known)
+        if fewest < 2:
+            kind = "distinct samples" if together else "samples"
+            raise ValueError(
+                f"Cross-validation needs at least 2 {kind}"
+                + (
+                    f" of each class; the smallest class has {fewest}. Merge or drop "
+                    "it, or pass"
+                    if classifier
+                    else f", got {fewest}. Pass"
+                )
+                + " folds as cv=."
+            )
+        splitter = check_cv(min(int(self.cv), fewest), known, classifier=classifier)
+        asked = {name: np.asarray(value)[first] for name, value in asked.items()}
+        for parts in splitter.split(np.zeros((len(known), 1)), known, **asked):
+            train, test = (np.flatnonzero(np.isin(unit, part)) for part in parts)
+            yield train, test
+
+    def _check_fold(self, training: Training, fold: Fold, number: int) -> None:
+        members, rows = fold.members, fold.place
+        if len(members) < 2 or not len(rows):
+            raise ValueError(
+                f"Fold {number} has {len(members)} distinct samples to learn from and "
+                f"{len(rows)} to test on, where weights are not zero; it needs 2 and 1."
+                " Use other folds."
+            )
+        if is_classifier(self):
+            missing = np.setdiff1d(training.target, training.target[members])
+            if len(missing):
+                raise ValueError(
+                    f"The training part of fold {number} has no samples of the classes "
+                    f"{self.classes_[missing].tolist()}; use stratified folds, or "
+                    "fewer of them."
+                )
+
+
+def _fold(
+    training: Training,
+    truth: NDArray[Any],
+    row_weight: FloatArray,
+    train: Any,
+    test: Any,
+) -> Fold:
+    """Return the fold of two parts of the rows, in places or as a mask."""
+    group, n = training.group, len(training.weight)
+    kept = group[train] >= 0
+    weight = np.bincount(group[train][kept], row_weight[train][kept], n)
+    members = np.flatnonzero(weight)
+    rows = np.arange(len(group))[test]
+    rows = rows[group[rows] >= 0]
+    tested, place = np.unique(group[rows], return_inverse=True)
+    return Fold(members, weight[members], truth[rows], row_weight[rows], tested, place)

@@ -1,0 +1,380 @@
+"""What remains of a fit: a frozen value that turns new samples into scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mklearn.data.views import MultiView
+from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.feature_map import FeatureMap, Scaling
+from mklearn.kernels.normalise import Clip, Normaliser
+
+FloatArray = NDArray[np.float64]
+
+_BLOCK_BYTES = 2**26
+
+
+@dataclass(frozen=True)
+class Predictor(ABC):
+    """Coordinates that are sums over kernels, and the rule that makes scores of them.
+
+    Attributes
+    ----------
+    n_kernels : int
+        How many kernels the model was given.
+    used : array of int
+        Numbers of those that have a weight; no others are evaluated.
+    bias : array of shape (T,)
+    rule : array of shape (T, q), or None
+        Scores are ``coordinates @ rule' + bias``; without a rule coordinates are
+        scores.
+    """
+
+    n_kernels: int
+    used: NDArray[np.intp]
+    bias: FloatArray
+    rule: FloatArray | None = field(default=None, kw_only=True)
+
+    @abstractmethod
+    def project(self, X: Any) -> FloatArray:
+        """Return the coordinates of new samples, shape (n, q)."""
+
+    @abstractmethod
+    def terms(self, X: Any) -> FloatArray:
+        """Return what each kernel in use adds to them, shape (n, q, n_used)."""
+
+    @property
+    @abstractmethod
+    def n_coordinates(self) -> int:
+        """Number of coordinates q."""
+
+    def scores(self, X: Any) -> FloatArray:
+        """Return the scores of new samples, shape (n, T)."""
+        Z = self.project(X)
+        if self.rule is not None:
+            Z = Z @ self.rule.T
+        return np.asarray(Z + self.bias)
+
+    def parts(self, X: Any) -> FloatArray:
+        """Return what each kernel adds to the scores, shape (n, T, n_kernels).
+
+        With the bias they sum to :meth:`scores`.
+        """
+        terms = self.terms(X)
+        if self.rule is not None:
+            terms = np.einsum("iqm,tq->itm", terms, self.rule)
+        parts = np.zeros((*terms.shape[:2], self.n_kernels))
+        parts[..., self.used] = terms
+        return parts
+
+    def with_rule(self, rule: FloatArray, bias: FloatArray) -> Predictor:
+        """Return the predictor with scores made of its coordinates."""
+        return replace(self, rule=rule, bias=bias)
+
+    def check(self) -> None:
+        """Raise ValueError if the values do not fit together.
+
+        For models from files: a sum over arrays of other shapes, or with NaN, would be
+        an answer as well, but not the model's.
+        """
+        used = as_places(self.used)
+        require(used.size > 0 and used.max() < self.n_kernels, "a kernel there is not")
+        require(np.ndim(self.bias) == 1, "intercepts")
+        check_finite("bias", self.bias)
+        if self.rule is None:
+            require(len(self.bias) == self.n_coordinates, "a score for each target")
+        else:
+            shape = (len(self.bias), self.n_coordinates)
+            require(np.shape(self.rule) == shape, "coefficients")
+            check_finite("rule", self.rule)
+
+
+@dataclass(frozen=True)
+class GramPredictor(Predictor):
+    """``sum_m theta_m sum_i A_i k_m(x_i, x)`` over the samples that matter.
+
+    Attributes
+    ----------
+    theta : array of shape (1 or T, n_used)
+    A : array of shape (n_cols, q)
+    cols : array of int
+        Which of the distinct training samples are kept.
+    columns : array of int
+        Their columns in precomputed kernels.
+    normaliser : Normaliser
+        Of the kernels in use.
+    clip : Clip or None
+    reference : KernelBank or None
+        The samples that are kept; None for precomputed kernels.
+    balanced : bool
+        Whether the columns of A sum to zero, so that centring needs no other samples.
+    n_training : int
+        Samples that precomputed kernels must have columns for.
+    """
+
+    theta: FloatArray
+    A: FloatArray
+    cols: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    normaliser: Normaliser
+    clip: Clip | None
+    reference: KernelBank | None
+    balanced: bool
+    n_training: int
+
+    @classmethod
+    def of(
+        cls,
+        training: Any,
+        theta: FloatArray,
+        A: FloatArray,
+        bias: FloatArray,
+        whole: bool = False,
+    ) -> GramPredictor:
+        """Return what prediction needs: support vectors and kernels with weight.
+
+        Parameters
+        ----------
+        training : GramTraining
+        theta : array of shape (M,), or (T, M) if each task has its own
+        A : array of shape (n, q)
+        bias : array of shape (q,)
+        whole : bool
+            Keep all samples, and the kernels between them and new ones as they are.
+        """
+        support = np.flatnonzero(A.any(axis=1))
+        used = used_kernels(theta)
+        normaliser = training.normaliser.select(used)
+        # centring needs all samples unless the coefficients sum to zero, and so does
+        # the projection that clips a kernel; where samples lack a view, those that
+        # have it need not sum to zero
+        holed = normaliser.present is not None
+        balanced = not (holed or whole) and bool(
+            (np.abs(A.sum(axis=0)) <= 1e-9 * np.abs(A).sum(axis=0) + 1e-300).all()
+        )
+        every = (
+            training.clip is not None
+            or holed
+            or whole
+            or (normaliser.means is not None and not balanced)
+        )
+        cols = np.arange(len(A)) if every else support
+        if len(cols) == 0:
+            cols = np.arange(1)
+        clip = None
+        if training.clip is not None:
+            place = {int(m): i for i, m in enumerate(used)}
+            negative = training.clip.negative
+            clip = Clip({place[m]: negative[m] for m in negative if m in place})
+        reference = None
+        if not training.precomputed:
+            reference = training.raw.select(used).reference(cols)
+        return cls(
+            n_kernels=training.raw.shape[2],
+            used=used,
+            bias=bias,
+            theta=np.atleast_2d(theta)[:, used],
+            A=A[cols],
+            cols=cols,
+            columns=training.index[cols],
+            normaliser=normaliser,
+            clip=clip,
+            reference=reference,
+            balanced=balanced,
+            n_training=len(training.group),
+        )
+
+    @property
+    def n_coordinates(self) -> int:
+        """Number of columns of A."""
+        return int(self.A.shape[1])
+
+    def project(self, X: Any) -> FloatArray:
+        """Return the weighted sums over kernels and samples."""
+        bank = self.cross(X)
+        if len(self.theta) == 1:
+            return np.asarray(bank.apply(self.theta[0], self.A))
+        return np.asarray(bank.apply_each(self.theta, self.A))
+
+    def terms(self, X: Any) -> FloatArray:
+        """Return what each kernel in use adds."""
+        return np.asarray(self.cross(X).multiply(self.A) * self.theta)
+
+    def cross(self, X: Any) -> KernelBank:
+        """Return the normalised kernels between new samples and those kept."""
+        if self.reference is None:
+            bank = as_bank(X, cross=True)
+            expected = (self.n_training, self.n_kernels)
+            if bank.shape[1:] != expected:
+                swapped = bank.shape[::2] == expected[::-1]
+                raise ValueError(
+                    f"Precomputed test kernels must have shape (n_test, {expected[0]}, "
+                    f"{expected[1]}): training samples second, kernels last; got "
+                    f"{bank.shape}.{kernels_first(swapped)}"
+                )
+            bank = bank.select(self.used)[:, self.columns]
+        else:
+            bank = self.reference.cross(X)
+        if self.clip is not None:
+            bank = self.clip.cross(bank)
+        return self.normaliser.cross(bank, self.cols, self.balanced)
+
+    def check(self) -> None:
+        """Raise ValueError if the values do not fit together."""
+        super().check()
+        n_cols, n_used = len(self.cols), len(self.used)
+        require(self.theta.ndim == 2 and self.theta.shape[1] == n_used, "weights")
+        require(self.A.ndim == 2 and len(self.A) == n_cols > 0, "coefficients")
+        require(len(self.theta) in (1, self.A.shape[1]), "weights for each class")
+        check_finite("theta", self.theta)
+        check_finite("A", self.A)
+        require(isinstance(self.normaliser, Normaliser), "no normalisation")
+        self.normaliser.check(n_used)
+        n = len(self.normaliser.weight)
+        require(bool((as_places(self.cols) < n).all()), "a sample there is not")
+        if self.clip is not None:
+            require(isinstance(self.clip, Clip), "clipping")
+            self.clip.check(n_used, n)
+        if self.reference is None:
+            places = as_places(self.columns)
+            require(len(places) == n_cols, "samples")
+            require(bool((places < self.n_training).all()), "samples")
+        else:
+            require(isinstance(self.reference, KernelBank), "samples")
+            require(self.reference.shape == (0, n_cols, n_used), "samples")
+
+
+@dataclass(frozen=True)
+class FeaturePredictor(Predictor):
+    """``(z - shift)' coef`` on explicit features z, block by block.
+
+    Attributes
+    ----------
+    features : FeatureMap
+        Of the kernels that have weight.
+    coef : array of shape (D, q)
+        On raw features.
+    shift : array of shape (D,)
+        What is subtracted from them.
+    """
+
+    features: FeatureMap
+    coef: FloatArray
+    shift: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        features: FeatureMap,
+        scaling: Scaling,
+        theta: FloatArray,
+        w: FloatArray,
+        bias: FloatArray,
+    ) -> FeaturePredictor:
+        """Return the model of normalised weights ``w`` (D, q), without idle kernels."""
+        used = used_kernels(theta)
+        columns = np.concatenate(
+            [np.arange(features.slices[m].start, features.slices[m].stop) for m in used]
+        )
+        return cls(
+            n_kernels=len(features.slices),
+            used=used,
+            bias=bias,
+            features=features.select(used),
+            coef=(scaling.root[:, None] * w)[columns],
+            shift=scaling.shift[columns],
+        )
+
+    @property
+    def n_coordinates(self) -> int:
+        """Number of columns of the coefficients."""
+        return int(self.coef.shape[1])
+
+    def project(self, X: Any) -> FloatArray:
+        """Return the weighted sums over features."""
+        n = X.shape[0]
+        out = np.empty((n, self.coef.shape[1]))
+        size = block_rows(self.features.n_features)
+        offset = self.shift @ self.coef
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
+            out[rows] = self.features.transform(X[rows]) @ self.coef - offset
+        return out
+
+    def terms(self, X: Any) -> FloatArray:
+        """Return what the features of each kernel add."""
+        n = X.shape[0]
+        out = np.zeros((n, self.coef.shape[1], len(self.used)))
+        size = block_rows(self.features.n_features)
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
+            Z = self.features.transform(X[rows]) - self.shift
+            for m, part in enumerate(self.features.slices):
+                out[rows, :, m] = Z[:, part] @ self.coef[part]
+        return out
+
+    def check(self) -> None:
+        """Raise ValueError if the values do not fit together."""
+        super().check()
+        require(isinstance(self.features, FeatureMap), "no features")
+        D = self.features.n_features
+        require(self.coef.ndim == 2 and len(self.coef) == D, "coefficients")
+        require(self.shift.shape == (D,), "means of features")
+        check_finite("coef", self.coef)
+        check_finite("shift", self.shift)
+
+
+def used_kernels(theta: FloatArray) -> NDArray[np.intp]:
+    """Return the kernels that have a weight; the first one if none has."""
+    used = np.flatnonzero(np.atleast_2d(theta).any(axis=0))
+    return used if len(used) else np.arange(1)
+
+
+def block_rows(n_features: int) -> int:
+    """Return how many rows of features make a block of about 64 megabytes."""
+    return int(np.clip(_BLOCK_BYTES // (8 * n_features), 256, 8192))
+
+
+def as_bank(X: Any, cross: bool = False) -> KernelBank:
+    """Return Grams as a bank; ``cross`` ones have no diagonal."""
+    if isinstance(X, KernelBank):
+        return X
+    if isinstance(X, MultiView) or sparse.issparse(X):
+        raise ValueError(
+            "kernels='precomputed' takes an (n, n, M) array or a KernelBank, got "
+            f"{type(X).__name__}."
+        )
+    return KernelBank.from_grams(X, cross=cross)
+
+
+def kernels_first(suspected: bool) -> str:
+    """Return advice for Grams that look like kernels first."""
+    advice = " This looks like kernels first; pass np.moveaxis(B, 0, -1)."
+    return advice if suspected else ""
+
+
+def require(sound: bool, why: str) -> None:
+    """Raise ValueError unless fitted values fit together."""
+    if not sound:
+        raise ValueError(f"the fitted values do not fit together: {why}")
+
+
+def check_finite(name: str, values: Any) -> None:
+    """Raise ValueError unless values are finite numbers."""
+    values = np.asarray(values)
+    numbers = values.dtype.kind in "biuf"
+    require(numbers and bool(np.isfinite(values).all()), f"{name} is not finite")
+
+
+def as_places(values: Any) -> NDArray[np.intp]:
+    """Return an array of indices; raise ValueError if it is none."""
+    array = np.asarray(values)
+    sound = array.ndim == 1 and array.dtype.kind in "iu" and not (array < 0).any()
+    require(bool(sound), "no whole numbers")
+    return array

@@ -1,0 +1,125 @@
+"""What all problems share: a point that a solver proposes, and what it proves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """A point that a solver proposes.
+
+    Attributes
+    ----------
+    theta : array
+        Kernel weights.
+    A : array
+        Dual variables, as the problem has them.
+    scores, quads : arrays, optional
+        ``K_theta A`` and ``<A, K[m] A>``, if the solver has them at hand; a problem
+        believes them on the way, and computes them anew before it certifies.
+    dual : array, optional
+        Another feasible point, which may give a better lower bound.
+    complete : bool
+        False is a sign of life from within a long step: such a point is judged only if
+        the run must stop there.
+    about : object, optional
+        What else belongs to the point, where the problem has more than weights and
+        dual variables: a subspace, what a pass over the rows found.
+    slack : float, optional
+        How much a method whose bounds need not meet expects to gain yet; a run stops
+        where that is below its tolerance, and claims no more than that.
+    """
+
+    theta: FloatArray
+    A: FloatArray
+    scores: FloatArray | None = None
+    quads: FloatArray | None = None
+    dual: FloatArray | None = None
+    complete: bool = True
+    about: Any = None
+    slack: float | None = None
+
+    def alive(self) -> Iterate:
+        """Return the point as a sign of life."""
+        return replace(self, complete=False)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Bounds on the optimum that one iterate proves.
+
+    ``lower`` is minus infinity where nothing bounds the optimum from below.
+    """
+
+    upper: float
+    lower: float
+    bias: FloatArray = field(repr=False)
+
+    @property
+    def gap(self) -> float:
+        """Relative duality gap."""
+        return relative_gap(self.upper, self.lower)
+
+
+@dataclass(frozen=True)
+class Certificate(Judgement):
+    """Bounds computed afresh, and the points behind them.
+
+    Attributes
+    ----------
+    theta, A : arrays
+        The point behind ``upper``.
+    dual : array
+        The feasible point behind ``lower``.
+    weight_bounds : array of the shape of theta
+        What no optimal weights exceed.
+    about : object
+        What else belongs to the point.
+    claim, doubt : str
+        What is so if the bounds meet, and if they do not, in words; empty where the
+        words of any certificate do.
+    """
+
+    theta: FloatArray
+    A: FloatArray = field(repr=False)
+    dual: FloatArray = field(repr=False)
+    weight_bounds: FloatArray = field(repr=False)
+    about: Any = field(default=None, repr=False)
+    claim: str = field(default="", repr=False)
+    doubt: str = field(default="", repr=False)
+
+
+class Judge(Protocol):
+    """What the driver asks of a problem."""
+
+    def first(self) -> Iterate:
+        """Return a point that is known without any work."""
+
+    def judge(self, point: Iterate) -> Judgement:
+        """Return the bounds that a point proves, if what it claims is so."""
+
+    def dual(self, A: Any) -> float:
+        """Return the lower bound that a dual point proves."""
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of two points, computed without anything they claim."""
+
+
+def relative_gap(upper: float, lower: float) -> float:
+    """Return ``|upper - lower| / max(|upper|, |lower|, tiny)``.
+
+    Bounds that cross by more than rounding prove nothing (a kernel is not positive
+    semidefinite, or a solver claims what is not so), and count as a gap; bounds
+    that are not finite make it infinite.
+    """
+    if not (np.isfinite(upper) and np.isfinite(lower)):
+        return np.inf
+    size = max(abs(upper), abs(lower), np.finfo(float).tiny)
+    return abs(upper - lower) / size

@@ -1,0 +1,158 @@
+"""Which solver a name means for a problem, what "auto" takes, and what suits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from mklearn.problems.bilinear import BilinearProblem
+from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.losses import BoxLoss, CrammerSinger
+from mklearn.problems.mkl import Problem
+from mklearn.problems.passes import FeatureProblem
+from mklearn.problems.subspace import JointProblem
+from mklearn.solvers.alternating import Alternating
+from mklearn.solvers.base import Solver
+from mklearn.solvers.conic import Conic
+from mklearn.solvers.cutting_plane import CuttingPlane
+from mklearn.solvers.evidence import AverageInformation
+from mklearn.solvers.interleaved import Interleaved
+from mklearn.solvers.joint import Damped, Exact, Rounds
+from mklearn.solvers.lbfgs import LBFGS
+from mklearn.solvers.multiclass_newton import MulticlassNewton, ProjectedGradient
+from mklearn.solvers.newton import Newton
+from mklearn.solvers.pass_newton import PassNewton
+from mklearn.solvers.reduced_gradient import ReducedGradient
+from mklearn.solvers.semidefinite import Semidefinite
+from mklearn.solvers.wrappers import Multilevel, Screened
+
+SOLVERS: dict[str, Callable[[], Solver]] = {
+    "alternating": Alternating,
+    "conic": Conic,
+    "cutting_plane": CuttingPlane,
+    "interleaved": Interleaved,
+    "lbfgs": LBFGS,
+    "multilevel": Multilevel,
+    "newton": Newton,
+    "reduced_gradient": ReducedGradient,
+    "screened": Screened,
+    "sdp": Semidefinite,
+    # what DKL calls its formulations
+    "qcqp": Conic,
+    "sdp-approx": partial(Semidefinite, approximate=True),
+    "silp": partial(CuttingPlane, level=0.0),
+}
+
+# what the names mean for the Crammer-Singer loss
+MULTICLASS: dict[str, Callable[[], Solver]] = {
+    "alternating": Alternating,
+    "conic": Conic,
+    "cutting_plane": CuttingPlane,
+    "multilevel": partial(Multilevel, MulticlassNewton()),
+    "newton": MulticlassNewton,
+    "projected_gradient": ProjectedGradient,
+    "reduced_gradient": ReducedGradient,
+}
+
+EVIDENCE: dict[str, Callable[[], Solver]] = {
+    "average_information": AverageInformation,
+}
+
+# subspaces together with SVMs
+JOINT: dict[str, Callable[[], Solver]] = {
+    "exact": Exact,
+    "damped": Damped,
+    "alternating": Rounds,
+}
+
+
+def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
+    """Return the solver that a name means for a problem, if it suits.
+
+    Parameters
+    ----------
+    solver : str or Solver
+        "auto", a name, or an instance with settings.
+    problem : any problem of the library
+    samples : bool
+        Whether the rows of the problem are samples, so that a part of them stands for
+        all. Pseudo-samples that statistics were reduced to are not.
+    """
+    if isinstance(problem, FeatureProblem):
+        return _passes(solver)
+    known = _known(problem)
+    if isinstance(solver, str):
+        if solver == "auto":
+            solver = _automatic(problem) if samples else _of_few(problem)
+        elif solver in known:
+            solver = known[solver]()
+        else:
+            raise ValueError(
+                f"Unknown solver {solver!r}; known are 'auto' and {sorted(known)}."
+            )
+    if not isinstance(solver, Solver) or isinstance(solver, type):
+        raise ValueError(
+            f"solver must be 'auto', one of {sorted(known)} or an instance of a "
+            f"solver (with needs and iterates), got {solver!r}."
+        )
+    check(solver, problem)
+    return solver
+
+
+def _known(problem: Any) -> dict[str, Callable[[], Solver]]:
+    """Return what names mean for a problem."""
+    if isinstance(problem, JointProblem):
+        return JOINT
+    if isinstance(problem, EvidenceProblem):
+        return EVIDENCE
+    return MULTICLASS if isinstance(problem.loss, CrammerSinger) else SOLVERS
+
+
+def _passes(solver: Any) -> PassNewton:
+    if isinstance(solver, PassNewton):
+        return solver
+    if isinstance(solver, str) and solver == "auto":
+        return PassNewton()
+    raise ValueError(
+        "With approximation= and this loss, solver is 'auto' or an instance of "
+        f"PassNewton, got {solver!r}; loss='squared' takes others."
+    )
+
+
+def check(solver: Solver, problem: Any) -> None:
+    """Raise ValueError, naming what would work, if a problem does not suit."""
+    for need in solver.needs:
+        if not need.met(problem):
+            raise ValueError(need.message(problem))
+
+
+def _automatic(problem: Any) -> Solver:
+    """Choose as docs/solvers.md says."""
+    if isinstance(problem, EvidenceProblem):
+        return AverageInformation()
+    if isinstance(problem, JointProblem):
+        return Exact() if problem.complete else Damped()
+    n, _, M = problem.bank.shape
+    weights = problem.weights
+    if M == 1 or weights.fixed or not weights.smooth:
+        return Alternating()  # one step is all, or the set has no smooth description
+    if isinstance(problem.loss, CrammerSinger):
+        per_class = isinstance(problem, BilinearProblem)
+        size = M * problem.loss.shape[1] if per_class else M
+        if size > 2000 or (per_class and not weights.sparse):
+            return Alternating()
+        newton = MulticlassNewton()
+        return Multilevel(newton) if n >= 2500 else newton
+    box = isinstance(problem.loss, BoxLoss)
+    if box and problem.bank.row_budget() < min(n, 500):
+        return Interleaved()  # too little memory for the rows of a working set
+    solver: Solver = CuttingPlane() if weights.sparse else Alternating()
+    if M <= 1000 and weights.exponent <= 8:
+        solver = Multilevel(Newton()) if n >= 1500 else Newton()
+    return Screened(solver) if Screened.suits(problem) else solver
+
+
+def _of_few(problem: Problem) -> Solver:
+    """Choose for pseudo-samples, few enough for a factor in each step."""
+    return Newton() if problem.weights.smooth else Alternating()
