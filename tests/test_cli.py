@@ -223,12 +223,12 @@ def test_ctrl_c_within_a_solver_ends_the_demo(tmp_path):
     # its best iterate and let the demonstration go on
     code = """
 import os, signal
-from mklearn.solvers import driver
-consider = driver._Run.consider
+from mklearn.solvers.loop import Run
+consider = Run.consider
 def interrupted(self, iterate):
     os.kill(os.getpid(), signal.SIGINT)
     return consider(self, iterate)
-driver._Run.consider = interrupted
+Run.consider = interrupted
 from mklearn.cli.commands import main
 main()
 """
