@@ -80,7 +80,7 @@ from mklearn import (
 from mklearn.datasets import available, load
 from mklearn.kernels import RBF, Linear, per_view
 from mklearn.kernels.normalise import fit_normaliser
-from mklearn.report.facts import used_kernels
+from mklearn.report import used_kernels
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reproduction.cells import (

@@ -18,7 +18,7 @@ from ranks import Friedman, cliques, critical_difference, draw, friedman, ranks
 from scipy import stats
 
 from mklearn.datasets import available
-from mklearn.report.facts import whole_file
+from mklearn.report import whole_file
 from reproduction.cells import Results, Table, Values
 
 FloatArray = NDArray[np.float64]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 import mklearn
 from mklearn.datasets import load
-from mklearn.report.facts import write_json
+from mklearn.report import write_json
 
 # Repetitions that a long method gets whatever the budget.
 LEAST = 3

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mklearn.estimators import MKLClassifier, MKLDiscriminant
 from mklearn.kernels import RBF
 from mklearn.plotting import OKABE_ITO
-from mklearn.report.facts import whole_file
+from mklearn.report import whole_file
 from mklearn.solvers import Semidefinite
 from reproduction import dkl_claims, dkl_figures
 from reproduction.cells import (

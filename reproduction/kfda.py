@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from mklearn.estimators import MKLDiscriminant
 from mklearn.kernels import RBF
 from mklearn.plotting import OKABE_ITO
-from mklearn.report.facts import whole_file
+from mklearn.report import whole_file
 from reproduction.cells import (
     Band,
     Cell,

@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 
 from mklearn import Hinge, KernelBank, mkl_path
 from mklearn.plotting import OKABE_ITO
-from mklearn.report.facts import used_kernels
+from mklearn.report import used_kernels
 from reproduction import lpmkl_scaling as scaling
 from reproduction import lpmkl_toy as toy
 from reproduction import proteins

@@ -17,7 +17,7 @@ import scipy
 import sklearn
 
 import mklearn
-from mklearn.report.facts import whole_file
+from mklearn.report import whole_file
 from reproduction.cells import Band, Results, Table, Values, commit
 
 Printed = dict[tuple[str, str, str, str], tuple[float, float]]

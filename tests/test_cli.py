@@ -11,14 +11,13 @@ import pytest
 from sklearn.datasets import load_iris
 
 pytest.importorskip("typer")
-from rich.console import Console
 from typer.testing import CliRunner
 
 from mklearn import MKLClassifier, __version__
 from mklearn import kernels as kernel_module
-from mklearn.cli import commands, demo
-from mklearn.cli.commands import _save_figures, make_app
-from mklearn.report.facts import (
+from mklearn.cli import demo
+from mklearn.cli.commands import make_app
+from mklearn.report import (
     Predictions,
     Report,
     describe_data,
@@ -90,6 +89,7 @@ def test_results_have_their_schema(shown):
         assert set(method) == {
             "model", "score", "standard_error", "fit_seconds", "relative_time",
             "kernels_used", "n_kernels", "fold_scores", "fold_fit_seconds",
+            "difference", "difference_error",
         }  # fmt: skip
         assert 0.9 < method["score"] <= 1.0
         assert len(method["fold_scores"]) == results["n_folds"] == 2
@@ -113,7 +113,7 @@ def test_json_is_all_there_is_on_standard_output(tmp_path, monkeypatch, shown):
             return {k: v for k, v in results.items() if k != "figures"}
 
     monkeypatch.setattr(demo, "run_demo", lambda folds, callback: Done())
-    monkeypatch.setattr(commands, "_save_figures", lambda *_: results["figures"])
+    monkeypatch.setattr(demo, "save_figures", lambda *_: results["figures"])
     result = run("demo", "--json", "--out", tmp_path)
     assert result.exit_code == 0
     assert json.loads(result.stdout) == results
@@ -142,19 +142,19 @@ class _Fit:
         return self
 
 
-def test_demo_without_matplotlib_says_so_and_writes_the_report(
-    tmp_path, monkeypatch, capsys
-):
+def test_demo_without_matplotlib_says_so_and_writes_the_report(tmp_path, monkeypatch):
     X, y = load_iris(return_X_y=True)
     model = MKLClassifier(["linear", "rbf"]).fit(X[:100:4], y[:100:4])
     parts = Predictions(y[:100], model.predict(X[:100]))
     page = Report("t", describe_data(X, y), model, predictions=parts)
     for module in ("matplotlib", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, module, None)
-    result = SimpleNamespace(report=lambda: page)
-    assert _save_figures(result, tmp_path, Console(stderr=True)) == ["report.html"]
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "mklearn[plot]" in said
+    done = SimpleNamespace(report=lambda: page, as_dict=dict)
+    monkeypatch.setattr(demo, "run_demo", lambda *_: done)
+    result = run("demo", "--json", "--out", tmp_path)
+    assert json.loads(result.stdout) == {"figures": ["report.html"]}
+    said = [line for line in result.stderr.splitlines() if "matplotlib" in line]
+    assert len(said) == 1 and "mklearn[plot]" in said[0]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Confusion matrix" in page and "<svg" not in page
 
@@ -182,7 +182,7 @@ def test_error_while_writing_is_one_line_and_two(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(demo, "run_demo", lambda *_: Done())
-    monkeypatch.setattr("mklearn.cli.commands._save_figures", full)
+    monkeypatch.setattr(demo, "save_figures", full)
     result = run("demo", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].endswith("No space left on device")
@@ -223,12 +223,12 @@ def test_ctrl_c_within_a_solver_ends_the_demo(tmp_path):
     # its best iterate and let the demonstration go on
     code = """
 import os, signal
-from mklearn.solvers import driver
-consider = driver._Run.consider
+from mklearn.solvers.loop import Run
+consider = Run.consider
 def interrupted(self, iterate):
     os.kill(os.getpid(), signal.SIGINT)
     return consider(self, iterate)
-driver._Run.consider = interrupted
+Run.consider = interrupted
 from mklearn.cli.commands import main
 main()
 """

@@ -21,7 +21,7 @@ from sklearn.metrics import r2_score
 from typer.testing import CliRunner
 
 from mklearn import __version__
-from mklearn.cli import application as jobs
+from mklearn.cli import application, inputs, models
 from mklearn.cli.commands import make_app
 from mklearn.persistence import load
 from mklearn.table import TableError, find_layout, read_table
@@ -177,7 +177,7 @@ def test_inspect_shows_kernels_certificate_versions(fitted):
     ],
 )
 def test_every_method_fits_and_loads(options, table, tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs, "NORMS", (1.0, 2.0))  # what --norm auto tries
+    monkeypatch.setattr(models, "NORMS", (1.0, 2.0))  # what --norm auto tries
     result = run(
         "fit", table, "--target", "state", "--kernels", "rbf,linear", "--cv", 2,
         "--out", tmp_path, "--json", *options,
@@ -194,8 +194,8 @@ def test_every_method_fits_and_loads(options, table, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("target", ["state", "site"])
 def test_predictions_of_the_report_are_those_that_were_scored(target, table):
-    data = jobs.load_data(table, target)
-    run = jobs.run_fit(data, jobs.Settings(kernels="linear", cv=3))
+    data = inputs.load_data(table, target)
+    run = application.run_fit(data, models.Settings(kernels="linear", cv=3))
     found = run.predictions
     for (_, test), score in zip(
         run.comparison.splits, run.comparison.scores[0], strict=True
@@ -208,8 +208,8 @@ def test_predicted_numbers_of_the_report_are_those_that_were_scored(tmp_path):
     frame = pd.DataFrame({"a": np.arange(40.0), "b": np.arange(40) % 7})
     frame["size"] = frame.a * 0.5 + np.sin(frame.b)
     frame.to_csv(tmp_path / "sizes.csv", index=False)
-    data = jobs.load_data(tmp_path / "sizes.csv", "size")
-    run = jobs.run_fit(data, jobs.Settings(kernels="linear", cv=3))
+    data = inputs.load_data(tmp_path / "sizes.csv", "size")
+    run = application.run_fit(data, models.Settings(kernels="linear", cv=3))
     found = run.predictions
     for (_, test), score in zip(
         run.comparison.splits, run.comparison.scores[0], strict=True
@@ -231,9 +231,9 @@ def test_options_that_a_method_takes_in_its_own_way_are_told():
         ("subspace", 2.0, "times the trace"),
         ("discriminant", 2.0, "leave-one-out"),
     ):
-        (said,) = jobs.method_notes(jobs.Settings(method=method, norm=norm))
+        (said,) = models.method_notes(models.Settings(method=method, norm=norm))
         assert words in said
-    assert jobs.method_notes(jobs.Settings()) == []
+    assert models.method_notes(models.Settings()) == []
 
 
 def test_evidence_needs_numbers_and_nothing_else(tmp_path, table):
@@ -367,8 +367,10 @@ def test_grams(tmp_path):
     assert result.exit_code == 0, result.output
     assert "SVR (sum of the Grams)" in result.stdout
     assert "best single kernel" in result.stdout
-    data = jobs.load_data(tmp_path / "r.npz", "value")
-    search = jobs.make_baselines(data, jobs.Settings(reg="auto"))["best single kernel"]
+    data = inputs.load_data(tmp_path / "r.npz", "value")
+    search = models.make_baselines(data, models.Settings(reg="auto"))[
+        "best single kernel"
+    ]
     assert {"which", "estimator__C"} == set(search.param_grid)
     assert set(search.param_grid) <= set(search.estimator.get_params())
     np.save(tmp_path / "new.npy", grams[:7])
@@ -572,8 +574,8 @@ def test_values_that_no_model_has_are_one_line_and_two(fitted, table, monkeypatc
         raise KeyError("weights")
 
     model = fitted[1] / "model.mkl"
-    monkeypatch.setattr(jobs, "run_predict", strange)
-    monkeypatch.setattr(jobs, "describe", strange)
+    monkeypatch.setattr(application, "run_predict", strange)
+    monkeypatch.setattr(application, "describe", strange)
     fails("predict", model, table, words="cannot be used: KeyError")
     fails("inspect", model, words="cannot be used: KeyError")
 
@@ -590,15 +592,17 @@ def commands(fitted, table, out):
 @pytest.fixture(scope="module")
 def done(table):
     """Runs that need not be computed each time."""
-    data = jobs.load_data(table, "state")
-    options = jobs.Settings(kernels="linear", cv=2)
-    return jobs.run_fit(data, options), jobs.run_compare(data, options, ["mkl"], [2.0])
+    data = inputs.load_data(table, "state")
+    options = models.Settings(kernels="linear", cv=2)
+    return application.run_fit(data, options), application.run_compare(
+        data, options, ["mkl"], [2.0]
+    )
 
 
 @pytest.fixture
 def at_once(done, monkeypatch):
-    monkeypatch.setattr(jobs, "run_fit", lambda *_: done[0])
-    monkeypatch.setattr(jobs, "run_compare", lambda *_: done[1])
+    monkeypatch.setattr(application, "run_fit", lambda *_: done[0])
+    monkeypatch.setattr(application, "run_compare", lambda *_: done[1])
 
 
 def full_after(count, monkeypatch):
@@ -667,7 +671,7 @@ def test_interrupt_leaves_nothing(command, fitted, table, tmp_path, monkeypatch)
         raise KeyboardInterrupt
 
     for name in ("run_fit", "run_compare", "run_predict", "describe"):
-        monkeypatch.setattr(jobs, name, interrupted)
+        monkeypatch.setattr(application, name, interrupted)
     args = {**commands(fitted, table, tmp_path / "o"),
             "inspect": ("inspect", fitted[1] / "model.mkl")}[command]  # fmt: skip
     result = run(*args)
@@ -679,7 +683,7 @@ def test_interrupt_while_writing_leaves_nothing(table, tmp_path, monkeypatch, at
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mklearn.report.facts.write_html", interrupted)
+    monkeypatch.setattr("mklearn.cli.application.write_html", interrupted)
     result = run("fit", table, "--target", "state", "--out", tmp_path / "o")
     assert result.exit_code == 130 and os.listdir(tmp_path) == []
 
@@ -692,7 +696,7 @@ WORDS = st.sampled_from(["auto", "rbf", "linear", "spectrum", "magic", "", " ", 
 @given(st.lists(WORDS | st.text(max_size=6), max_size=4))
 def test_kernels_parse_or_say_why(words):
     try:
-        family, _ = jobs.make_kernels(",".join(words), LAYOUT)
+        family, _ = models.make_kernels(",".join(words), LAYOUT)
     except TableError as error:
         assert "--kernels" in str(error) or "fits the columns" in str(error)
         return
@@ -703,7 +707,7 @@ def test_kernels_parse_or_say_why(words):
 @given(st.text(max_size=8) | st.floats().map(str))
 def test_numbers_parse_or_say_why(text):
     try:
-        number = jobs.parse_number("--norm", text, ["auto"])
+        number = inputs.parse_number("--norm", text, ["auto"])
     except TableError as error:
         assert "--norm takes" in str(error)
         return
@@ -714,7 +718,7 @@ def test_numbers_parse_or_say_why(text):
 @given(st.text(max_size=40))
 def test_views_parse_or_say_why(text):
     try:
-        views = jobs.parse_views([text])
+        views = inputs.parse_views([text])
     except TableError:
         return
     assert all(name and columns for name, columns in views.items())

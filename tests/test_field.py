@@ -181,7 +181,7 @@ def test_a_failure_is_a_result(small, tmp_path, monkeypatch):
 
 
 def test_the_limit_is_in_cpu_seconds(small, tmp_path, monkeypatch):
-    from mklearn.report.facts import write_json
+    from mklearn.report import write_json
 
     def endless(s):
         while True:

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,27 @@ def test_problems_are_formulas(path):
     assert not roots & {"sklearn", "numba"}
 
 
+def test_no_two_packages_need_each_other():
+    # a package that exports the names of its modules is one with them
+    needs = {path.relative_to(ROOT).with_suffix("").parts[0]: set() for path in MODULES}
+    for path in MODULES:
+        name = path.relative_to(ROOT).with_suffix("").parts[0]
+        if name not in ("__init__", "__main__"):
+            used = {tuple(n.split("."))[1] for n in imports(path) if "mklearn." in n}
+            needs[name] |= (used & set(needs)) - {name}
+    assert set(TopologicalSorter(needs).static_order()) == set(needs)
+
+
+def test_no_module_imports_what_another_keeps_to_itself():
+    for path in MODULES:
+        if level(path.relative_to(ROOT).parts) < len(LAYERS):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and own(node):
+                private = [a.name for a in node.names if a.name.startswith("_")]
+                assert set(private) <= {"__version__"}, (path, private)
+
+
 def test_there_is_no_module_for_everything():
     stems = {path.stem.strip("_") for path in MODULES}
     assert not stems & {"utils", "util", "helpers", "common", "misc"}
@@ -73,6 +95,28 @@ def at_import(tree):
 
 def typing_only(node):
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if level(path.relative_to(ROOT).parts) == len(LAYERS)],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_own_modules_are_imported_at_once(path):
+    # later, or for types alone, an import may hide that two modules need each other
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    everywhere = {ast.unparse(node) for node in ast.walk(tree) if own(node)}
+    tree.body = [node for node in tree.body if not typing_only(node)]
+    assert everywhere == {ast.unparse(node) for node in at_import(tree) if own(node)}
+
+
+def own(node):
+    """Tell whether a node imports a module of the package."""
+    if isinstance(node, ast.ImportFrom):
+        return bool(node.level) or str(node.module).split(".")[0] == "mklearn"
+    return isinstance(node, ast.Import) and any(
+        alias.name.split(".")[0] == "mklearn" for alias in node.names
+    )
 
 
 @pytest.mark.parametrize("layer", LAYERS)

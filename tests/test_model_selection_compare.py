@@ -1,14 +1,25 @@
 """compare: one set of folds for all models, and errors that mean something."""
 
+import signal
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
-from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from mklearn import KernelBank, MKLClassifier, MultiView
+from mklearn import (
+    EvidenceMKLRegressor,
+    KernelBank,
+    MKLClassifier,
+    MKLRegressor,
+    MultiView,
+)
+from mklearn.interpretation import weight_stability
 from mklearn.kernels import RBF, Linear
 from mklearn.model_selection import compare
 from mklearn.solvers import Status
@@ -113,6 +124,58 @@ def test_interrupted_fit_is_not_compared(monkeypatch):
     monkeypatch.setattr(MKLClassifier, "fit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         compare({"mkl": MKLClassifier("rbf")}, X, Y, 2)
+
+
+def by_ctrl_c(*_):
+    signal.raise_signal(signal.SIGINT)
+
+
+def by_an_error(*_):
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def usual_ctrl_c():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+SEVERAL = ["linear", "rbf"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda stop: EvidenceMKLRegressor(SEVERAL, callback=stop),
+        lambda stop: MKLRegressor(SEVERAL, callback=stop),
+        lambda stop: make_pipeline(
+            StandardScaler(), EvidenceMKLRegressor(SEVERAL, callback=stop)
+        ),
+        lambda stop: GridSearchCV(
+            MKLRegressor(SEVERAL, callback=stop), {"C": [1.0, 2.0]}, cv=2
+        ),
+    ],
+    ids=["evidence", "mkl", "pipeline", "search"],
+)
+def test_ctrl_c_within_a_fit_ends_the_comparison(make, usual_ctrl_c):
+    seen = []
+    model = make(by_ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        compare({"m": model}, X[::5], X[::5, 0], 2, callback=lambda *a: seen.append(a))
+    assert seen == []
+
+
+@pytest.mark.parametrize("estimator", [EvidenceMKLRegressor, MKLRegressor])
+@pytest.mark.filterwarnings("ignore:Stopped")
+def test_an_interrupted_fit_ends_all_that_fits_several(estimator, usual_ctrl_c):
+    for stop in (by_an_error, by_ctrl_c):
+        model = estimator(SEVERAL, callback=stop, tol=1e-10)
+        with pytest.raises(KeyboardInterrupt):
+            compare({"m": model}, X[::5], X[::5, 0], 2)
+        with pytest.raises(KeyboardInterrupt):
+            weight_stability(model, X[::5], X[::5, 0], n_resamples=2)
 
 
 def test_nothing_to_compare_is_an_error():

@@ -20,7 +20,7 @@ from mklearn.plotting import (
     plot_convergence,
     plot_weights,
 )
-from mklearn.report.facts import kernel_rows, rows_by_view, used_kernels
+from mklearn.report import kernel_rows, rows_by_view, used_kernels
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from mklearn import (
 )
 from mklearn.kernels import RBF, Linear
 from mklearn.model_selection import compare
-from mklearn.report.facts import (
+from mklearn.report import (
     DataSummary,
     Predictions,
     Report,
@@ -198,7 +198,7 @@ def test_without_matplotlib_there_are_tables():
         "import sys; sys.modules['matplotlib'] = None;"
         "sys.modules['matplotlib.figure'] = None;"
         "import numpy as np; from mklearn import MKLClassifier;"
-        "from mklearn.report.facts import *;"
+        "from mklearn.report import *;"
         "X = np.random.default_rng(0).normal(size=(30, 2)); y = np.arange(30) % 2;"
         "m = MKLClassifier(['linear', 'rbf']).fit(X, y);"
         "p = Predictions(y, m.predict(X), m.decision_function(X));"

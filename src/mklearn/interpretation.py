@@ -27,8 +27,8 @@ from sklearn.utils.validation import check_is_fitted
 from mklearn.estimators import BilinearMKLClassifier, SingleKernelCV
 from mklearn.estimators._base import BaseKernelMachine
 from mklearn.estimators._predictor import KnownScores
-from mklearn.model_selection import stop_if_interrupted
-from mklearn.report.facts import NEGLIGIBLE
+from mklearn.fitted import NEGLIGIBLE
+from mklearn.model_selection import ctrl_c_ends_all, stop_if_interrupted
 
 FloatArray = NDArray[np.float64]
 
@@ -159,7 +159,7 @@ def weight_stability(
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
-    n = len(X) if hasattr(X, "__len__") and not hasattr(X, "nnz") else X.shape[0]
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
     labels = None if y is None or not is_classifier(estimator) else np.asarray(y)
     if method == "bootstrap":
         if n_resamples < 2:
@@ -178,9 +178,10 @@ def weight_stability(
             raise ValueError("cv must give at least 2 folds to see a spread.")
     else:
         raise ValueError(f"method must be 'bootstrap' or 'folds', got {method!r}.")
-    models = Parallel(n_jobs=n_jobs)(
-        delayed(_weights_of)(clone(estimator), X, y, count) for count in counts
-    )
+    with ctrl_c_ends_all():
+        models = Parallel(n_jobs=n_jobs)(
+            delayed(_weights_of)(clone(estimator), X, y, count) for count in counts
+        )
     names, classes = models[0][:2]
     weights, contributions = (np.stack([m[i] for m in models]) for i in (2, 3))
     return WeightStability(names, weights, contributions, classes, method, level)

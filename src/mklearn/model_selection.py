@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv, cross_validate
 
 from mklearn.estimators._folds import stop_if_interrupted
-from mklearn.report.facts import used_kernels
+from mklearn.fitted import used_kernels
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
@@ -163,29 +166,61 @@ def compare(
     shape = (len(models), len(splits))
     scores, seconds = np.empty(shape), np.empty(shape)
     used, available = np.full(shape, np.nan), np.zeros(len(models), dtype=np.intp)
-    # folds outside, models inside: a change in the machine's load meets all models
-    for k, split in enumerate(splits):
-        for i, (name, model) in enumerate(models.items()):
-            result = cross_validate(
-                model,
-                X,
-                y,
-                cv=[split],
-                scoring=scoring,
-                return_estimator=True,
-                error_score="raise",
-            )
-            fitted = result["estimator"][0]
-            stop_if_interrupted(fitted)
-            scores[i, k] = result["test_score"][0]
-            seconds[i, k] = result["fit_time"][0]
-            inner = getattr(fitted, "best_estimator_", fitted)
-            weights = getattr(inner, "kernel_weights_", None)
-            if weights is not None:
-                used[i, k] = np.count_nonzero(used_kernels(weights))
-                available[i] = np.shape(weights)[-1]
-            if watch is not None:
-                watch(name, fitted, split)
-            if callback is not None:
-                callback(name, k)
+    with ctrl_c_ends_all():
+        # folds outside, models inside: a change in the machine's load meets all models
+        for k, split in enumerate(splits):
+            for i, (name, model) in enumerate(models.items()):
+                result = cross_validate(
+                    model,
+                    X,
+                    y,
+                    cv=[split],
+                    scoring=scoring,
+                    return_estimator=True,
+                    error_score="raise",
+                )
+                fitted = result["estimator"][0]
+                stop_if_interrupted(fitted)
+                scores[i, k] = result["test_score"][0]
+                seconds[i, k] = result["fit_time"][0]
+                inner = getattr(fitted, "best_estimator_", fitted)
+                weights = getattr(inner, "kernel_weights_", None)
+                if weights is not None:
+                    used[i, k] = np.count_nonzero(used_kernels(weights))
+                    available[i] = np.shape(weights)[-1]
+                if watch is not None:
+                    watch(name, fitted, split)
+                if callback is not None:
+                    callback(name, k)
     return Comparison(tuple(models), scores, seconds, used, available, splits)
+
+
+class _Stop(BaseException):
+    """Ctrl-C; not a KeyboardInterrupt, which a solver answers with its best iterate."""
+
+
+@contextmanager
+def ctrl_c_ends_all() -> Iterator[None]:
+    """Let Ctrl-C end several fits, wherever they are, by KeyboardInterrupt.
+
+    A single fit answers Ctrl-C with the best that it has found, which would let a
+    series of fits go on with a poor one among them. Who has a handler of their own for
+    the signal keeps it.
+    """
+
+    def stop(*_: Any) -> NoReturn:
+        raise _Stop
+
+    usual = (
+        threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+    if usual:
+        signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except _Stop:
+        raise KeyboardInterrupt from None
+    finally:
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

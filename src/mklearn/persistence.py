@@ -44,7 +44,7 @@ from mklearn.kernels.state import BankState, Reference
 from mklearn.problems.evidence import Likelihood, Spread
 from mklearn.problems.passes import Anchor, Passed, Point
 from mklearn.problems.subspace import Cut, JointPoint, Subspace
-from mklearn.report.facts import whole_file
+from mklearn.report import whole_file
 from mklearn.solvers import Solution, Status
 from mklearn.solvers.base import History
 from mklearn.table import Column, TableModel

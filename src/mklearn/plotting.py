@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn.fitted import kernel_alignment, kernel_rows, widest
 from mklearn.kernels import KernelBank, alignment
-from mklearn.report.facts import kernel_alignment, kernel_rows, widest
 from mklearn.solvers import Solution
 
 OKABE_ITO = (

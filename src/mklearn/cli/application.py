@@ -1,465 +1,53 @@
-"""What the commands ``fit`` and ``compare`` do: from a file to models and results."""
+"""What the commands do: from a file to models, results and predictions."""
 
 from __future__ import annotations
 
-import math
+import csv
+import inspect
+import io
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
-from sklearn.svm import SVC, SVR
-from sklearn.utils import get_tags
 
-from mklearn.estimators import (
-    BestKernelClassifier,
-    BilinearMKLClassifier,
-    EvidenceMKLRegressor,
-    MKLClassifier,
-    MKLClassifierCV,
-    MKLDiscriminant,
-    MKLRegressor,
-    MKLRegressorCV,
-    SingleKernelCV,
-    SubspaceClassifier,
-    UniformMKLClassifier,
+from mklearn import kernels
+from mklearn.cli.inputs import CLASSES, Data, make_folds
+from mklearn.cli.models import (
+    Settings,
+    fitted_on_views,
+    make_baselines,
+    make_model,
+    method_notes,
+    without_search,
 )
-from mklearn.kernels import RBF, KernelBank, Linear, Spectrum, per_view
+from mklearn.kernels import Kernel, KernelBank
 from mklearn.kernels.specs import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare
-from mklearn.persistence import versions
-from mklearn.report.facts import Predictions, certificate, evidence, kernel_rows
-from mklearn.solvers.path import NORMS
+from mklearn.persistence import save, versions
+from mklearn.report import (
+    Predictions,
+    Report,
+    describe_data,
+    kernel_alignment,
+    write_html,
+    write_json,
+)
+from mklearn.report.facts import comparison_facts, model_facts
 from mklearn.table import (
-    MANY,
-    SEQUENCE,
-    Layout,
     TableError,
     TableModel,
     absent_rows,
     absent_words,
     filled_in,
-    find_layout,
     is_gram_file,
     read_grams,
     read_table,
 )
 
-METHODS = ("mkl", "discriminant", "subspace", "bilinear", "evidence")
-CLASSES, VALUES = "classification", "regression"
-NON_NEGATIVE = ("chi2", "histogramintersection", "tanimoto")
 Tick = Callable[[str, int, int], Any]  # after each fit: model, fold, fits in all
-COSTS = np.logspace(-3, 3, 7)  # that --reg auto chooses from
-WIDTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
-
-
-# --- options --------------------------------------------------------------------------
-
-
-def parse_views(texts: Sequence[str]) -> dict[str, list[str]] | None:
-    """Return views from options such as ``genes=g1,g2``; None if there are none."""
-    views: dict[str, list[str]] = {}
-    for text in texts:
-        name, sign, columns = text.partition("=")
-        listed = [c.strip() for c in columns.split(",") if c.strip()]
-        name = name.strip()
-        if not sign or not name or not listed:
-            raise TableError(
-                f"--views takes name=column,column,... and got {text!r}; repeat the "
-                "option for each view."
-            )
-        if name in views:
-            raise TableError(f"--views names {name!r} twice.")
-        if len(set(listed)) < len(listed):
-            raise TableError(f"view {name!r} names a column twice.")
-        views[name] = listed
-    return views or None
-
-
-def parse_number(option: str, text: str, words: Sequence[str]) -> float | str:
-    """Return a positive number, ``inf`` included, or one of the words."""
-    if text in words:
-        return text
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not number > 0:
-        known = ", ".join(map(repr, words))
-        raise TableError(f"{option} takes a positive number or {known}, got {text!r}.")
-    return number
-
-
-def make_kernels(text: str, layout: Layout | None) -> tuple[Any, bool]:
-    """Return the kernels that ``--kernels`` means, and whether to standardise.
-
-    Each view gets its own; "auto" is a linear kernel and five RBF widths, and spectrum
-    kernels for sequences.
-    """
-    if layout is None:
-        return "precomputed", False
-    names = [n.strip().lower().replace("_", "") for n in text.split(",") if n.strip()]
-    unknown = [n for n in names if n != "auto" and n not in BY_NAME]
-    if unknown or not names:
-        raise TableError(
-            f"--kernels takes names with commas between them, got {text!r}; known are "
-            f"auto, {', '.join(sorted(BY_NAME))}."
-        )
-    kernels: list[Any] = []
-    for name in names:
-        if name == "auto":
-            kernels += [Linear(), *(RBF("scale", factor) for factor in WIDTHS)]
-            kernels += [Spectrum(k) for k in (1, 2, 3)]
-        else:
-            kernels.append(BY_NAME[name]())
-    text_views = any(kind == SEQUENCE for kind in layout.kinds.values())
-    numbers = any(kind != SEQUENCE for kind in layout.kinds.values())
-    kernels = [k for k in kernels if (text_views if k.text else numbers)]
-    if not kernels:
-        raise TableError(
-            f"none of the kernels {text!r} fits the columns; sequence kernels are for "
-            "--sequences, the others for numbers and categories."
-        )
-    return per_view(*kernels), not any(name in NON_NEGATIVE for name in names)
-
-
-# --- data -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Data:
-    """Samples and targets, and what was decided about them."""
-
-    X: Any  # DataFrame or KernelBank
-    y: NDArray[Any]
-    task: str
-    target: str
-    layout: Layout | None  # None for Grams
-    said: list[str]
-    name: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what the data are, ready for JSON."""
-        content: dict[str, Any] = {
-            "name": self.name,
-            "n_samples": len(self.y),
-            "target": self.target,
-            "task": self.task,
-            "notes": self.said,
-        }
-        if self.task == CLASSES:
-            labels, counts = np.unique(self.y, return_counts=True)
-            content["classes"] = {
-                str(a): int(b) for a, b in zip(labels, counts, strict=True)
-            }
-        if self.layout is None:
-            content["kernels"] = list(self.X.names)
-        else:
-            content["views"] = {k: list(v) for k, v in self.layout.views.items()}
-            content["columns"] = dict(self.layout.kinds)
-        return content
-
-
-def load_data(
-    path: Path,
-    target: str,
-    views: Mapping[str, Sequence[str]] | None = None,
-    sequences: Sequence[str] = (),
-    task: str = "auto",
-) -> Data:
-    """Read a table or Gram matrices and say what is to be learned from them."""
-    if is_gram_file(path):
-        if views or sequences:
-            raise TableError("Gram matrices have no columns, so no views or sequences.")
-        bank, labels = read_grams(path, target)
-        assert labels is not None
-        if bank.shape[0] != bank.shape[1]:
-            raise TableError(
-                f"{path} holds kernels of shape {bank.shape}; to fit, they must be "
-                "(n, n, n_kernels), kernels last."
-            )
-        y, kind, why = _target(labels, target, task)
-        return Data(bank, y, kind, target, None, [why], path.name)
-    frame = read_table(path)
-    layout = find_layout(frame, target, views, sequences)
-    said = list(layout.said)
-    absent = frame[target].isna()
-    if absent.any():
-        said.append(f"{int(absent.sum())} rows without a value of {target!r} are out.")
-        frame = frame[~absent].reset_index(drop=True)
-    if len(frame) == 0:
-        raise TableError(f"all values of {target!r} are missing.")
-    values = frame[target]
-    if getattr(values.dtype, "kind", "O") not in "biuf":
-        values = values.astype(str)
-    y, kind, why = _target(np.asarray(values.tolist()), target, task)
-    X = frame.drop(columns=[target])
-    return Data(X, y, kind, target, layout, [why, *said], path.name)
-
-
-def _target(y: NDArray[Any], name: str, task: str) -> tuple[NDArray[Any], str, str]:
-    """Return the target, whether it is classes or values, and why."""
-    numbers = y.dtype.kind in "iuf"
-    if numbers and not np.isfinite(y).all():
-        raise TableError(f"the target {name!r} has infinite or missing values.")
-    count = len(np.unique(y))
-    whole = numbers and bool((y == np.round(y)).all())
-    if task == "auto":
-        values = numbers and (not whole or count > MANY)
-        task = VALUES if values else CLASSES
-        if values:
-            why = f"{count} different numbers: a regression"
-        else:
-            why = f"{count} different values: a classification"
-    else:
-        why = f"{count} different values: a {task}, as asked for"
-    if task == VALUES and not numbers:
-        raise TableError(f"the target {name!r} holds no numbers, so no regression.")
-    if count < 2:
-        raise TableError(
-            f"the target {name!r} has one value only, {y[0]!s}; there is nothing to "
-            "learn."
-        )
-    if task == CLASSES and whole:
-        y = y.astype(np.int64)
-    return y, task, f"The target {name!r} has {why} (--task changes that)."
-
-
-def make_folds(data: Data, n_folds: int, seed: int) -> Any:
-    """Return the splitter, or raise TableError if there are too few samples."""
-    if data.task == VALUES:
-        if len(data.y) < 2 * n_folds:
-            raise TableError(
-                f"{len(data.y)} samples are too few for {n_folds} folds; lower --cv."
-            )
-        return KFold(n_folds, shuffle=True, random_state=seed)
-    labels, counts = np.unique(data.y, return_counts=True)
-    if counts.min() < n_folds:
-        raise TableError(
-            f"class {labels[counts.argmin()]!s} has {counts.min()} samples, too few "
-            f"for {n_folds} folds; lower --cv, or merge or drop the class."
-        )
-    return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-
-
-# --- models ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The options of a fit."""
-
-    method: str = "mkl"
-    norm: float | str = 2.0
-    reg: float | str | None = None
-    kernels: str = "auto"
-    cv: int = 5
-    jobs: int | None = None
-    seed: int = 0
-
-
-def make_model(data: Data, options: Settings) -> Any:
-    """Return the model of a method, not fitted."""
-    kernels, standardize = make_kernels(options.kernels, data.layout)
-    if data.task == VALUES and options.method not in ("mkl", "evidence"):
-        raise TableError(
-            f"--method {options.method} is for classes, and the target holds numbers; "
-            "use --method mkl or evidence, or --task classification."
-        )
-    if data.task == CLASSES and options.method == "evidence":
-        raise TableError(
-            "--method evidence is for numbers, and the target holds classes; use "
-            "another method, or --task regression."
-        )
-    return _on_table(_estimator(data, options, kernels), data, standardize)
-
-
-def method_notes(options: Settings) -> list[str]:
-    """Return what is to be said about options that a method takes in its own way."""
-    if options.method == "subspace" and options.norm != Settings.norm:
-        return ["--norm says nothing to --method subspace: its weights sum to one."]
-    if options.method == "evidence" and options.norm != Settings.norm:
-        return ["--norm says nothing to --method evidence: its weights have no norm."]
-    if options.method == "discriminant" and options.reg in (None, "auto"):
-        return ["reg is the one of 13 values with the least leave-one-out error."]
-    if options.method == "subspace" and options.reg in (None, "auto"):
-        return ["reg is 0.0005 times the trace of the kernel."]
-    return []
-
-
-def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
-    norm, reg = options.norm, options.reg
-    if options.method == "discriminant":
-        reg = "loo" if reg in (None, "auto") else reg
-        model: Any = MKLDiscriminant(kernels, reg=reg)
-        return _with_norm(model, options)
-    if isinstance(reg, str) and reg != "auto":
-        raise TableError(f"--reg {reg} is for --method discriminant.")
-    if options.method == "evidence":
-        if reg is not None:
-            raise TableError("--method evidence finds its regularisation; omit --reg.")
-        return EvidenceMKLRegressor(kernels)
-    if options.method == "subspace":
-        return SubspaceClassifier(kernels, reg="auto" if reg is None else reg)
-    if options.method == "bilinear":
-        C = 1.0 if reg in (None, "auto") else reg
-        model = BilinearMKLClassifier(kernels, C=C, random_state=options.seed)
-        return _with_norm(model, options, {"C": COSTS} if reg == "auto" else {})
-    values = data.task == VALUES
-    if "auto" in (norm, reg):
-        search = MKLRegressorCV if values else MKLClassifierCV
-        return search(
-            kernels,
-            norms=NORMS if norm == "auto" else [norm],
-            Cs=7 if reg == "auto" else [1.0 if reg is None else reg],
-            n_jobs=options.jobs,
-        )
-    plain = MKLRegressor if values else MKLClassifier
-    return plain(kernels, norm=norm, C=1.0 if reg is None else reg)
-
-
-def _with_norm(
-    model: Any, options: Settings, grid: Mapping[str, Any] | None = None
-) -> Any:
-    """Return the model with its norm, or a search for it and for what the grid has."""
-    tried = dict(grid or {})
-    if options.norm == "auto":
-        tried["norm"] = list(NORMS)
-    else:
-        model.set_params(norm=options.norm)
-    return GridSearchCV(model, tried, n_jobs=options.jobs) if tried else model
-
-
-def _found(model: Any) -> Any:
-    """Return a fitted model with what a search has found in place of the search."""
-    inner = model.estimator_ if _wrapped(model) else model
-    if not isinstance(inner, GridSearchCV):
-        return model
-    if not _wrapped(model):
-        return inner.best_estimator_
-    model.set_params(estimator=clone(inner.best_estimator_))
-    model.estimator_ = inner.best_estimator_
-    return model
-
-
-class GramModel(BaseEstimator):
-    """An estimator on one of several Gram matrices as it is, or on their sum.
-
-    Parameters
-    ----------
-    estimator : SVC or SVR with kernel="precomputed", or an estimator of mklearn
-    which : int or None
-        The number of the kernel; None is the sum.
-    """
-
-    def __init__(self, estimator: Any, which: int | None = None) -> None:
-        self.estimator = estimator
-        self.which = which
-
-    def fit(self, X: KernelBank, y: Any) -> GramModel:
-        """Fit the estimator on a square bank."""
-        self.estimator_ = clone(self.estimator).fit(self._gram(X), y)
-        return self
-
-    def predict(self, X: KernelBank) -> NDArray[Any]:
-        """Return the predictions for the rows of a cross bank."""
-        return self.estimator_.predict(self._gram(X))
-
-    def score(self, X: KernelBank, y: Any) -> float:
-        """Return the estimator's own score."""
-        return float(self.estimator_.score(self._gram(X), y))
-
-    def _gram(self, X: KernelBank) -> NDArray[np.float64]:
-        if self.which is not None:
-            return X.gram(self.which)
-        return X.combine(np.ones(X.shape[2]))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.estimator_type = inner.estimator_type
-        tags.classifier_tags = inner.classifier_tags
-        tags.regressor_tags = inner.regressor_tags
-        tags.input_tags.pairwise = True
-        return tags
-
-
-def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
-    """Return what learned weights have to beat, with the same cost or choice of it."""
-    kernels, standardize = make_kernels(options.kernels, data.layout)
-    mine = options.method in ("mkl", "bilinear")
-    chosen = options.reg == "auto"
-    C = float(options.reg) if mine and isinstance(options.reg, (int, float)) else 1.0
-    Cs = COSTS
-    found: dict[str, Any] = {}
-    if data.task == CLASSES:
-        if chosen:
-            found["unweighted sum"] = MKLClassifierCV(
-                kernels, norms=[np.inf], Cs=Cs, n_jobs=options.jobs
-            )
-            found["best single kernel"] = SingleKernelCV(
-                MKLClassifier(norm=1), kernels, values=Cs, n_jobs=options.jobs
-            )
-        else:
-            found["unweighted sum"] = UniformMKLClassifier(kernels, C=C)
-            found["best single kernel"] = BestKernelClassifier(
-                kernels, C=C, n_jobs=options.jobs
-            )
-        plain: Any = SVC(C=C)
-    else:
-        found["unweighted sum"] = (
-            MKLRegressorCV(kernels, norms=[np.inf], Cs=Cs, n_jobs=options.jobs)
-            if chosen
-            else MKLRegressor(kernels, norm=np.inf, C=C)
-        )
-        alone: Any = MKLRegressor(norm=1, C=C)
-        prefix = ""
-        if data.layout is None:
-            alone = GramModel(MKLRegressor("precomputed", norm=1, C=C, psd="ignore"))
-            single: dict[str, Any] = {"which": list(range(data.X.shape[2]))}
-            prefix = "estimator__"
-        else:
-            single = {"kernels": [[k] for k in _listed_kernels(kernels, data.layout)]}
-        found["best single kernel"] = GridSearchCV(
-            alone,
-            {**single, **({f"{prefix}C": Cs} if chosen else {})},
-            n_jobs=options.jobs,
-        )
-        plain = SVR(C=C)
-    models = {k: _on_table(m, data, standardize) for k, m in found.items()}
-    search = GridSearchCV(plain, {"C": Cs}, n_jobs=options.jobs) if chosen else plain
-    name = type(plain).__name__
-    if data.layout is None:
-        plain.set_params(kernel="precomputed")
-        models[f"{name} (sum of the Grams)"] = GramModel(search)
-    elif any(kind != SEQUENCE for kind in data.layout.kinds.values()):
-        models[f"{name} (one RBF kernel)"] = _on_table(search, data, True, False)
-    return models
-
-
-def _listed_kernels(family: Any, layout: Layout) -> list[Any]:
-    return [
-        replace(kernel, view=view)
-        for view, columns in layout.views.items()
-        for kernel in family.kernels
-        if bool(kernel.text) == (layout.kinds[columns[0]] == SEQUENCE)
-    ]
-
-
-def _on_table(model: Any, data: Data, standardize: bool, as_views: bool = True) -> Any:
-    if data.layout is None:
-        return model
-    return TableModel(
-        model,
-        kinds=data.layout.kinds,
-        views=data.layout.views,
-        standardize=standardize,
-        as_views=as_views,
-    )
 
 
 # --- runs -----------------------------------------------------------------------------
@@ -475,28 +63,21 @@ class Run:
     learned: str | None = None
     predictions: Predictions | None = None  # of the folds
 
+    @property
+    def scoring(self) -> str:
+        """What the scores are."""
+        return "accuracy" if self.data.task == CLASSES else "r2"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
         result = self.comparison
-        first = result.names[0]
-        methods = []
-        for i, row in enumerate(result.table()):
-            mean, error = result.difference(row["model"], first)
-            methods.append(
-                {
-                    **row,
-                    "fold_scores": result.scores[i].tolist(),
-                    "difference": mean,
-                    "difference_error": error,
-                }
-            )
         content: dict[str, Any] = {
             "versions": versions(),
             "data": self.data.as_dict(),
-            "scoring": "accuracy" if self.data.task == CLASSES else "r2",
+            "scoring": self.scoring,
             "n_folds": result.scores.shape[1],
-            "differences_to": first,
-            "methods": methods,
+            "differences_to": result.names[0],
+            "methods": comparison_facts(result),
         }
         if self.model is not None:
             content["model"] = describe(self.model)
@@ -505,47 +86,7 @@ class Run:
 
 def describe(model: Any) -> dict[str, Any]:
     """Return kernels, weights and certificates of a fitted model, ready for JSON."""
-    inner = getattr(model, "estimator_", model) if _wrapped(model) else model
-    content: dict[str, Any] = {
-        "class": type(inner).__name__,
-        "kernels": [
-            {
-                "name": row.name,
-                "view": row.view,
-                "parameters": row.parameters,
-                "weight": row.weight,
-                "contribution": row.contribution,
-                "used": row.used,
-            }
-            for row in kernel_rows(inner)
-        ],
-    }
-    names = ("C", "norm", "reg")
-    chosen = {n: getattr(inner, f"{n}_", getattr(inner, n, None)) for n in names}
-    content["chosen"] = {k: v for k, v in chosen.items() if isinstance(v, (int, float))}
-    solutions = getattr(inner, "solution_", None)
-    listed = solutions if isinstance(solutions, list) else [solutions]
-    if hasattr(inner, "evidence_"):
-        content["certificates"] = []
-        content["evidence"] = evidence(inner.solution_)
-    else:
-        content["certificates"] = [certificate(s, inner) for s in listed if s]
-    return _finite(content)
-
-
-def _wrapped(model: Any) -> bool:
-    return isinstance(model, TableModel)
-
-
-def _finite(value: Any) -> Any:
-    """Return plain values with infinities and NaN as words, which JSON lacks."""
-    if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    return model_facts(fitted_on_views(model))
 
 
 def run_fit(data: Data, options: Settings, callback: Tick | None = None) -> Run:
@@ -556,7 +97,7 @@ def run_fit(data: Data, options: Settings, callback: Tick | None = None) -> Run:
     folds = make_folds(data, options.cv, options.seed)
     seen = _Unseen(data, name)
     result = _compare(models, data, folds, callback, seen)
-    model = _found(models[name].fit(data.X, data.y))
+    model = without_search(models[name].fit(data.X, data.y))
     return Run(data, result, model, name, seen.predictions())
 
 
@@ -628,27 +169,57 @@ def _compare(
     return compare(models, data.X, data.y, folds, callback=tick, watch=watch)
 
 
-def write_report(run: Run, path: Path, loading: str) -> None:
-    """Write the page about a fit."""
-    from mklearn import report
+# --- files ----------------------------------------------------------------------------
 
-    X, model = run.data.X, run.model
-    missing = 0
-    if isinstance(model, TableModel):
-        missing = sum(filled_in(X, model.views_).values())
-        X, model = model.transform_table(X), model.estimator_
+
+def write_files(run: Run, content: dict[str, Any], folder: Path, out: Path) -> None:
+    """Write the files of a fit to a folder from which they move to ``out``."""
+    notes = {"data": content["data"], "methods": content["methods"]}
+    save(run.model, folder / "model.mkl", notes)
+    weights = as_csv(_weight_columns(content["model"]))
+    (folder / "weights.csv").write_text(weights, encoding="utf-8")
+    loading = (
+        "from mklearn.persistence import load\n\n"
+        f"model = load({str(out / 'model.mkl')!r})"
+    )
+    write_html(folder / "report.html", make_report(run, loading))
+    write_json(folder / "results.json", content)
+
+
+def make_report(run: Run, loading: str) -> Report:
+    """Return what the page about a fit shows."""
+    X, model, missing = run.data.X, fitted_on_views(run.model), 0
+    if isinstance(run.model, TableModel):
+        missing = sum(filled_in(X, run.model.views_).values())
+        X = run.model.transform_table(X)
     classes = run.data.y if run.data.task == CLASSES else None
-    page = report.Report(
+    return Report(
         title=f"{run.data.target}: {run.data.name}",
-        data=report.describe_data(X, classes, missing=missing, source=run.data.name),
+        data=describe_data(X, classes, missing=missing, source=run.data.name),
         model=model,
         comparison=run.comparison,
-        scoring="accuracy" if classes is not None else "R²",
-        alignment=report.kernel_alignment(model, X),
+        scoring=run.scoring,
+        alignment=kernel_alignment(model, X),
         predictions=run.predictions,
         loading=loading,
     )
-    report.write_html(path, page)
+
+
+def _weight_columns(model: dict[str, Any]) -> dict[str, list[Any]]:
+    names = ("name", "view", "weight", "contribution", "used")
+    rows = model["kernels"]
+    columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in names}
+    columns["parameters"] = [json.dumps(row["parameters"]) for row in rows]
+    return columns
+
+
+def as_csv(columns: dict[str, list[Any]]) -> str:
+    """Return columns as the text of a CSV file."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return stream.getvalue()
 
 
 # --- predictions ----------------------------------------------------------------------
@@ -684,3 +255,41 @@ def run_predict(model: Any, path: Path) -> tuple[dict[str, list[Any]], list[str]
         for label, column in zip(named, np.atleast_2d(scores.T), strict=True):
             columns[f"score_{label}"] = column.tolist()
     return columns, said
+
+
+# --- kernels --------------------------------------------------------------------------
+
+
+def list_kernels() -> dict[str, Any]:
+    """Return the kernels with formula and parameters, and those known by name."""
+    rows = [
+        {"kernel": name, "formula": _summary(cls), "parameters": _parameters(cls)}
+        for name, cls in _public_kernels()
+        if inspect.isclass(cls) and issubclass(cls, Kernel) and cls is not Kernel
+    ]
+    return {"kernels": rows, "by_name": sorted(BY_NAME)}
+
+
+def list_families() -> dict[str, str]:
+    """Return the functions that make families of kernels, and what these are."""
+    return {
+        name: _summary(function)
+        for name, function in _public_kernels()
+        if inspect.isfunction(function) and name.startswith(("per_", "rbf_"))
+    }
+
+
+def _public_kernels() -> list[tuple[str, Any]]:
+    return [(name, getattr(kernels, name)) for name in kernels.__all__]
+
+
+def _summary(thing: Any) -> str:
+    first = (inspect.getdoc(thing) or "").split("\n\n")[0]
+    return " ".join(first.replace("``", "").split()).removeprefix("Return ").rstrip(".")
+
+
+def _parameters(cls: type) -> str:
+    place = {f.name for f in fields(Kernel)}
+    return ", ".join(
+        f"{f.name}={f.default!r}" for f in fields(cls) if f.name not in place
+    )

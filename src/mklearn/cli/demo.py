@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,16 @@ from mklearn.estimators import (
 )
 from mklearn.kernels import Kernel, Linear, MultiView, rbf_ladder
 from mklearn.model_selection import Comparison, compare
-from mklearn.report.facts import (
+from mklearn.plotting import plot_convergence, plot_weights
+from mklearn.report import (
     Predictions,
     Report,
-    certificate,
     describe_data,
     kernel_alignment,
-    kernel_rows,
+    whole_file,
+    write_html,
 )
+from mklearn.report.facts import comparison_facts, model_facts
 
 VIEWS = {"mean": slice(0, 10), "error": slice(10, 20), "worst": slice(20, 30)}
 REFERENCE = "SVC (one RBF kernel)"
@@ -86,15 +89,6 @@ class Demo:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
-        result = self.comparison
-        methods = [
-            {
-                **row,
-                "fold_scores": result.scores[i].tolist(),
-                "fold_fit_seconds": result.fit_seconds[i].tolist(),
-            }
-            for i, row in enumerate(result.table(REFERENCE))
-        ]
         return {
             "mklearn": __version__,
             "data": {
@@ -104,9 +98,9 @@ class Demo:
                 "views": list(VIEWS),
             },
             "scoring": "accuracy",
-            "n_folds": result.scores.shape[1],
+            "n_folds": self.comparison.scores.shape[1],
             "reference": REFERENCE,
-            "methods": methods,
+            "methods": comparison_facts(self.comparison),
             "fits": {name: _fit_as_dict(model) for name, model in self.models.items()},
         }
 
@@ -155,24 +149,33 @@ def _compile(models: dict[str, Any], X: MultiView, y: NDArray[Any]) -> None:
 
 
 def _fit_as_dict(model: MKLClassifier) -> dict[str, Any]:
-    solution = model.solution_
+    facts, history = model_facts(model), model.solution_.history
     return {
-        "norm": model.norm,
-        "C": model.C,
-        "kernels": [
-            {
-                "name": row.name,
-                "view": row.view,
-                "parameters": row.parameters,
-                "weight": row.weight,
-                "contribution": row.contribution,
-                "used": row.used,
-            }
-            for row in kernel_rows(model)
-        ],
-        "certificate": certificate(solution, model),
-        "history": {
-            "upper": list(solution.history.upper),
-            "lower": list(solution.history.lower),
-        },
+        **facts["chosen"],
+        "kernels": facts["kernels"],
+        "certificate": facts["certificates"][0],
+        "history": {"upper": list(history.upper), "lower": list(history.lower)},
     }
+
+
+def save_figures(result: Demo, out: Path) -> list[str]:
+    """Save figures and report and return their names.
+
+    Without matplotlib there are no figures, and the report has numbers alone.
+    """
+    write_html(out / "report.html", result.report())
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return ["report.html"]
+    weights = Figure(figsize=(10, 5), layout="constrained")
+    axes = weights.subplots(1, 2)
+    for ax, name in zip(axes, (SPARSE, DENSE), strict=True):
+        plot_weights(result.models[name], ax, label=name)
+    convergence = Figure(figsize=(7, 4.5), layout="constrained")
+    plot_convergence(result.models[SPARSE].solution_, convergence.subplots())
+    figures = {"weights.png": weights, "convergence.png": convergence}
+    for name, figure in figures.items():
+        with whole_file(out / name) as path:
+            figure.savefig(path, format="png", dpi=150)
+    return [*figures, "report.html"]
