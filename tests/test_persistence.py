@@ -272,6 +272,15 @@ def test_newer_formats_are_refused(saved, tmp_path):
         load(path)
 
 
+def test_older_formats_are_refused(saved, tmp_path):
+    def older(content):
+        content["format_version"] = 2
+
+    path = _changed(saved, tmp_path / "m.mkl", older)
+    with pytest.raises(ModelFileError, match=r"format version 2.*Fit the model again"):
+        load(path)
+
+
 def test_foreign_files_are_refused(tmp_path):
     path = tmp_path / "m.mkl"
     for content in (b"", b"hello", b"\x80\x04\x95", b"PK\x03\x04 nothing"):

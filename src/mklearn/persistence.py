@@ -157,8 +157,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is foreign, damaged, changed or of a newer format. Nothing in it is
-        executed in any case.
+        If the file is foreign, damaged, changed or of another format version. Nothing
+        in it is executed in any case.
     OSError
         If it cannot be read.
     """
@@ -244,10 +244,12 @@ def _open(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any
     if version != FORMAT_VERSION:
         saved = content.get("versions")
         by = saved.get("mklearn") if isinstance(saved, dict) else None
+        older = isinstance(version, int) and version < FORMAT_VERSION
+        remedy = "Fit the model again" if older else "Update mklearn"
         raise ModelFileError(
             f"{path} has format version {version!r}, saved by mklearn {by}; this is "
             f"mklearn {mklearn.__version__}, which reads version {FORMAT_VERSION}. "
-            "Update mklearn, or fit the model again."
+            f"{remedy}."
         )
     digest = members.pop(_DIGEST, b"")
     if digest != _digest(members):

@@ -74,7 +74,7 @@ class FeatureSet:
         if index is not None:
             X = X[:, index]
         filler = X[0] if text else X[:1].copy()  # not a view, which would keep X
-        if not _standardized(kernel):
+        if not kernel.standardized:
             return cls(*common, filler=filler)
         mean, variance = moments(X, weight)
         # a constant column stays constant: zero after centring, whatever the scale
@@ -157,7 +157,7 @@ class FeatureSet:
 def feature_key(kernel: Kernel, data: MultiView) -> Hashable:
     """Return what kernels on the same features have in common."""
     view, index = _place(kernel, data)
-    return view, None if index is None else index.tobytes(), _standardized(kernel)
+    return view, None if index is None else index.tobytes(), kernel.standardized
 
 
 def grouped(keys: Iterable[Hashable]) -> list[NDArray[np.intp]]:
@@ -166,10 +166,6 @@ def grouped(keys: Iterable[Hashable]) -> list[NDArray[np.intp]]:
     for position, key in enumerate(keys):
         found.setdefault(key, []).append(position)
     return [np.array(positions, dtype=np.intp) for positions in found.values()]
-
-
-def _standardized(kernel: Kernel) -> bool:
-    return bool(getattr(kernel, "standardize", False))
 
 
 def _place(kernel: Kernel, data: MultiView) -> tuple[str, NDArray[np.intp] | None]:

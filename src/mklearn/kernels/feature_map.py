@@ -18,19 +18,17 @@ any block of rows. There are three kinds of features:
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import combinations_with_replacement, islice
+from itertools import islice
 from numbers import Integral, Real
 from operator import add
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from mklearn.data.views import MultiView
 from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
@@ -43,20 +41,11 @@ from mklearn.kernels.landmarks import (
     indefinite,
 )
 from mklearn.kernels.specs import (
-    RBF,
-    Cosine,
     Kernel,
     KernelLike,
-    Laplacian,
-    Linear,
-    Matern32,
-    Matern52,
-    Polynomial,
-    Spectrum,
     expand_kernels,
     unique_names,
 )
-from mklearn.kernels.strings import spectrum_features
 
 FloatArray = NDArray[np.float64]
 
@@ -442,17 +431,14 @@ class Explicit:
 
     Attributes
     ----------
-    kernel : Linear, Cosine, Polynomial or Spectrum
+    kernel : Kernel
     count : int
-    codes : array, optional
-        Numbers of the substrings that are counted.
     """
 
     exact: ClassVar[bool] = True
 
     kernel: Kernel
     count: int
-    codes: NDArray[np.int64] | None = None
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -461,78 +447,11 @@ class Explicit:
 
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the features."""
-        kernel = self.kernel
-        if isinstance(kernel, Spectrum):
-            yield spectrum_features(
-                samples, kernel.k, kernel.alphabet, kernel.min_k, self.codes
-            ).toarray()
-            return
-        X = samples.toarray() if sparse.issparse(samples) else samples
-        X = np.asarray(X, dtype=np.float64)
-        if isinstance(kernel, Polynomial):
-            yield _monomials(X, kernel)
-        elif isinstance(kernel, Cosine):
-            size = np.sqrt(np.einsum("ij,ij->i", X, X))
-            yield X / np.where(size > 0, size, np.inf)[:, None]
-        else:
-            yield X
+        yield self.kernel.explicit(samples)
 
     def select(self, which: Sequence[int]) -> Explicit:
         """Return the piece itself: it has one kernel."""
         return self
-
-
-def _explicit(kernel: Kernel, samples: Any, most: int) -> Explicit | None:
-    """Return the features of a kernel where there are no more than ``most``."""
-    if isinstance(kernel, Spectrum):
-        assert kernel.alphabet is not None
-        letters = len(kernel.alphabet)
-        lengths = range(
-            kernel.k if kernel.min_k is None else kernel.min_k, kernel.k + 1
-        )
-        if sum(letters**length for length in lengths) > most:
-            return None
-        # all of them, not those of the training samples: the kernel is exact anywhere
-        count = sum(letters**length for length in lengths)
-        return Explicit(kernel, count, np.arange(count, dtype=np.int64))
-    if isinstance(kernel, (Linear, Cosine)):
-        count = int(samples.shape[1])
-    elif isinstance(kernel, Polynomial):
-        d = int(samples.shape[1]) + (kernel.coef0 > 0)
-        count = math.comb(d + kernel.degree - 1, kernel.degree)
-    else:
-        return None
-    return Explicit(kernel, count) if count <= most else None
-
-
-def _monomials(X: FloatArray, kernel: Polynomial) -> FloatArray:
-    """Return all products of ``degree`` columns, with the roots of their numbers."""
-    X = math.sqrt(kernel.gamma) * X
-    if kernel.coef0 > 0:
-        X = np.column_stack([X, np.full(len(X), math.sqrt(kernel.coef0))])
-    chosen = list(combinations_with_replacement(range(X.shape[1]), kernel.degree))
-    out = np.empty((len(X), len(chosen)))
-    ways = math.factorial(kernel.degree)
-    for j, columns in enumerate(chosen):
-        repeats = math.prod(math.factorial(columns.count(c)) for c in set(columns))
-        out[:, j] = math.sqrt(ways / repeats) * X[:, columns].prod(axis=1)
-    return out
-
-
-def _spectral(kernel: Kernel) -> tuple[str, float] | None:
-    """Return the kind of frequencies and their scale, None if there are none."""
-    if not isinstance(kernel, (RBF, Laplacian, Matern32, Matern52)):
-        return None
-    numbers = kernel.exponential()
-    assert numbers is not None
-    gamma = numbers[0]
-    if isinstance(kernel, RBF):
-        return "rbf", math.sqrt(2.0 * gamma)
-    if isinstance(kernel, Laplacian):
-        return "laplacian", gamma
-    # gamma is sqrt(2 nu) / length
-    nu = 1.5 if isinstance(kernel, Matern32) else 2.5
-    return f"matern{nu}", gamma / math.sqrt(2.0 * nu)
 
 
 def _frequencies(kind: str, d: int, count: int, rng: np.random.Generator) -> FloatArray:
@@ -565,10 +484,10 @@ class _Choice:
         waves: dict[str, list[tuple[int, float]]] = {}
         few = self.most if self.rank >= 1 else _FEW
         for k, kernel in enumerate(kernels):
-            explicit = _explicit(kernel, self.sample.samples, few)
-            wave = _spectral(kernel) if approximation == "rff" else None
-            if explicit is not None:
-                yield explicit, [k]
+            count = kernel.n_explicit(self.sample.samples)
+            wave = kernel.spectral() if approximation == "rff" else None
+            if count is not None and count <= few:
+                yield Explicit(kernel, count), [k]
             elif wave is not None:
                 waves.setdefault(wave[0], []).append((k, wave[1]))
             else:

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from mklearn.kernels.functions import BASES, exponential_map, prepare
 from mklearn.kernels.memory import Index
-from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
+from mklearn.kernels.specs import Kernel
 
 FloatArray = NDArray[np.float64]
 
@@ -103,7 +101,7 @@ class Sample:
         trace, frobenius = [], []
         values = compare(kernels, samples[a], samples[b])
         for kernel, Z, K in zip(kernels, features(samples), values, strict=True):
-            size = diagonal(kernel, samples).sum()
+            size = kernel.diagonal(samples).sum()
             lost = size - np.einsum("ij,ij->", Z, Z)
             trace.append(abs(lost) / max(size, 1e-300))
             error = np.linalg.norm(K - Z[a] @ Z[b].T)
@@ -139,7 +137,7 @@ class Sample:
         except LinAlgError as error:
             raise indefinite(kernel) from error
         caught = solve_triangular(L, cross, lower=True, check_finite=False) ** 2
-        total = max(float(diagonal(kernel, judges).sum()), 1e-300)
+        total = max(float(kernel.diagonal(judges).sum()), 1e-300)
         return np.maximum(0.0, 1.0 - np.cumsum(caught.sum(axis=1)) / total)
 
     def order(
@@ -163,7 +161,7 @@ class Sample:
         pool = self.draw(max(pool_size, 5 * _JUDGES))
         samples, weight = self.samples[pool], self.weight[pool]
         # one measure for all kernels: their sum, each with a mean diagonal of one
-        diag = [diagonal(kernel, samples) for kernel in kernels]
+        diag = [kernel.diagonal(samples) for kernel in kernels]
         share = np.array([1.0 / max(float(d.mean()), 1e-300) for d in diag])
         total = share @ np.array(diag)
         if landmarks == "leverage":
@@ -229,39 +227,6 @@ def indefinite(kernel: Kernel) -> ValueError:
 
 def compare(kernels: Sequence[Kernel], a: Any, b: Any) -> Iterator[FloatArray]:
     """Yield the values of each kernel, shape (len(a), len(b)), from shared bases."""
-    bases: dict[str | None, Any] = {}
+    known: dict[Any, Any] = {}
     for kernel in kernels:
-        if isinstance(kernel, ComputedKernel):
-            yield kernel.compute(a, b)
-            continue
-        assert isinstance(kernel, VectorKernel)
-        base = kernel.base
-        if base not in bases:
-            left, right = _near_zero(a, b) if base == "sqdist" else (a, b)
-            rows, cols = prepare(left), prepare(right)
-            B = np.ascontiguousarray(BASES[str(base)](rows, cols))
-            bases[base] = B, rows.sqnorms, cols.sqnorms
-        B, row_sq, col_sq = bases[base]
-        numbers = kernel.exponential()
-        if numbers is None:
-            yield np.asarray(kernel.from_base(B, row_sq, col_sq), dtype=np.float64)
-        else:
-            out = np.empty_like(B)
-            exponential_map(B, np.array(numbers), out)
-            yield out
-
-
-def _near_zero(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return both less the mean of ``b``: their distances lose fewer digits."""
-    if sparse.issparse(b):
-        return a, b
-    mean = b.mean(axis=0)
-    return a - mean, b - mean
-
-
-def diagonal(kernel: Kernel, samples: Any) -> FloatArray:
-    """Return ``k(x, x)`` of each sample."""
-    if isinstance(kernel, ComputedKernel):
-        return kernel.diag(samples)
-    assert isinstance(kernel, VectorKernel)
-    return kernel.diag(prepare(samples))
+        yield kernel.values(a, b, known)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import combinations_with_replacement
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -20,7 +21,13 @@ from scipy import sparse
 
 from mklearn.data.views import Columns, MultiView
 from mklearn.kernels import strings
-from mklearn.kernels.functions import BASES, Prepared, moments, prepare
+from mklearn.kernels.functions import (
+    BASES,
+    Prepared,
+    exponential_map,
+    moments,
+    prepare,
+)
 
 Matrix = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -98,6 +105,37 @@ class Kernel:
         """
         return self
 
+    @property
+    def standardized(self) -> bool:
+        """Whether the kernel sees columns of mean 0 and variance 1."""
+        return False
+
+    def values(self, a: Any, b: Any, known: dict[Any, Any]) -> Vector:
+        """Return the kernel between two sets of samples, shape ``(len(a), len(b))``.
+
+        ``known`` carries what kernels on the same samples share, as distances.
+        """
+        raise TypeError(f"{type(self).__name__} does not say how it is computed")
+
+    def diagonal(self, a: Any) -> Vector:
+        """Return ``k(x, x)`` for each sample."""
+        raise TypeError(f"{type(self).__name__} does not say how it is computed")
+
+    def n_explicit(self, X: Any) -> int | None:
+        """Return how many features of ``X`` the kernel is made of, None if unknown."""
+        return None
+
+    def explicit(self, X: Any) -> Vector:
+        """Return these features, shape ``(len(X), n_explicit)``."""
+        raise TypeError(f"{type(self).__name__} is not made of features")
+
+    def spectral(self) -> tuple[str, float] | None:
+        """Return the kind and the scale of the frequencies it is made of, if any.
+
+        Kinds are "rbf", "laplacian" and "matern" with the smoothness.
+        """
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class VectorKernel(Kernel):
@@ -108,6 +146,31 @@ class VectorKernel(Kernel):
     """
 
     standardize: bool = False
+
+    @property
+    def standardized(self) -> bool:
+        """Whether the kernel sees columns of mean 0 and variance 1."""
+        return self.standardize
+
+    def values(self, a: Any, b: Any, known: dict[Any, Any]) -> Vector:
+        """Return the values from the base, which is computed once for all kernels."""
+        base = str(self.base)
+        if base not in known:
+            left, right = _near_zero(a, b) if base == "sqdist" else (a, b)
+            rows, cols = prepare(left), prepare(right)
+            B = np.ascontiguousarray(BASES[base](rows, cols))
+            known[base] = B, rows.sqnorms, cols.sqnorms
+        B, row_sq, col_sq = known[base]
+        numbers = self.exponential()
+        if numbers is None:
+            return np.asarray(self.from_base(B, row_sq, col_sq), dtype=np.float64)
+        out = np.empty_like(B)
+        exponential_map(B, np.array(numbers), out)
+        return out
+
+    def diagonal(self, a: Any) -> Vector:
+        """Return ``k(x, x)`` for each sample."""
+        return self.diag(prepare(a))
 
     def exponential(self) -> tuple[float, float, float, float] | None:
         """Return ``(gamma, root, c1, c2)`` for the exponential family, else None."""
@@ -143,6 +206,14 @@ class Linear(VectorKernel):
     def diag(self, rows: Prepared) -> Vector:
         """Return the squared norms."""
         return rows.sqnorms.copy()
+
+    def n_explicit(self, X: Any) -> int | None:
+        """Return the number of columns."""
+        return int(X.shape[1])
+
+    def explicit(self, X: Any) -> Vector:
+        """Return the columns themselves."""
+        return _dense(X)
 
 
 @dataclass(frozen=True)
@@ -186,6 +257,24 @@ class Polynomial(VectorKernel):
         """Return the power of the shifted squared norms."""
         return _power(self.gamma * rows.sqnorms + self.coef0, self.degree)
 
+    def n_explicit(self, X: Any) -> int | None:
+        """Return the number of monomials."""
+        d = int(X.shape[1]) + (self.coef0 > 0)
+        return math.comb(d + self.degree - 1, self.degree)
+
+    def explicit(self, X: Any) -> Vector:
+        """Return all products of ``degree`` columns, with the roots of their counts."""
+        X = math.sqrt(self.gamma) * _dense(X)
+        if self.coef0 > 0:
+            X = np.column_stack([X, np.full(len(X), math.sqrt(self.coef0))])
+        chosen = list(combinations_with_replacement(range(X.shape[1]), self.degree))
+        out = np.empty((len(X), len(chosen)))
+        ways = math.factorial(self.degree)
+        for j, columns in enumerate(chosen):
+            repeats = math.prod(math.factorial(columns.count(c)) for c in set(columns))
+            out[:, j] = math.sqrt(ways / repeats) * X[:, columns].prod(axis=1)
+        return out
+
 
 @dataclass(frozen=True)
 class Cosine(VectorKernel):
@@ -211,6 +300,16 @@ class Cosine(VectorKernel):
     def diag(self, rows: Prepared) -> Vector:
         """Return 1, or 0 for a row of zeros."""
         return (rows.sqnorms > 0).astype(np.float64)
+
+    def n_explicit(self, X: Any) -> int | None:
+        """Return the number of columns."""
+        return int(X.shape[1])
+
+    def explicit(self, X: Any) -> Vector:
+        """Return the rows scaled to length one; a row of zeros stays."""
+        X = _dense(X)
+        size = np.sqrt(np.einsum("ij,ij->i", X, X))
+        return np.asarray(X / np.where(size > 0, size, np.inf)[:, None])
 
 
 @dataclass(frozen=True)
@@ -279,11 +378,16 @@ class _Exponential(VectorKernel):
             return f"{name}({self.factor:.3g}/{self.gamma})"
         return f"{name}(gamma={_short(self.gamma * self.factor)})"
 
-    def exponential(self) -> tuple[float, float, float, float] | None:
-        """Return ``(gamma, root, c1, c2)``."""
+    @property
+    def number(self) -> float:
+        """The width as a number."""
         if isinstance(self.gamma, str):
             raise ValueError(f"{self.label()} must be resolved on data first")
-        return float(self.gamma * self.factor), float(self.root), self.c1, self.c2
+        return float(self.gamma * self.factor)
+
+    def exponential(self) -> tuple[float, float, float, float] | None:
+        """Return ``(gamma, root, c1, c2)``."""
+        return self.number, float(self.root), self.c1, self.c2
 
     def resolve(
         self,
@@ -323,6 +427,10 @@ class RBF(_Exponential):
 
     base: ClassVar[str | None] = "sqdist"
 
+    def spectral(self) -> tuple[str, float] | None:
+        """Return the scale of normal frequencies."""
+        return "rbf", math.sqrt(2.0 * self.number)
+
 
 @dataclass(frozen=True)
 class Laplacian(_Exponential):
@@ -342,6 +450,10 @@ class Laplacian(_Exponential):
     """
 
     base: ClassVar[str | None] = "l1dist"
+
+    def spectral(self) -> tuple[str, float] | None:
+        """Return the scale of Cauchy frequencies."""
+        return "laplacian", self.number
 
 
 @dataclass(frozen=True)
@@ -390,6 +502,10 @@ class Matern32(_Exponential):
     c1: ClassVar[float] = 1.0
     width: ClassVar[float] = math.sqrt(3.0)
 
+    def spectral(self) -> tuple[str, float] | None:
+        """Return the scale of Student's frequencies; gamma is sqrt(2 nu) / length."""
+        return "matern1.5", self.number / math.sqrt(3.0)
+
 
 @dataclass(frozen=True)
 class Matern52(_Exponential):
@@ -413,6 +529,10 @@ class Matern52(_Exponential):
     c1: ClassVar[float] = 1.0
     c2: ClassVar[float] = 1.0 / 3.0
     width: ClassVar[float] = math.sqrt(5.0)
+
+    def spectral(self) -> tuple[str, float] | None:
+        """Return the scale of Student's frequencies; gamma is sqrt(2 nu) / length."""
+        return "matern2.5", self.number / math.sqrt(5.0)
 
 
 @dataclass(frozen=True)
@@ -449,6 +569,14 @@ class ComputedKernel(Kernel):
     def compute(self, a: Any, b: Any) -> Vector:
         """Return the values, shape ``(len(a), len(b))``."""
         raise TypeError(f"{type(self).__name__} does not say how it is computed")
+
+    def values(self, a: Any, b: Any, known: dict[Any, Any]) -> Vector:
+        """Return the values, shape ``(len(a), len(b))``."""
+        return self.compute(a, b)
+
+    def diagonal(self, a: Any) -> Vector:
+        """Return ``k(x, x)`` for each sample."""
+        return self.diag(a)
 
     def diag(self, a: Any) -> Vector:
         """Return ``k(x, x)`` for each sample, by small blocks."""
@@ -512,6 +640,19 @@ class Spectrum(ComputedKernel):
     def diag(self, a: Any) -> Vector:
         """Return ``k(x, x)`` for each string."""
         return strings.spectrum_diag(a, self.k, self.alphabet, self.min_k)
+
+    def n_explicit(self, X: Any) -> int | None:
+        """Return the number of substrings of the alphabet, in the samples or not."""
+        if self.alphabet is None:
+            return None
+        shortest = self.k if self.min_k is None else self.min_k
+        return sum(len(self.alphabet) ** k for k in range(shortest, self.k + 1))
+
+    def explicit(self, X: Any) -> Vector:
+        """Return the counts of all these substrings: exact for any strings."""
+        codes = np.arange(self.n_explicit(X) or 0, dtype=np.int64)
+        counts = strings.spectrum_features(X, self.k, self.alphabet, self.min_k, codes)
+        return np.asarray(counts.toarray())
 
 
 @dataclass(frozen=True)
@@ -955,10 +1096,22 @@ def _require_count(
         )
 
 
+def _dense(X: Any) -> Vector:
+    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+
+
+def _near_zero(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return both less the mean of ``b``: their distances lose fewer digits."""
+    if sparse.issparse(b):
+        return a, b
+    mean = b.mean(axis=0)
+    return a - mean, b - mean
+
+
 def _require_nonnegative(X: Any, kernel: Kernel) -> None:
     values = X.data if sparse.issparse(X) else X
     if values.size and values.min() < 0:
-        hint = "" if not getattr(kernel, "standardize", False) else (
+        hint = "" if not kernel.standardized else (
             " after standardising; try standardize=False"
         )  # fmt: skip
         raise ValueError(
