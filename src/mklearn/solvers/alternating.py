@@ -11,6 +11,9 @@ from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 
 
+_LEAST = 1e-12  # of the largest weight: what an update starts from
+
+
 @dataclass(frozen=True)
 class Alternating:
     """Algorithm 1 of LPMKL with the update (17), ``|w_m|^2 = theta_m^2 q_m``.
@@ -37,5 +40,7 @@ class Alternating:
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
             allowed = self.accuracy * (judgement.upper - judgement.lower)
+            # The update multiplies: a kernel that rounding has put out would stay out.
+            theta = np.maximum(theta, _LEAST * theta.max(axis=-1, keepdims=True))
             # erratum 1: (21) is not the update; the norms of w are
             theta = problem.step(theta, quads)
