@@ -10,7 +10,6 @@ from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 
-
 _LEAST = 1e-12  # of the largest weight: what an update starts from
 
 
