@@ -62,9 +62,9 @@ _FUNCTIONAL = (
     "|BlockNorm|TableModel|FeatureMap|Blocks|FeatureProblem|Statistics"
 )
 _RESULTS = (
-    "ApproximationError|Blocks|Comparison|DecisionParts|EvidenceSolution|FeatureMap"
-    "|History|Iterate|JointSolution|Judgement|KernelImportance"
-    "|Path|Solution|Statistics|Status|WeightStability"
+    "ApproximationError|Blocks|Certificate|Comparison|DecisionParts|FeatureMap|History"
+    "|Iterate|Judgement|KernelImportance|Likelihood|Path|Solution|Statistics|Status"
+    "|WeightStability"
 )
 numpydoc_validation_exclude = {
     r"\.(get_metadata_routing|set_\w+_request)$",  # scikit-learn's own
