@@ -9,8 +9,8 @@ from typing import Any
 from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.losses import BoxLoss, CrammerSinger
+from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.mkl import Problem
-from mklearn.problems.passes import FeatureProblem
 from mklearn.problems.subspace import JointProblem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Solver
