@@ -9,14 +9,14 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn import KernelBank, LpBall, MKLClassifier, MKLProblem, MKLRegressor, solve
-from mklearn.data.blocks import MemoryBlocks
-from mklearn.kernels.feature_map import FeatureMap, Scaling
+from mklearn.data.blocks import ArrayBlocks
+from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.normalise import Scaling
 from mklearn.problems import losses
 from mklearn.problems.losses import BoxLoss, Piece, Piecewise, Pointwise, SmoothLoss
 from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.scatter import Statistics
 from mklearn.solvers import mkl_path
-from mklearn.solvers.pass_newton import solve_passes
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def test_new_losses_are_solved_in_passes(name, p):
     X, y = data(name, 60)
     features = FeatureMap.fit(X, ["linear", "rbf"], rank=12)
     Z = features.transform(X)
-    blocks = MemoryBlocks(Z, y[:, None], np.ones(len(y)), size=17)
+    blocks = ArrayBlocks(Z, y[:, None], np.ones(len(y)), rows=17)
     found = blocks.reduce(Statistics.of_block)
     scaling = Scaling.fit(
         "multiplicative", features, found.total, found.mean, np.diagonal(found.ZZ)
@@ -219,7 +219,7 @@ def test_new_losses_are_solved_in_passes(name, p):
     problem = FeatureProblem(
         blocks, loss, 0.7, LpBall(p), features.slices, scaling, found
     )
-    ours = solve_passes(problem, tol=1e-6)
+    ours = solve(problem, tol=1e-6)
     rows = scaling.root * (Z - scaling.shift)
     grams = [rows[:, s] @ rows[:, s].T for s in features.slices]
     costs = np.full((len(y), 1), 0.7)

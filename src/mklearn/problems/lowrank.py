@@ -297,7 +297,7 @@ class FeatureProblem:
         """Return bounds that no optimal weights exceed, as for kernels."""
         q = squares(A, self.slices)
         bounds = np.ones(len(q))
-        if getattr(self.weights, "p", None) == 1:
+        if self.weights.sparse:
             gap, short = max(upper - lower, 0.0), q.max() - q
             below = short > 2 * gap
             bounds[below] = 2 * gap / short[below]
