@@ -154,6 +154,7 @@ class ReducedProblem(MKLProblem):
     samples: A has the coordinates of the features, (D, T), and there is a bias.
     """
 
+    loss: Squared
     reduced: Reduced
     tasks: slice
 
@@ -178,7 +179,7 @@ class ReducedProblem(MKLProblem):
         if point.about != _IN_FEATURES:
             return point
         w = weights_of(point.theta, point.A, self.reduced.slices)
-        A = self.loss.C * (self.loss.Y - self.reduced.R @ w)  # type: ignore[attr-defined]
+        A = self.loss.C * (self.loss.Y - self.reduced.R @ w)
         return Iterate(point.theta, A)
 
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
