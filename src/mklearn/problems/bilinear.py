@@ -19,12 +19,13 @@ Weights that all classes share need no problem of their own: they are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.base import Certificate, Iterate, Judgement, shares
+from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import certified
 from mklearn.problems.weights import LpBall, WeightSet
@@ -64,6 +65,9 @@ class BilinearProblem:
                 "Weights per class need a convex set such as LpBall(1), got "
                 f"{type(self.weights).__name__}."
             )
+
+    kind: ClassVar[Kind] = "classes"
+    per_class = True
 
     def center(self) -> FloatArray:
         """Return equal weights for all classes and kernels."""

@@ -25,14 +25,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.data.blocks import Block, Blocks
 from mklearn.kernels.normalise import Scaling
-from mklearn.problems.base import Certificate, Iterate, Judgement
+from mklearn.problems.base import Certificate, Iterate, Judgement, Kind
 from mklearn.problems.losses import Pointwise
 from mklearn.problems.reduction import by_kernel, feature_shares, squares
 from mklearn.problems.statistics import Statistics
@@ -239,6 +239,8 @@ class FeatureProblem:
     statistics: Statistics
     tasks: slice = field(default_factory=lambda: slice(None))
 
+    kind: ClassVar[Kind] = "features"
+
     @property
     def n_tasks(self) -> int:
         """Number of targets that share the kernel weights."""
@@ -297,7 +299,7 @@ class FeatureProblem:
         """Return bounds that no optimal weights exceed, as for kernels."""
         q = squares(A, self.slices)
         bounds = np.ones(len(q))
-        if getattr(self.weights, "p", None) == 1:
+        if self.weights.sparse:
             gap, short = max(upper - lower, 0.0), q.max() - q
             below = short > 2 * gap
             bounds[below] = 2 * gap / short[below]

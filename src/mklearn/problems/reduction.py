@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpstrf
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.normalise import Scaling
-from mklearn.problems.base import Certificate, Iterate, Judgement, shares
+from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.statistics import Statistics
@@ -241,6 +241,9 @@ class Expansion:
     g: FloatArray
     slices: tuple[slice, ...]
     weights: WeightSet
+
+    kind: ClassVar[Kind] = "kernels"
+    per_class = False
 
     @property
     def bank(self) -> Any:

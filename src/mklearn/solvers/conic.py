@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.discriminant import Fisher
 from mklearn.problems.losses import (
     BoxLoss,
@@ -116,7 +115,7 @@ class Conic:
                 inner = inner_solver(problem, Iterate(theta, A))
                 best, F = yield from inner.solve(theta, 1e-10 * abs(judged.upper))
                 yield Iterate(theta, best, F, dual=A)
-        if not isinstance(problem.loss, CrammerSinger):
+        if problem.kind != "classes":
             exact = Newton() if problem.weights.smooth else Alternating()
             yield from exact.iterates(problem, last)
         elif last is None:
@@ -149,7 +148,7 @@ class Conic:
         Z = cp.Variable(loss.shape)
         A, value, limits = _loss(cp, loss, Z, unit, size_of_y)
         size = [np.sqrt(unit) * _factor(K).T @ A for K in grams]
-        if isinstance(problem, BilinearProblem):
+        if problem.per_class:
             return self._per_class(problem, A, value, limits, size, accuracy, settings)
         q = cp.Variable(M, nonneg=True)
         if isinstance(weights, BlockNorm):
