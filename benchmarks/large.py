@@ -45,7 +45,7 @@ from mklearn import MKLClassifier, kernels
 from mklearn.blocks import DaskBlocks, GeneratorBlocks
 from mklearn.datasets import load, make_groups
 from mklearn.kernels.feature_map import FeatureMap
-from mklearn.problems.statistics import Statistics
+from mklearn.problems.scatter import Statistics
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from demo_large import GROUPS, make_kernels, make_rows

@@ -191,6 +191,7 @@ def processor():
         f"{lib['version']} {lib.get('architecture', '')}"
         for lib in threadpool_info()
         if lib["user_api"] == "blas"
+        and any(name in lib["filepath"] for name in ("numpy.libs", "scipy.libs"))
     )
     parts = [np.__version__, numba.__version__, *blas]
     return " ".join([*parts, str(numba.config.CPU_NAME or "native")])

@@ -13,8 +13,8 @@ from mklearn.data.blocks import MemoryBlocks
 from mklearn.kernels.feature_map import FeatureMap, Scaling
 from mklearn.problems import losses
 from mklearn.problems.losses import BoxLoss, Piece, Piecewise, Pointwise, SmoothLoss
-from mklearn.problems.passes import FeatureProblem
-from mklearn.problems.statistics import Statistics
+from mklearn.problems.lowrank import FeatureProblem
+from mklearn.problems.scatter import Statistics
 from mklearn.solvers import mkl_path
 from mklearn.solvers.pass_newton import solve_passes
 

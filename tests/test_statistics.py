@@ -25,9 +25,9 @@ from mklearn.kernels.feature_map import FeatureMap
 from mklearn.kernels.normalise import NORMALIZATIONS, Scaling, fit_normaliser
 from mklearn.kernels.sources import FeatureSource
 from mklearn.problems.losses import LOSSES, by_name
-from mklearn.problems.passes import FeatureProblem, Point, sums
-from mklearn.problems.reduction import Expansion, Reduced, by_kernel, factorised
-from mklearn.problems.statistics import Statistics
+from mklearn.problems.lowrank import FeatureProblem, Point, sums
+from mklearn.problems.pseudo_samples import Expansion, Reduced, by_kernel, factorised
+from mklearn.problems.scatter import Statistics
 from mklearn.solvers import Iterate
 from mklearn.solvers.pass_newton import PassNewton, minimised
 

@@ -42,7 +42,7 @@ from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
 from mklearn.kernels.specs import BY_NAME, Family, Precomputed
 from mklearn.kernels.state import BankState, Reference
 from mklearn.problems.evidence import Likelihood, Spread
-from mklearn.problems.passes import Anchor, Passed, Point
+from mklearn.problems.lowrank import Anchor, Passed, Point
 from mklearn.problems.subspace import Cut, JointPoint, Subspace
 from mklearn.report import whole_file
 from mklearn.solvers import Solution, Status

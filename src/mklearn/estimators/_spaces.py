@@ -31,7 +31,12 @@ from mklearn.problems.discriminant import (
     within_scatter,
 )
 from mklearn.problems.losses import System
-from mklearn.problems.reduction import Reduced, by_kernel, feature_shares, weights_of
+from mklearn.problems.pseudo_samples import (
+    Reduced,
+    by_kernel,
+    feature_shares,
+    weights_of,
+)
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Iterate, Solution
 from mklearn.solvers.inner import LinearSolver

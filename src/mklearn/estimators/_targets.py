@@ -15,7 +15,7 @@ from sklearn.utils import column_or_1d
 from mklearn.data.blocks import Block, Blocks
 from mklearn.data.checks import check_given, check_labels, check_values
 from mklearn.data.reading import by_blocks
-from mklearn.problems.statistics import Gathered
+from mklearn.problems.scatter import Gathered
 
 FloatArray = NDArray[np.float64]
 

@@ -28,9 +28,9 @@ from mklearn.kernels.memory import available_memory
 from mklearn.kernels.normalise import Clip, Normaliser, Scaling
 from mklearn.problems import Hinge, MKLProblem
 from mklearn.problems.losses import Pointwise
-from mklearn.problems.passes import FeatureProblem
-from mklearn.problems.reduction import Reduced, weights_of
-from mklearn.problems.statistics import Gathered, Statistics, gather
+from mklearn.problems.lowrank import FeatureProblem
+from mklearn.problems.pseudo_samples import Reduced, weights_of
+from mklearn.problems.scatter import Gathered, Statistics, gather
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Solution
 from mklearn.solvers.registry import choose_solver

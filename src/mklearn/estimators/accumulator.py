@@ -15,7 +15,7 @@ from mklearn.data.files import GeneratorBlocks
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._predictor import block_rows
 from mklearn.kernels.feature_map import FeatureMap
-from mklearn.problems.statistics import Gathered, gather
+from mklearn.problems.scatter import Gathered, gather
 
 FloatArray = NDArray[np.float64]
 

@@ -16,14 +16,14 @@ from mklearn.problems.losses import (
     Squared,
     SquaredHinge,
 )
+from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.mkl import (
     MKLProblem,
     ivanov,
     learned_cost,
     tikhonov,
 )
-from mklearn.problems.passes import FeatureProblem
-from mklearn.problems.statistics import Statistics
+from mklearn.problems.scatter import Statistics
 from mklearn.problems.weights import (
     BlockNorm,
     ConvexSet,

@@ -19,7 +19,7 @@ from mklearn.problems.losses import (
     System,
 )
 from mklearn.problems.mkl import Problem
-from mklearn.problems.reduction import Expansion, by_kernel
+from mklearn.problems.pseudo_samples import Expansion, by_kernel
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
 from mklearn.solvers.sweeps import SampleSweeps

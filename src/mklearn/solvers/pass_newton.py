@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.problems.base import relative_gap
-from mklearn.problems.passes import Anchor, FeatureProblem, Passed, Sums
-from mklearn.problems.reduction import Expansion, squares
+from mklearn.problems.lowrank import Anchor, FeatureProblem, Passed, Sums
+from mklearn.problems.pseudo_samples import Expansion, squares
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Need, Solver, Steps
 from mklearn.solvers.newton import Newton

@@ -34,8 +34,8 @@ from mklearn.data.blocks import Block, Blocks
 from mklearn.kernels.normalise import Scaling
 from mklearn.problems.base import Certificate, Iterate, Judgement, Kind
 from mklearn.problems.losses import Pointwise
-from mklearn.problems.reduction import by_kernel, feature_shares, squares
-from mklearn.problems.statistics import Statistics
+from mklearn.problems.pseudo_samples import by_kernel, feature_shares, squares
+from mklearn.problems.scatter import Statistics
 from mklearn.problems.weights import WeightSet
 
 FloatArray = NDArray[np.float64]

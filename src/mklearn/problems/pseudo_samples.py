@@ -28,7 +28,7 @@ from mklearn.kernels.normalise import Scaling
 from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
-from mklearn.problems.statistics import Statistics
+from mklearn.problems.scatter import Statistics
 from mklearn.problems.weights import WeightSet
 
 FloatArray = NDArray[np.float64]

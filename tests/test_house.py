@@ -1,0 +1,210 @@
+"""One problem, one loop, one model: what holds for every method alike."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.exceptions import ConvergenceWarning
+
+import mklearn
+from mklearn import (
+    BilinearProblem,
+    CrammerSinger,
+    EvidenceMKLRegressor,
+    Hinge,
+    KernelBank,
+    LpBall,
+    MKLClassifier,
+    MKLProblem,
+    MultiView,
+    Solution,
+    Squared,
+    SubspaceClassifier,
+    solve,
+)
+from mklearn.data.blocks import ArrayBlocks, Block
+from mklearn.estimators._predictor import Predictor
+from mklearn.estimators._targets import AgainstRest
+from mklearn.kernels import RBF, FeatureMap
+from mklearn.kernels.normalise import CENTRED_TRACE, Scaling, fit_normaliser
+from mklearn.problems.discriminant import kfda, rkda
+from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.losses import by_name
+from mklearn.problems.lowrank import FeatureProblem
+from mklearn.problems.pseudo_samples import Reduced
+from mklearn.problems.scatter import Statistics, gather
+from mklearn.problems.subspace import JointProblem, Kernels, label_factor
+from mklearn.solvers import Status
+from recorded_cases import cases
+
+X, LABELS = load_wine(return_X_y=True)
+X, LABELS = (X - X.mean(axis=0))[::3] / X.std(axis=0), LABELS[::3]
+N = len(X)
+SIGNS = np.where(LABELS == 1, 1.0, -1.0)[:, None]
+BANK = KernelBank(X, [RBF(0.05), RBF(0.5)]).stored()
+
+
+def centred():
+    return fit_normaliser(CENTRED_TRACE, BANK).train(BANK)
+
+
+def joint(n_components):
+    targets = label_factor(LABELS, 3)
+    group = Kernels(centred(), 0.01, True, np.ones(N))
+    Y = np.where(LABELS[:, None] == np.arange(3), 1.0, -1.0)
+    return JointProblem(Hinge(Y, np.full(Y.shape, 5.0)), n_components, group, targets)
+
+
+def in_features(loss):
+    """Return a problem in feature space, from passes or from statistics."""
+    features = FeatureMap.fit(
+        MultiView.from_table(X), [RBF(0.05), RBF(0.5)], approximation="nystroem",
+        rank=10, random_state=0,
+    )  # fmt: skip
+    raw = Block(features.transform(MultiView.from_table(X)), LABELS == 1, np.ones(N))
+    rows = AgainstRest(np.ones(2))(
+        Block(raw.X, np.asarray(raw.y, dtype=int), raw.weight)
+    )
+    found = gather(rows)
+    moments = found.moments
+    scaling = Scaling.fit(
+        "multiplicative", features, moments.total, moments.mean, moments.scatter
+    )
+    if loss == "squared":
+        reduced = Reduced.of(found.statistics, scaling, features.slices)
+        return reduced.squared(1.0, LpBall(2.0))
+    blocks = ArrayBlocks(rows.X, rows.y, rows.weight, rows=16)
+    return FeatureProblem(
+        blocks, by_name(loss), 1.0, LpBall(2.0), features.slices, scaling,
+        Statistics.of_block(rows),
+    )  # fmt: skip
+
+
+PROBLEMS = {
+    "hinge": lambda: MKLProblem(BANK, Hinge(SIGNS, np.ones((N, 1))), LpBall(1.0)),
+    "squared": lambda: MKLProblem(BANK, Squared(SIGNS, np.ones((N, 1))), LpBall(2.0)),
+    "discriminant": lambda: rkda(centred(), label_factor(LABELS, 3), 1e-2, LpBall(1.0)),
+    "fisher": lambda: kfda(centred(), (LABELS == 1).astype(int), 1e-2, LpBall(1.0)),
+    "classes at once": lambda: BilinearProblem(
+        BANK, CrammerSinger(LABELS, np.ones(N), 3), LpBall(1.0)
+    ),
+    "passes": lambda: in_features("hinge"),
+    "smooth passes": lambda: in_features("logistic"),
+    "statistics": lambda: in_features("squared"),
+    "subspace": lambda: joint(3),
+    "fewer features": lambda: joint(1),
+    "evidence": lambda: EvidenceProblem(BANK, X[:, :1], np.ones(N)),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_solution_can_be_checked(name):
+    problem = PROBLEMS[name]()
+    solution = solve(problem, tol=1e-4)
+    assert isinstance(solution, Solution)
+    again = problem.certify(
+        solution.iterate(),
+        dataclasses.replace(solution.iterate(), A=solution.dual),
+    )
+    # computed twice from the same point: what differs is rounding
+    size = max(abs(solution.upper), 1.0)
+    assert again.upper == pytest.approx(solution.upper, abs=1e-7 * size)
+    if np.isfinite(solution.lower):
+        assert again.lower <= again.upper + 1e-7 * size
+        assert solution.check(problem) <= 1e-4 + solution.gap
+    else:
+        assert solution.slack <= 1e-4
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_limits_mean_the_same_for_every_problem(name, capsys):
+    problem = PROBLEMS[name]()
+    seen = []
+
+    def stop(history):
+        seen.append(len(history))
+        return True
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        stopped = solve(problem, tol=1e-13, callback=stop)
+        assert stopped.status in (Status.CALLBACK, Status.OPTIMAL, Status.STATIONARY)
+        if stopped.status is Status.CALLBACK:
+            assert seen == [1] and stopped.n_iter == 1
+        late = solve(problem, tol=1e-13, time_limit=1e-9)
+        assert late.n_iter >= 1 and np.isfinite(late.upper)
+        assert late.status in (Status.TIME_LIMIT, Status.OPTIMAL, Status.STATIONARY)
+        capsys.readouterr()
+        shown = solve(problem, tol=1e-13, max_iter=2, verbose=2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == shown.n_iter and all("objective" in line for line in lines)
+    assert len(shown.history) == shown.n_iter <= 2
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_ctrl_c_keeps_the_best_point_of_every_problem(name):
+    problem = PROBLEMS[name]()
+
+    def interrupt(history):
+        raise KeyboardInterrupt
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = solve(problem, tol=1e-13, callback=interrupt)
+    assert found.status in (Status.INTERRUPTED, Status.OPTIMAL)
+    assert np.isfinite(found.upper) and np.isfinite(found.theta).all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_fitted_estimator_has_a_solution_and_a_frozen_predictor():
+    # the first case of each estimator
+    seen = set()
+    for _, model, (samples, y, new), fitted in cases():
+        if type(model) in seen:
+            continue
+        seen.add(type(model))
+        model.fit(samples, y, **fitted)
+        solutions = model.solution_
+        for solution in solutions if isinstance(solutions, list) else [solutions]:
+            assert isinstance(solution, Solution) and solution.message
+        predictor = model.predictor_
+        assert isinstance(predictor, Predictor)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            predictor.bias = np.zeros(1)
+        parts = predictor.parts(model.checked(new))
+        np.testing.assert_allclose(
+            parts.sum(axis=2) + predictor.bias,
+            predictor.scores(model.checked(new)),
+            rtol=1e-6,
+            atol=1e-6,
+        )
+        np.testing.assert_allclose(model.kernel_contributions_.sum(axis=-1), 1.0)
+    names = set(mklearn.estimators.__all__)
+    assert {cls.__name__ for cls in seen} == names
+
+
+def test_what_only_grams_can_do_is_refused_in_one_sentence():
+    with pytest.raises(ValueError, match="approximation=None"):
+        MKLClassifier(
+            loss="squared_hinge", C="learn", approximation="nystroem", rank=5
+        ).fit(X, LABELS)
+
+
+def test_a_model_forgets_the_other_representation():
+    model = MKLClassifier(norm=2, rank=5).fit(X, LABELS)
+    assert hasattr(model, "support_")
+    model.set_params(approximation="nystroem", loss="squared").fit(X, LABELS)
+    assert not hasattr(model, "support_") and hasattr(model, "approximation_error_")
+    model.set_params(approximation=None).fit(X, LABELS)
+    assert hasattr(model, "dual_coef_") and not hasattr(model, "approximation_error_")
+
+
+def test_closed_forms_are_solutions_as_well():
+    model = SubspaceClassifier([RBF(0.1)]).fit(X, LABELS)
+    assert model.solution_.status is Status.OPTIMAL and model.duality_gap_ == 0
+    assert "closed form" in model.solution_.message
+    likely = EvidenceMKLRegressor([RBF(0.1)]).fit(X[:, 1:], X[:, 0])
+    assert likely.evidence_ is likely.solution_.about
+    assert likely.solution_.upper == -likely.evidence_.evidence
