@@ -29,7 +29,6 @@ from sklearn.utils.metadata_routing import (
 
 from mklearn.data.checks import NothingToLearnError, check_weight
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseKernelMachine
 from mklearn.estimators._training import GramTraining
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
@@ -232,7 +231,7 @@ def best_cell(
     return tuple(min(cells, key=lambda cell: cost(*cell)))
 
 
-class SearchMixin(BaseKernelMachine):
+class SearchMixin:
     """What an estimator with a parameter ``cv`` needs to choose on folds.
 
     In ``fit`` it takes ``groups`` besides ``sample_weight``; with metadata routing it
@@ -240,6 +239,8 @@ class SearchMixin(BaseKernelMachine):
     """
 
     cv: Any
+    classes_: NDArray[Any]
+    _target: Callable[[Any, FloatArray], NDArray[Any]]
     __metadata_request__fit: ClassVar = {"groups": UNUSED}
 
     def get_metadata_routing(self) -> MetadataRouter:
