@@ -86,12 +86,7 @@ class MKLProblem:
     weights: WeightSet
 
     def __post_init__(self) -> None:
-        n, m, _ = self.bank.shape
-        if n != m or n != self.loss.shape[0]:
-            raise ValueError(
-                f"The bank is {n} x {m} and the loss has {self.loss.shape[0]} samples; "
-                "a problem needs a square bank on the samples of the loss."
-            )
+        check_square(self.bank, self.loss)
 
     per_class = False
 
@@ -184,6 +179,16 @@ class MKLProblem:
         where the solution is zero).
         """
         return shares(theta * self.bank.quad(A))
+
+
+def check_square(bank: KernelBank, loss: Loss) -> None:
+    """Raise ValueError unless a bank is square and on the samples of a loss."""
+    n, m, _ = bank.shape
+    if n != m or n != loss.shape[0]:
+        raise ValueError(
+            f"The bank is {n} x {m} and the loss has {loss.shape[0]} samples; a "
+            "problem needs a square bank on the samples of the loss."
+        )
 
 
 def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
