@@ -20,7 +20,7 @@ from scipy import sparse
 from mklearn.datasets import load
 from mklearn.kernels import KernelBank
 from mklearn.kernels.normalise import fit_normaliser
-from mklearn.kernels.strings import spectrum_gram
+from mklearn.kernels.spectrum import spectrum_gram
 from reproduction.cells import rng, stratified
 
 LETTERS = "ACDEFGHIKLMNPQRSTVWY"

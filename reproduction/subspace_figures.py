@@ -13,7 +13,7 @@ from mklearn import Hinge, KernelBank
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.plotting import OKABE_ITO
 from mklearn.problems.subspace import Criterion, label_factor
-from mklearn.solvers.joint import svm_on
+from mklearn.solvers.subspace import svm_on
 from reproduction.cells import Band, Results, Table, Values
 from reproduction.page import save
 

@@ -29,9 +29,8 @@ from mklearn.kernels import (
     per_view,
     rbf_ladder,
 )
-from mklearn.kernels import (
-    strings as sequences,
-)
+from mklearn.kernels.spectrum import spectrum_gram
+from mklearn.kernels.weighted_degree import weighted_degree_gram
 
 rng = np.random.default_rng(0)
 X = rng.gamma(1.0, size=(23, 5)) * (rng.random((23, 5)) < 0.7)  # some zeros
@@ -247,9 +246,9 @@ OTHERS = ["".join(rng.choice(list("ACGTN"), 12)) for _ in range(4)]
 def test_sequence_kernels():
     bank = KernelBank(STRINGS, [Spectrum(2), Spectrum(3, 1), WeightedDegree(4, 2)])
     expected = [
-        lambda a, b: sequences.spectrum_gram(a, b, 2, "ACGT"),
-        lambda a, b: sequences.spectrum_gram(a, b, 3, "ACGT", 1),
-        lambda a, b: sequences.weighted_degree_gram(a, b, 4, 2, "ACGT"),
+        lambda a, b: spectrum_gram(a, b, 2, "ACGT"),
+        lambda a, b: spectrum_gram(a, b, 3, "ACGT", 1),
+        lambda a, b: weighted_degree_gram(a, b, 4, 2, "ACGT"),
     ]
     for m, gram in enumerate(expected):
         np.testing.assert_allclose(bank.gram(m), gram(STRINGS, STRINGS))

@@ -31,7 +31,8 @@ from mklearn import (
     kernels,
     solve,
 )
-from mklearn.kernels import factors, threads
+from mklearn.data import threads
+from mklearn.kernels import factors
 from mklearn.persistence import load, save
 from processors import THREADS, imitations
 

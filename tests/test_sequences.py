@@ -7,15 +7,17 @@ from itertools import product
 import numpy as np
 import pytest
 
+from mklearn.kernels import spectrum
 from mklearn.kernels import strings as sequences
-from mklearn.kernels.strings import (
-    UNKNOWN,
-    encode,
-    encode_matrix,
+from mklearn.kernels.spectrum import (
     spectrum_diag,
     spectrum_features,
     spectrum_gram,
     spectrum_vocabulary,
+)
+from mklearn.kernels.strings import UNKNOWN, encode
+from mklearn.kernels.weighted_degree import (
+    encode_matrix,
     weighted_degree_block,
     weighted_degree_diag,
     weighted_degree_gram,
@@ -243,9 +245,9 @@ def test_spectrum_gram_does_not_depend_on_blocks(
     b = random_strings(10, 8, 0, 25, letters)
     # Substrings in common, also for long k-mers.
     a = [s + t[:18] for s, t in zip(a, b + b, strict=False)]
-    monkeypatch.setattr(sequences, "_DENSE_SHARE", share)
-    monkeypatch.setattr(sequences, "_CHUNK_ENTRIES", entries)
-    monkeypatch.setattr(sequences, "_BLOCK_ELEMENTS", min(entries, 40))
+    monkeypatch.setattr(spectrum, "_DENSE_SHARE", share)
+    monkeypatch.setattr(spectrum, "_CHUNK_ENTRIES", entries)
+    monkeypatch.setattr(spectrum, "_BLOCK_ELEMENTS", min(entries, 40))
     for other in (a, b):
         expected = spectrum_by_definition(a, other, k, k, letters)
         np.testing.assert_array_equal(spectrum_gram(a, other, k, letters), expected)

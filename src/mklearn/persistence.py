@@ -36,10 +36,11 @@ from mklearn.estimators._predictor import FeaturePredictor, GramPredictor
 from mklearn.estimators.baselines import OfOneKernel
 from mklearn.kernels import KernelBank
 from mklearn.kernels.columns import FeatureSet
+from mklearn.kernels.families import BY_NAME, Family
 from mklearn.kernels.feature_map import Explicit, FeatureMap, Fourier, Nystroem
 from mklearn.kernels.landmarks import ApproximationError
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
-from mklearn.kernels.specs import BY_NAME, Family, Precomputed
+from mklearn.kernels.specs import Precomputed
 from mklearn.kernels.state import BankState, Reference
 from mklearn.problems.evidence import Likelihood, Spread
 from mklearn.problems.lowrank import Anchor, Passed, Point

@@ -24,7 +24,7 @@ from mklearn.cli.models import (
     without_search,
 )
 from mklearn.kernels import Kernel, KernelBank
-from mklearn.kernels.specs import BY_NAME
+from mklearn.kernels.families import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare
 from mklearn.persistence import save, versions
 from mklearn.report import (

@@ -28,7 +28,7 @@ from mklearn.estimators import (
     UniformMKLClassifier,
 )
 from mklearn.kernels import RBF, KernelBank, Linear, Spectrum, per_view
-from mklearn.kernels.specs import BY_NAME
+from mklearn.kernels.families import BY_NAME
 from mklearn.solvers.path import NORMS
 from mklearn.table import SEQUENCE, Layout, TableError, TableModel
 

@@ -35,7 +35,8 @@ class _OneBlasThread(ContextDecorator):
     """
 
     def __init__(self) -> None:
-        self._lock, self._inside, self._limit = Lock(), 0, None
+        self._lock, self._inside = Lock(), 0
+        self._limit: Any = None
 
     def __enter__(self) -> None:
         with self._lock:
@@ -47,7 +48,7 @@ class _OneBlasThread(ContextDecorator):
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
-                self._limit.restore_original_limits()  # type: ignore[attr-defined]
+                self._limit.restore_original_limits()
 
 
 one_blas_thread = _OneBlasThread()

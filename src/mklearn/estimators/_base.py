@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mklearn.data.blocks import ArrayBlocks, Block, Blocks
@@ -62,7 +63,16 @@ class BaseKernelMachine(BaseEstimator):
     ``_training`` in ``fit``, and ``_keep`` a predictor.
     """
 
+    kernels: Any
+    normalize: str | None
+    psd: str
+    memory_limit: int | None
     approximation: str | None = None
+    rank: int | float
+    landmarks: str
+    random_state: Any
+    predictor_: Predictor
+    classes_: NDArray[Any]
     _takes_labels = True
 
     # --- fit --------------------------------------------------------------------------
@@ -254,7 +264,7 @@ class BaseKernelMachine(BaseEstimator):
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
         else:
-            vars(self).pop("feature_names_in_", None)
+            self.__dict__.pop("feature_names_in_", None)
 
     def _block_targets(self, blocks: Blocks) -> Blocks:
         """Return the blocks with targets as ``_target`` makes them."""
@@ -274,6 +284,7 @@ class BaseKernelMachine(BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _feature_map(self, data: Any, weight: Any) -> FeatureMap:
+        assert self.approximation is not None
         features = FeatureMap.fit(
             data,
             self.kernels,
@@ -303,8 +314,8 @@ class BaseKernelMachine(BaseEstimator):
         self.kernel_names_, self.kernels_ = training.names, training.kernels
         self.kernel_weights_, self.kernel_contributions_ = theta, shares
         for name in OF_ONE:  # those of an earlier fit may be of the other kind
-            vars(self).pop(name, None)
-        vars(self).update(training.fitted(A))
+            self.__dict__.pop(name, None)
+        self.__dict__.update(training.fitted(A))
 
     # --- predict ----------------------------------------------------------------------
 
@@ -372,6 +383,14 @@ class BaseMKL(BaseKernelMachine):
     ``solver``, ``tol``, ``max_iter``, ``time_limit``, ``callback`` and ``verbose``.
     """
 
+    norm: Any
+    solver: Any
+    tol: float
+    max_iter: int
+    time_limit: float | None
+    callback: Any
+    verbose: int
+
     def _solve(
         self, training: Training, problem: Any, start: Iterate | None = None
     ) -> Solution:
@@ -427,6 +446,57 @@ class BaseMKL(BaseKernelMachine):
         if self.approximation is not None:
             check_approximation(self.approximation, self.rank, self.landmarks)
         check_limits(self)
+
+
+def _has_approximation(model: Any) -> bool:
+    return "approximation" in model.get_params(deep=False)
+
+
+class StatisticsMixin(BaseKernelMachine):
+    """Fitting from an :class:`Accumulator`, for losses that need nothing else.
+
+    Subclasses are estimators with an ``approximation`` that say in ``_learn`` what
+    ``fit`` does with a training.
+    """
+
+    @available_if(_has_approximation)
+    def accumulator(self, X: Any, sample_weight: Any = None) -> Accumulator:
+        """Choose the features on some samples, and return sums over none yet.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame or MultiView
+            Samples like those to come, at least as many as ``rank``; they are not
+            added to the sums.
+        sample_weight : array of shape (n_samples,), optional
+        """
+        self._require_sums()
+        model = clone(self)
+        model._check_parameters()
+        data, names = model._validate(X)
+        weight = check_weight(sample_weight, data.shape[0])
+        found = sample_rows(Block(data, None, weight), model._sample(), model._seed())
+        return model._empty(found, names)
+
+    @available_if(_has_approximation)
+    @one_blas_thread
+    def fit_statistics(self, sums: Accumulator) -> Any:
+        """Learn from sums over samples, without any of them.
+
+        Parameters
+        ----------
+        sums : Accumulator
+            From ``accumulator`` of a model with the same kernels and approximation;
+            C, reg, norm, solver and tol may differ.
+        """
+        self._check_parameters()
+        self._require_sums()
+        if not isinstance(sums, Accumulator):
+            raise ValueError(
+                f"fit_statistics takes an Accumulator, got {type(sums).__name__}; make "
+                "one by model.accumulator(X)."
+            )
+        return self._learn(self._of_sums(sums))
 
 
 def check_state(model: BaseKernelMachine) -> None:
@@ -486,6 +556,6 @@ def check_limits(model: Any) -> None:
 
 def check_positive(name: str, value: Any, otherwise: str = "") -> float:
     """Return a parameter that must be a positive number."""
-    if not (isinstance(value, Real) and np.isfinite(value) and value > 0):
+    if not (isinstance(value, Real) and 0 < float(value) < np.inf):
         raise ValueError(f"{name} must be a positive number{otherwise}, got {value!r}.")
     return float(value)

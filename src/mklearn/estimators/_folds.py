@@ -8,7 +8,7 @@ from, and what they weigh there.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -65,7 +65,8 @@ class Fold:
     @property
     def tested_weight(self) -> FloatArray:
         """Weights of the distinct samples tested, shape (n_tested,)."""
-        return np.bincount(self.place, self.row_weight, len(self.tested))
+        n = len(self.tested)
+        return np.bincount(self.place, self.row_weight, n).astype(float)
 
     def accuracy(self, right: NDArray[np.bool_]) -> float:
         """Return the weighted share of samples, shape (n_tested,), that are right."""
@@ -143,7 +144,7 @@ class Folds:
         self,
         job: Callable[[Part], Any],
         n_jobs: int | None = None,
-        choices: Sequence[Index] | None = None,
+        choices: Iterable[Index] | None = None,
     ) -> list[list[Any]]:
         """Return what a job finds on each fold, for each choice of kernels.
 
@@ -155,7 +156,7 @@ class Folds:
             Takes a :class:`Part`.
         n_jobs : int, optional
             Pairs of choice and fold that are worked on at the same time.
-        choices : sequence of arrays, optional
+        choices : iterable of arrays, optional
             Numbers of kernels to work with; all of them, together, by default.
         """
         budget = self.training.raw.memory_limit
@@ -237,6 +238,9 @@ class SearchMixin:
     is the splitter that asks for them.
     """
 
+    cv: Any
+    classes_: NDArray[Any]
+    _target: Callable[[Any, FloatArray], NDArray[Any]]
     __metadata_request__fit: ClassVar = {"groups": UNUSED}
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -279,7 +283,7 @@ class SearchMixin:
         else:
             splitter = check_cv(self.cv, truth, classifier=is_classifier(self))
             splits = splitter.split(np.zeros((len(truth), 1)), truth, **asked)
-        folds = []
+        folds: list[Fold] = []
         for train, test in splits:
             fold = _fold(training, truth, row_weight, train, test)
             self._check_fold(training, fold, len(folds))
@@ -354,7 +358,7 @@ def _fold(
     """Return the fold of two parts of the rows, in places or as a mask."""
     group, n = training.group, len(training.weight)
     kept = group[train] >= 0
-    weight = np.bincount(group[train][kept], row_weight[train][kept], n)
+    weight = np.bincount(group[train][kept], row_weight[train][kept], n).astype(float)
     members = np.flatnonzero(weight)
     rows = np.arange(len(group))[test]
     rows = rows[group[rows] >= 0]

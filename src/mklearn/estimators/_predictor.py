@@ -299,7 +299,7 @@ class FeaturePredictor(Predictor):
             used=used,
             bias=bias,
             # new samples may lack a view that all training samples had
-            features=replace(features, fill=scaling.mean).select(used),
+            features=replace(features, fill=scaling.mean).select(used.tolist()),
             coef=(scaling.root[:, None] * w)[columns],
             shift=scaling.shift[columns],
         )

@@ -116,7 +116,7 @@ class LabelCounts:
 
 def _counted(y: NDArray[Any], weight: FloatArray) -> LabelCounts:
     values, number = np.unique(y, return_inverse=True)
-    return LabelCounts(values, np.bincount(number, weight, len(values)))
+    return LabelCounts(values, np.bincount(number, weight, len(values)).astype(float))
 
 
 def count_labels(block: Block) -> LabelCounts:
@@ -173,15 +173,13 @@ class LabelsMixin(ClassifierMixin):
                     f"class_weight names {strange}, but the classes are {known}."
                 )
             for label, factor in self.class_weight.items():
-                if not (
-                    isinstance(factor, Real) and np.isfinite(factor) and factor > 0
-                ):
+                if not (isinstance(factor, Real) and 0 < float(factor) < np.inf):
                     raise ValueError(
                         "class_weight must hold positive numbers, got "
                         f"{factor!r} for class {label!r}."
                     )
                 if label in known:
-                    factors[known.index(label)] = factor
+                    factors[known.index(label)] = float(factor)
         elif isinstance(self.class_weight, str) and self.class_weight == "balanced":
             counts = count()
             factors = counts.sum() / (len(factors) * counts)

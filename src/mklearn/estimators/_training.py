@@ -94,7 +94,7 @@ class GramTraining:
 
     def counts(self, n_classes: int) -> FloatArray:
         """Return the total weight of each class."""
-        return np.bincount(self.target, self.weight, n_classes)
+        return np.bincount(self.target, self.weight, n_classes).astype(float)
 
     def middle(self) -> FloatArray:
         """Return the median of the values, which a free bias makes up for."""
@@ -415,10 +415,11 @@ def merge_equal(
     digests = np.array(
         [
             hashlib.blake2b(content(i) + target[i].tobytes(), digest_size=16).digest()
-            for i in present
+            for i in present.tolist()
         ],
         dtype="V16",
     )
     _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
     group[present] = inverse
-    return present[first], group, np.bincount(inverse, weight[present], len(first))
+    merged = np.bincount(inverse, weight[present], len(first)).astype(float)
+    return present[first], group, merged

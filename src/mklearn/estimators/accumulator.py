@@ -8,13 +8,10 @@ from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.utils.metaestimators import available_if
 
 from mklearn.data.blocks import Block
-from mklearn.data.checks import check_given, check_weight
+from mklearn.data.checks import check_given
 from mklearn.data.files import GeneratorBlocks
-from mklearn.data.sampling import sample_rows
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._predictor import block_rows
 from mklearn.kernels.feature_map import FeatureMap
@@ -177,54 +174,3 @@ def _spread(
     target[places], ZH[:, places] = old.target, old.ZH
     HH[np.ix_(places, places)] = old.HH
     return replace(found, statistics=replace(old, target=target, ZH=ZH, HH=HH))
-
-
-def _has_approximation(model: Any) -> bool:
-    return "approximation" in model.get_params(deep=False)
-
-
-class StatisticsMixin:
-    """Fitting from an :class:`Accumulator`, for losses that need nothing else.
-
-    Subclasses are estimators with an ``approximation`` that learn from a training in
-    ``_learn``.
-    """
-
-    @available_if(_has_approximation)
-    def accumulator(self, X: Any, sample_weight: Any = None) -> Accumulator:
-        """Choose the features on some samples, and return sums over none yet.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, DataFrame or MultiView
-            Samples like those to come, at least as many as ``rank``; they are not
-            added to the sums.
-        sample_weight : array of shape (n_samples,), optional
-        """
-        self._require_sums()
-        model = clone(self)
-        model._check_parameters()
-        data, names = model._validate(X)
-        weight = check_weight(sample_weight, data.shape[0])
-        found = sample_rows(Block(data, None, weight), model._sample(), model._seed())
-        return model._empty(found, names)
-
-    @available_if(_has_approximation)
-    @one_blas_thread
-    def fit_statistics(self, sums: Accumulator) -> Any:
-        """Learn from sums over samples, without any of them.
-
-        Parameters
-        ----------
-        sums : Accumulator
-            From ``accumulator`` of a model with the same kernels and approximation;
-            C, reg, norm, solver and tol may differ.
-        """
-        self._check_parameters()
-        self._require_sums()
-        if not isinstance(sums, Accumulator):
-            raise ValueError(
-                f"fit_statistics takes an Accumulator, got {type(sums).__name__}; make "
-                "one by model.accumulator(X)."
-            )
-        return self._learn(self._of_sums(sums))

@@ -90,9 +90,9 @@ class _GivenWeights(MKLClassifier):
 
     def _fit_weights(self, training: GramTraining, theta: NDArray[np.float64]) -> None:
         """Learn the classifier on the plain sum of the weighted kernels."""
-        training, _ = self._encoded(training)
+        training = training.encoded(self._against_rest(training))
         used = np.flatnonzero(theta)
-        problem = training.problem(self._formula(), self.C, self._weights())
+        problem = training.problem(self._formula(), float(self.C), self._weights())
         problem = replace(problem, bank=training.bank.weighted(theta).select(used))
         solution = self._solve(training, problem)
         A = solution.A
@@ -173,7 +173,9 @@ class AlignmentMKLClassifier(_GivenWeights):
         )
 
     @one_blas_thread
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AlignmentMKLClassifier:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None
+    ) -> AlignmentMKLClassifier:
         """Find the weights, then the classifier.
 
         Parameters
@@ -182,7 +184,7 @@ class AlignmentMKLClassifier(_GivenWeights):
             As in :class:`MKLClassifier`.
         """
         self._check_parameters()
-        training = self._training(X, y, sample_weight)
+        training = self._grams(X, y, sample_weight)
         bank, k = training.bank, len(self.classes_)
         w = training.weight
         Z = np.eye(k)[training.target]
@@ -269,7 +271,7 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
 
     @one_blas_thread
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
     ) -> BestKernelClassifier:
         """Choose the kernel by cross-validation, then fit it on all samples.
 
@@ -281,10 +283,12 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
             What ``cv.split`` is given as groups.
         """
         self._check_parameters()
-        training = self._training(X, y, sample_weight)
+        training = self._grams(X, y, sample_weight)
         folds = self._folds(training, y, sample_weight, groups)
         each = np.arange(training.raw.shape[2])[:, None]
-        scores = np.array(folds.run(self._score, self.n_jobs, each))
+        scores: NDArray[np.float64] = np.array(
+            folds.run(self._score, self.n_jobs, each)
+        )
         self.cv_scores_ = scores.mean(axis=1)
         (self.best_index_,) = best_cell(scores, lambda m: m)
         weights = np.zeros(training.raw.shape[2])
@@ -371,6 +375,7 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
     """
 
     normalize = None
+    predictor_: OfOneKernel
 
     def __init__(
         self,
@@ -410,7 +415,7 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         self.values_ = np.asarray(values, dtype=np.float64)
         if self.values_.ndim != 1 or not len(self.values_):
             raise ValueError(f"values must be a list of numbers, got {self.values!r}.")
-        training = self._training(X, y, sample_weight)
+        training = self._grams(X, y, sample_weight)
         folds = self._folds(training, y, sample_weight, groups)
         M = training.raw.shape[2]
         job = partial(self._scores_alone, name=name)

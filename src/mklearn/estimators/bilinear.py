@@ -159,7 +159,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
             Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
-        training = self._training(X, y, sample_weight)
+        training = self._grams(X, y, sample_weight)
         cost = self.C * self._costs(training)
         loss = CrammerSinger(training.target, cost, len(self.classes_))
         problem = self._problem(training.bank, loss)

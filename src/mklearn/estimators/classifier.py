@@ -11,10 +11,14 @@ from sklearn.utils.metaestimators import available_if
 
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, check_loss, check_positive
+from mklearn.estimators._base import (
+    BaseMKL,
+    StatisticsMixin,
+    check_loss,
+    check_positive,
+)
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.estimators._training import Training
-from mklearn.estimators.accumulator import StatisticsMixin
 from mklearn.problems.losses import Pointwise, by_name
 from mklearn.solvers import Solution
 

@@ -17,11 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from mklearn.data.checks import check_given, check_indicators
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, check_positive
+from mklearn.estimators._base import BaseMKL, StatisticsMixin, check_positive
 from mklearn.estimators._spaces import FeatureSpace, Fit, GramSpace, space_of
 from mklearn.estimators._targets import Indicators, LabelsMixin
 from mklearn.estimators._training import Training
-from mklearn.estimators.accumulator import StatisticsMixin
 from mklearn.kernels.normalise import CENTRED_TRACE
 from mklearn.problems.discriminant import criterion, gaussian_rule, projection
 from mklearn.solvers import Iterate, Solution
@@ -142,6 +141,8 @@ class MKLDiscriminant(
 
     normalize = CENTRED_TRACE
 
+    temperature_: float | FloatArray
+
     def __init__(
         self,
         kernels: Any = "auto",
@@ -208,7 +209,7 @@ class MKLDiscriminant(
             fit = self._choose(space)
         else:
             fit = self._fit_reg(space, self.reg)
-        self._store(space, fit)
+        self._keep_fit(space, fit)
         return self
 
     def _space(self, training: Training) -> GramSpace | FeatureSpace:
@@ -251,7 +252,7 @@ class MKLDiscriminant(
                 if hasattr(self, name):
                     setattr(models[reg], name, getattr(self, name))
             models[reg]._multilabel = self._multilabel
-            models[reg]._store(space, fit)
+            models[reg]._keep_fit(space, fit)
         return [models[reg] for reg in regs.tolist()]
 
     def _choose(self, space: GramSpace | FeatureSpace) -> Fit:
@@ -285,7 +286,7 @@ class MKLDiscriminant(
         solve = partial(self._solve, space.training)
         return space.fit(reg, self._weights(), solve, first)
 
-    def _store(self, space: GramSpace | FeatureSpace, fit: Fit) -> None:
+    def _keep_fit(self, space: GramSpace | FeatureSpace, fit: Fit) -> None:
         """Keep directions, decision rule and probabilities."""
         rank = fit.A.shape[1] if self._multilabel else len(self.classes_) - 1
         turn, self.explained_ratio_ = projection(fit.targets, fit.F, fit.balance, rank)
@@ -295,8 +296,8 @@ class MKLDiscriminant(
         else:
             self._class_rule(space, fit, turn)
         coef = fit.coef @ turn
-        predictor = space.training.predictor(fit.theta, coef, np.zeros(coef.shape[1]))
-        predictor = predictor.with_rule(self.coef_, self.intercept_)
+        plain = space.training.predictor(fit.theta, coef, np.zeros(coef.shape[1]))
+        predictor = plain.with_rule(self.coef_, self.intercept_)
         self._keep(space.training, predictor, fit.theta, coef, space.shares(fit))
         out = fit.out @ turn @ self.coef_.T + self.intercept_
         if self._multilabel:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseKernelMachine, check_limits
+from mklearn.estimators._predictor import GramPredictor
 from mklearn.estimators._targets import NumbersMixin
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.solvers import solve
@@ -128,6 +129,8 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         self.callback = callback
         self.verbose = verbose
 
+    predictor_: GramPredictor
+
     @one_blas_thread
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None
@@ -147,7 +150,7 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
             compared, they are separate measurements.
         """
         check_limits(self)
-        training = self._training(X, y, sample_weight)
+        training = self._grams(X, y, sample_weight)
         # the constant is free: a shift changes rounding only, and makes constants zero
         shift = training.middle()
         problem = EvidenceProblem(

@@ -141,7 +141,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             Weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
-        training = self._training(X, None, sample_weight)
+        training = self._grams(X, None, sample_weight)
         weight, shift = training.weight[:, None], 0.0
         if self.C is None:
             loss: Any = OneClass(weight / (self.nu * weight.sum()))

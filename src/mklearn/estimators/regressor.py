@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, check_loss, check_positive
+from mklearn.estimators._base import (
+    BaseMKL,
+    StatisticsMixin,
+    check_loss,
+    check_positive,
+)
 from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import Training
-from mklearn.estimators.accumulator import StatisticsMixin
 from mklearn.problems.losses import Pointwise, by_name
 
 

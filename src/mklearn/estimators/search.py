@@ -49,7 +49,9 @@ class _PathSearch(SearchMixin, BaseMKL):
     """
 
     @one_blas_thread
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Any:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> Any:
         """Choose cost and norm by cross-validation, then learn from all samples.
 
         Parameters
@@ -64,7 +66,7 @@ class _PathSearch(SearchMixin, BaseMKL):
             of a group together.
         """
         self._check_parameters()
-        training = self._training(X, y, sample_weight)
+        training = self._grams(X, y, sample_weight)
         folds = self._folds(training, y, sample_weight, groups, together=True)
         job = partial(self._run_fold, weighted=sample_weight is not None)
         (found,) = folds.run(job, self.n_jobs)
@@ -141,9 +143,9 @@ class _PathSearch(SearchMixin, BaseMKL):
 
     def _costs_tried(self) -> FloatArray:
         if isinstance(self.Cs, Integral) and not isinstance(self.Cs, bool):
-            if self.Cs < 1:
+            if int(self.Cs) < 1:
                 raise ValueError(f"Cs must be at least 1 value, got {self.Cs!r}.")
-            return np.logspace(-3, 3, int(self.Cs)) if self.Cs > 1 else np.ones(1)
+            return np.logspace(-3, 3, int(self.Cs)) if int(self.Cs) > 1 else np.ones(1)
         return check_costs(self.Cs)
 
     def _check_parameters(self) -> None:

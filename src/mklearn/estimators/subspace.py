@@ -53,8 +53,8 @@ class _Learned:
     subspace: Subspace
     reg: float
     objective: float
+    solution: Solution
     C: float = np.nan
-    solution: Solution | None = None
     n_iter: int = 1
 
 
@@ -250,7 +250,7 @@ class SubspaceKernel(
             Weight 2 equals the sample given twice, weight 0 its absence.
         """
         self._check_parameters()
-        training = self._training(X, y, sample_weight)
+        training = self._grams(X, y, sample_weight)
         if training.raw.shape[2] == 1 and self.unit_trace is not True:
             training = own_scale(training)
         self._store(training, self._learn(training))
@@ -261,14 +261,17 @@ class SubspaceKernel(
         L = label_factor(training.target, len(self.classes_), self.label_kernel, w)
         reg = self._regularisation(float(np.mean(w @ training.bank.diag())))
         kernels = self._kernels(training, reg)
-        limits = {"time_limit": self.time_limit}
-        shown = {"callback": self.callback, "verbose": self.verbose}
-        first = self._first(kernels, L, **limits, **shown)
+        settings: dict[str, Any] = {
+            "time_limit": self.time_limit,
+            "callback": self.callback,
+            "verbose": self.verbose,
+        }
+        first = self._first(kernels, L, **settings)
         self._check_rank(first.subspace)
         learned = replace(first, C=self._cost(first.subspace.features, w))
         if self.criterion == "svm":
             loss = self._loss(training, learned.C)
-            found = self._joint(kernels, loss, L, **limits, **shown)
+            found = self._joint(kernels, loss, L, **settings)
             learned = replace(
                 learned, theta=found.theta, subspace=found.about.subspace,
                 objective=found.upper, solution=found, n_iter=found.n_iter,
@@ -320,11 +323,10 @@ class SubspaceKernel(
                 max_iter=self.max_iter,
                 random_state=self.random_state,
             )
-            solution = without_bounds(middle, found, value, n_iter, local=True)
-            return _Learned(
-                middle, found, kernels.reg, value, solution=solution, n_iter=n_iter
-            )
-        solution, n_iter = None, 1
+            local = without_bounds(middle, found, value, n_iter, local=True)
+            return _Learned(middle, found, kernels.reg, value, local, n_iter=n_iter)
+        solution: Solution | None = None
+        n_iter = 1
         open_weights = self.criterion == "svm" and self.uncorrelated
         if kernels.theta is None and not open_weights:
             solution = integrate(
@@ -337,9 +339,7 @@ class SubspaceKernel(
         value = float(found.values.sum())
         if solution is None:
             solution = without_bounds(theta, found, value)
-        return _Learned(
-            theta, found, kernels.reg, value, solution=solution, n_iter=n_iter
-        )
+        return _Learned(theta, found, kernels.reg, value, solution, n_iter=n_iter)
 
     def _check_rank(self, found: Subspace) -> None:
         if found.rank == 0:

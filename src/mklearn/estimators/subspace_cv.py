@@ -163,7 +163,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
         self._check_parameters()
         self.regs_ = _grid("regs", self.regs)
         self.Cs_ = _grid("Cs", self.Cs)
-        training = self._training(X, y, sample_weight)
+        training = self._grams(X, y, sample_weight)
         folds = self._folds(training, y, sample_weight, groups)
         every = np.arange(training.raw.shape[2])
         choices = every[None] if self.combine else every[:, None]
@@ -245,7 +245,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
                 continue
             unit = unit_cost(found.features, w) if self.relative else 1.0
             features = cross.apply(theta, found.coef)
-            A = None
+            A: FloatArray | None = None
             for j, C in enumerate((unit * self.Cs_).tolist()):
                 loss = self._loss(training, C)
                 start = None if A is None else A * (self.Cs_[j] / self.Cs_[j - 1])

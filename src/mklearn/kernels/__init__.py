@@ -2,6 +2,7 @@
 
 from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.families import per_feature, per_view, rbf_ladder
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.kernels.landmarks import ApproximationError
 from mklearn.kernels.measures import alignment, hsic
@@ -21,9 +22,6 @@ from mklearn.kernels.specs import (
     Spectrum,
     Tanimoto,
     WeightedDegree,
-    per_feature,
-    per_view,
-    rbf_ladder,
 )
 
 __all__ = [

@@ -15,6 +15,7 @@ from mklearn.data.views import MultiView
 from mklearn.kernels import memory
 from mklearn.kernels.affine import Affine, Mask, Terms
 from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
+from mklearn.kernels.families import KernelLike, expand_kernels
 from mklearn.kernels.memory import Index, MemoryEstimate
 from mklearn.kernels.sources import (
     DiagonalSource,
@@ -26,12 +27,7 @@ from mklearn.kernels.sources import (
     same,
     source_of,
 )
-from mklearn.kernels.specs import (
-    Kernel,
-    KernelLike,
-    expand_kernels,
-    unique_names,
-)
+from mklearn.kernels.specs import Kernel, unique_names
 from mklearn.kernels.state import BankState, Reference
 
 FloatArray = NDArray[np.float64]

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mklearn.data.views import MultiView
 from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
+from mklearn.kernels.families import KernelLike, expand_kernels
 from mklearn.kernels.landmarks import (
     CUTOFF,
     LANDMARKS,
@@ -40,12 +41,7 @@ from mklearn.kernels.landmarks import (
     compare,
     indefinite,
 )
-from mklearn.kernels.specs import (
-    Kernel,
-    KernelLike,
-    expand_kernels,
-    unique_names,
-)
+from mklearn.kernels.specs import Kernel, unique_names
 
 FloatArray = NDArray[np.float64]
 

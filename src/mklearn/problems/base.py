@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+Kind = Literal["kernels", "classes", "features", "joint", "evidence"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,10 @@ class Certificate(Judgement):
 
 class Judge(Protocol):
     """What the driver asks of a problem."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it is made of, which decides what solvers there are."""
 
     def first(self) -> Iterate:
         """Return a point that is known without any work."""

@@ -19,14 +19,15 @@ Weights that all classes share need no problem of their own: they are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.base import Certificate, Iterate, Judgement, shares
+from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
 from mklearn.problems.losses import CrammerSinger
-from mklearn.problems.mkl import certified
+from mklearn.problems.mkl import certified, check_square
 from mklearn.problems.weights import LpBall, WeightSet
 
 FloatArray = NDArray[np.float64]
@@ -53,17 +54,15 @@ class BilinearProblem:
     weights: WeightSet
 
     def __post_init__(self) -> None:
-        n, m, _ = self.bank.shape
-        if n != m or n != self.loss.shape[0]:
-            raise ValueError(
-                f"The bank is {n} x {m} and the loss has {self.loss.shape[0]} samples; "
-                "a problem needs a square bank on the samples of the loss."
-            )
+        check_square(self.bank, self.loss)
         if not self.weights.smooth:
             raise ValueError(
                 "Weights per class need a convex set such as LpBall(1), got "
                 f"{type(self.weights).__name__}."
             )
+
+    kind: ClassVar[Kind] = "classes"
+    per_class = True
 
     def center(self) -> FloatArray:
         """Return equal weights for all classes and kernels."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.factors import cholesky, inverse, solve_triangle
-from mklearn.problems.base import Certificate, Iterate, Judgement, shares
+from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
 
 FloatArray = NDArray[np.float64]
 
@@ -43,6 +44,8 @@ class EvidenceProblem:
     bank: KernelBank
     Y: FloatArray
     weight: FloatArray
+
+    kind: ClassVar[Kind] = "evidence"
 
     @property
     def freedom(self) -> float:

@@ -25,14 +25,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.data.blocks import Block, Blocks
 from mklearn.kernels.normalise import Scaling
-from mklearn.problems.base import Certificate, Iterate, Judgement
+from mklearn.problems.base import Certificate, Iterate, Judgement, Kind
 from mklearn.problems.losses import Pointwise
 from mklearn.problems.pseudo_samples import by_kernel, feature_shares, squares
 from mklearn.problems.scatter import Statistics
@@ -238,6 +238,8 @@ class FeatureProblem:
     scaling: Scaling
     statistics: Statistics
     tasks: slice = field(default_factory=lambda: slice(None))
+
+    kind: ClassVar[Kind] = "features"
 
     @property
     def n_tasks(self) -> int:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.base import Certificate, Iterate, Judge, Judgement, shares
-from mklearn.problems.losses import Hinge, Loss, OneClass
+from mklearn.problems.base import Certificate, Iterate, Judge, Judgement, Kind, shares
+from mklearn.problems.losses import CrammerSinger, Hinge, Loss, OneClass
 from mklearn.problems.weights import LpBall, WeightSet
 
 FloatArray = NDArray[np.float64]
@@ -43,6 +43,10 @@ class Problem(Judge, Protocol):
     @property
     def weights(self) -> WeightSet:
         """Where the weights live."""
+
+    @property
+    def per_class(self) -> bool:
+        """Whether each class has weights of its own, shape (k, M) in place of (M,)."""
 
     def center(self) -> FloatArray:
         """Return weights that treat all kernels alike."""
@@ -82,12 +86,14 @@ class MKLProblem:
     weights: WeightSet
 
     def __post_init__(self) -> None:
-        n, m, _ = self.bank.shape
-        if n != m or n != self.loss.shape[0]:
-            raise ValueError(
-                f"The bank is {n} x {m} and the loss has {self.loss.shape[0]} samples; "
-                "a problem needs a square bank on the samples of the loss."
-            )
+        check_square(self.bank, self.loss)
+
+    per_class = False
+
+    @property
+    def kind(self) -> Kind:
+        """Kernels, for tasks one by one or for all classes at once."""
+        return "classes" if isinstance(self.loss, CrammerSinger) else "kernels"
 
     def center(self) -> FloatArray:
         """Return weights that treat all kernels alike."""
@@ -173,6 +179,16 @@ class MKLProblem:
         where the solution is zero).
         """
         return shares(theta * self.bank.quad(A))
+
+
+def check_square(bank: KernelBank, loss: Loss) -> None:
+    """Raise ValueError unless a bank is square and on the samples of a loss."""
+    n, m, _ = bank.shape
+    if n != m or n != loss.shape[0]:
+        raise ValueError(
+            f"The bank is {n} x {m} and the loss has {loss.shape[0]} samples; a "
+            "problem needs a square bank on the samples of the loss."
+        )
 
 
 def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpstrf
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.normalise import Scaling
-from mklearn.problems.base import Certificate, Iterate, Judgement, shares
+from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.scatter import Statistics
@@ -154,6 +154,7 @@ class ReducedProblem(MKLProblem):
     samples: A has the coordinates of the features, (D, T), and there is a bias.
     """
 
+    loss: Squared
     reduced: Reduced
     tasks: slice
 
@@ -178,7 +179,7 @@ class ReducedProblem(MKLProblem):
         if point.about != _IN_FEATURES:
             return point
         w = weights_of(point.theta, point.A, self.reduced.slices)
-        A = self.loss.C * (self.loss.Y - self.reduced.R @ w)  # type: ignore[attr-defined]
+        A = self.loss.C * (self.loss.Y - self.reduced.R @ w)
         return Iterate(point.theta, A)
 
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
@@ -240,6 +241,9 @@ class Expansion:
     g: FloatArray
     slices: tuple[slice, ...]
     weights: WeightSet
+
+    kind: ClassVar[Kind] = "kernels"
+    per_class = False
 
     @property
     def bank(self) -> Any:

@@ -19,7 +19,7 @@ the identity.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from scipy.linalg.lapack import dpotrs
 from mklearn.data.threads import one_blas_thread
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.factors import cholesky, inverse, lower_gram, solve_triangle
-from mklearn.problems.base import Certificate, Iterate, Judgement
+from mklearn.problems.base import Certificate, Iterate, Judgement, Kind
 from mklearn.problems.losses import Loss
 
 FloatArray = NDArray[np.float64]
@@ -344,6 +344,8 @@ class JointProblem:
     n_components: int
     kernels: Kernels
     targets: FloatArray = field(repr=False)
+
+    kind: ClassVar[Kind] = "joint"
 
     def __post_init__(self) -> None:
         if self.kernels.theta is None and not self.kernels.uncorrelated:

@@ -10,17 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.discriminant import Fisher
 from mklearn.problems.losses import (
     BoxLoss,
     CrammerSinger,
-    EpsilonInsensitive,
-    Hinge,
     Logistic,
-    OneClass,
     Squared,
-    SquaredHinge,
+    Summed,
 )
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import BlockNorm, ConvexSet, ElasticNet, Ellipsoid, LpBall
@@ -32,16 +28,7 @@ from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
 
-_LOSSES = (
-    Hinge,
-    SquaredHinge,
-    Squared,
-    EpsilonInsensitive,
-    Logistic,
-    OneClass,
-    Fisher,
-    CrammerSinger,
-)
+_LOSSES = (BoxLoss, Squared, Logistic, Fisher, CrammerSinger)
 _SETS = (LpBall, Ellipsoid, ElasticNet, BlockNorm)
 
 
@@ -78,9 +65,9 @@ class Conic:
 
     needs = (
         Need(
-            "solver='conic' knows the losses and weight sets of the library only, got "
-            "{loss} and {weights}; use solver='alternating', which needs their methods "
-            "alone.",
+            "solver='conic' knows losses with a box, and other losses and weight sets "
+            "of the library only, got {loss} and {weights}; use solver='alternating', "
+            "which needs their methods alone.",
             loss=_LOSSES,
             weights=_SETS,
         ),
@@ -116,7 +103,7 @@ class Conic:
                 inner = inner_solver(problem, Iterate(theta, A))
                 best, F = yield from inner.solve(theta, 1e-10 * abs(judged.upper))
                 yield Iterate(theta, best, F, dual=A)
-        if not isinstance(problem.loss, CrammerSinger):
+        if problem.kind != "classes":
             exact = Newton() if problem.weights.smooth else Alternating()
             yield from exact.iterates(problem, last)
         elif last is None:
@@ -145,11 +132,10 @@ class Conic:
         bank, loss, weights = problem.bank, problem.loss, problem.weights
         M = bank.shape[2]
         grams = [bank.gram(m) for m in range(M)]
-        unit, size_of_y = _unit(loss, grams), _target_size(loss)
-        Z = cp.Variable(loss.shape)
-        A, value, limits = _loss(cp, loss, Z, unit, size_of_y)
+        unit, size_of_y = _units(loss, grams)
+        A, value, limits = _loss(cp, loss, unit, size_of_y)
         size = [np.sqrt(unit) * _factor(K).T @ A for K in grams]
-        if isinstance(problem, BilinearProblem):
+        if problem.per_class:
             return self._per_class(problem, A, value, limits, size, accuracy, settings)
         q = cp.Variable(M, nonneg=True)
         if isinstance(weights, BlockNorm):
@@ -268,41 +254,39 @@ def run(
             return
 
 
-def _unit(loss: Any, grams: list[FloatArray]) -> float:
-    """Return what A is counted in: about as large as it can be, as a power of ten.
+def _units(loss: Any, grams: list[FloatArray]) -> tuple[float, float]:
+    """Return what A and what targets are counted in, as powers of ten.
 
     A problem with costs ``C`` and kernels ``K`` is the one with ``C / unit`` and
-    ``unit K`` for ``A / unit``. Where A is large, interior points may need more
-    iterations, or fail.
+    ``unit K`` for ``A / unit``; the unit is about as large as A can be. Where A is
+    large, interior points may need more iterations, or fail.
     """
-    if not isinstance(
-        loss, Hinge | SquaredHinge | Squared | EpsilonInsensitive | Logistic
-    ):
-        return 1.0
+    if not isinstance(loss, Summed):
+        return 1.0, 1.0
     ridge = 1.0 / float(loss.C[loss.C > 0].mean())
     variance = float(np.mean([np.trace(K) / len(K) for K in grams]))
     # in most directions kernels have less than their variance
-    least = 0.1 * variance if isinstance(loss, Squared) else variance
-    return float(10.0 ** -np.round(np.log10(max(ridge, least))))
+    least = 0.1 * variance if loss.point.quadratic else variance
+    size = float(np.abs(loss.Y).max())
+    return _power(1.0 / max(ridge, least)), _power(size) if size > 0 else 1.0
 
 
-def _target_size(loss: Any) -> float:
-    """Return what targets that are numbers are counted in, as a power of ten."""
-    size = 0.0
-    if isinstance(loss, Squared | EpsilonInsensitive):
-        size = float(np.abs(loss.Y).max())
-    return float(10.0 ** np.round(np.log10(size))) if size > 0 else 1.0
+def _power(size: float) -> float:
+    return float(10.0 ** np.round(np.log10(size)))
 
 
 def _loss(
-    cp: Any, loss: Any, Z: Any, unit: float = 1.0, size: float = 1.0
+    cp: Any, loss: Any, unit: float = 1.0, size: float = 1.0
 ) -> tuple[Any, Any, list[Any]]:
-    """Return A and the dual term as expressions of the variables, and their limits.
+    """Return A and the dual term as expressions of variables, and their limits.
 
     A is counted in ``unit * size``, targets in ``size``. Samples without cost have
-    variables all the same, within the limits of a cost of one: a set without interior
-    would be hard on an interior-point method.
+    variables all the same, within limits of their own: a set without interior would be
+    hard on an interior-point method.
     """
+    if isinstance(loss, BoxLoss):
+        return _box(cp, loss, unit, size)
+    Z = cp.Variable(loss.shape)
     if isinstance(loss, Fisher):
         ridge, _, E, sums = loss.system()
         half = cp.sum_squares(cp.multiply(np.sqrt(ridge)[:, None], Z - loss.a))
@@ -315,27 +299,43 @@ def _loss(
         limits = [C[:, None] * own >= Z, cp.sum(Z, axis=1) == 0]
         return A, cp.sum(cp.multiply(own * used[:, None], Z)), limits
     A = Z if used.all() else cp.multiply(used, Z)
-    limits = []
-    if loss.hyperplane:
-        limits.append(cp.sum(A, axis=0) == (1.0 if isinstance(loss, OneClass) else 0.0))
-    if isinstance(loss, OneClass):
-        return A, cp.Constant(0.0), [*limits, Z >= 0, C >= Z]
-    linear = cp.sum(cp.multiply(used * loss.Y / size, Z))
-    if isinstance(loss, EpsilonInsensitive):
-        value = linear - loss.epsilon / size * cp.sum(cp.abs(A))
-        return A, value, [*limits, cp.abs(Z) <= C / size]
-    alpha = cp.multiply(loss.Y, Z)
-    if isinstance(loss, SquaredHinge | Squared):
-        if isinstance(loss, SquaredHinge):
-            limits.append(alpha >= used - 1.0)  # those without cost stay inside
+    limits = [cp.sum(A, axis=0) == 0.0] if loss.hyperplane else []
+    if loss.point.quadratic:
         half = 0.5 * cp.sum_squares(cp.multiply(1.0 / np.sqrt(C), Z))
-        return A, linear - half, limits
-    limits += [alpha >= 0, alpha <= C]
-    if isinstance(loss, Hinge):
-        return A, linear, limits
-    share = cp.multiply(1.0 / C, alpha)
+        return A, cp.sum(cp.multiply(used * loss.Y / size, Z)) - half, limits
+    share = cp.multiply(loss.Y / C, Z)  # of the logistic loss
     entropy = cp.entr(share) + cp.entr(1.0 - share)
-    return A, cp.sum(cp.multiply(loss.C / unit, entropy)), limits
+    value = cp.sum(cp.multiply(loss.C / unit, entropy))
+    return A, value, [*limits, share >= 0, share <= 1]
+
+
+def _box(
+    cp: Any, loss: BoxLoss, unit: float, size: float
+) -> tuple[Any, Any, list[Any]]:
+    """Return the same for any loss whose dual is a box QP, task by task."""
+    n, T = loss.shape
+    boxes = [loss.box(t)[:4] for t in range(T)]
+    linear, lower, upper, ridge = map(np.column_stack, zip(*boxes, strict=True))
+    used = lower < upper
+    Z = cp.Variable(linear.shape)
+    parts = Z if used.all() else cp.multiply(used.astype(float), Z)
+    A = parts if len(linear) == n else parts[:n] + parts[n:]
+    lower = np.where(used, lower / (unit * size), -1.0)
+    upper = np.where(used, upper / (unit * size), 1.0)
+    above, below = np.isfinite(lower), np.isfinite(upper)
+    limits = []
+    if above.any():
+        limits.append(Z[above] >= lower[above])
+    if below.any():
+        limits.append(Z[below] <= upper[below])
+    if loss.hyperplane:
+        sums = loss.repair(np.zeros(loss.shape)).sum(axis=0)
+        limits.append(cp.sum(A, axis=0) == sums / (unit * size))
+    value = -cp.sum(cp.multiply(used * linear / size, Z))
+    if ridge.any():
+        root = np.sqrt(np.where(used, unit * ridge, 1.0))
+        value -= 0.5 * cp.sum_squares(cp.multiply(root, Z))
+    return A, value, limits
 
 
 def _support(cp: Any, weights: Any, q: Any) -> tuple[Any, list[Any]]:

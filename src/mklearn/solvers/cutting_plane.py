@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import ConvexSet
 from mklearn.solvers.base import Iterate, Iterates, Need
@@ -51,7 +50,7 @@ class CuttingPlane:
         Need(
             "solver='cutting_plane' is for weights that all classes share; with "
             "weights per class use solver='newton' or 'alternating'.",
-            holds=lambda problem: not isinstance(problem, BilinearProblem),
+            holds=lambda problem: not problem.per_class,
         ),
         Need(
             "solver='cutting_plane' needs a convex weight set with a smooth "

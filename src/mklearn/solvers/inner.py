@@ -14,7 +14,6 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.factors import cholesky, invert_triangle, solve_triangle
 from mklearn.problems.losses import (
     BoxLoss,
-    CrammerSinger,
     QuadraticLoss,
     SmoothLoss,
     System,
@@ -60,7 +59,7 @@ def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
     if isinstance(problem.loss, BoxLoss):
         narrow = WorkingSetSolver.suits(problem)
         return (WorkingSetSolver if narrow else BoxSolver)(problem, start)
-    if isinstance(problem.loss, CrammerSinger):
+    if problem.kind == "classes":
         return SampleSweeps(problem, start)
     if isinstance(problem.loss, SmoothLoss):
         return SmoothSolver(problem, start)

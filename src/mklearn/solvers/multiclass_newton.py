@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dpotri
 
-from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import Constraint, ConvexSet, WeightSet
@@ -79,9 +78,7 @@ class MulticlassNewton:
         Need(
             "solver='newton' with weights per class needs norm=1; use "
             "solver='alternating', which is fast for larger norms.",
-            holds=lambda problem: (
-                problem.weights.sparse or not isinstance(problem, BilinearProblem)
-            ),
+            holds=lambda problem: problem.weights.sparse or not problem.per_class,
         ),
         Need(
             "solver='newton' needs a convex weight set with a smooth description, "
@@ -93,7 +90,7 @@ class MulticlassNewton:
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
         inner = SampleSweeps(problem, start, self.seed)
-        per_class = isinstance(problem, BilinearProblem)
+        per_class = problem.per_class
         first = self.first if start is None else 0
 
         def propose(at: Trial, damping: float) -> FloatArray:
@@ -255,9 +252,7 @@ class ProjectedGradient:
             "solver='projected_gradient' needs weights per class and norm=1; use "
             "solver='alternating' for other norms, solver='reduced_gradient' for "
             "weights that the classes share.",
-            holds=lambda problem: (
-                isinstance(problem, BilinearProblem) and problem.weights.sparse
-            ),
+            holds=lambda problem: problem.per_class and problem.weights.sparse,
         ),
     )
 

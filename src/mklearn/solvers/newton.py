@@ -16,7 +16,6 @@ from scipy.linalg import cho_solve
 
 from mklearn.kernels.factors import cholesky
 from mklearn.problems.base import Judgement
-from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import ConvexSet
 from mklearn.solvers.alternating import Alternating
@@ -67,7 +66,7 @@ class Newton:
         Need(
             "Newton cannot couple the classes of the Crammer-Singer loss; use "
             "MulticlassNewton() or solver='newton'.",
-            holds=lambda problem: not isinstance(problem.loss, CrammerSinger),
+            holds=lambda problem: problem.kind != "classes",
         ),
         Need(
             "solver='newton' needs a convex weight set with a smooth description, "

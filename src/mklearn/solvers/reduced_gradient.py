@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.bilinear import BilinearProblem
 from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.inner import inner_solver
@@ -39,7 +38,7 @@ class ReducedGradient:
         Need(
             "solver='reduced_gradient' is for weights that all classes share; with "
             "weights per class use solver='newton' or 'projected_gradient'.",
-            holds=lambda problem: not isinstance(problem, BilinearProblem),
+            holds=lambda problem: not problem.per_class,
         ),
         Need(
             "solver='reduced_gradient' (SimpleMKL) needs norm=1, since it works on the "

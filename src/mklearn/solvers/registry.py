@@ -6,12 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mklearn.problems.bilinear import BilinearProblem
-from mklearn.problems.evidence import EvidenceProblem
-from mklearn.problems.losses import BoxLoss, CrammerSinger
-from mklearn.problems.lowrank import FeatureProblem
+from mklearn.problems.base import Kind
+from mklearn.problems.losses import BoxLoss
 from mklearn.problems.mkl import Problem
-from mklearn.problems.subspace import JointProblem
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Solver
 from mklearn.solvers.conic import Conic
@@ -44,7 +41,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "silp": partial(CuttingPlane, level=0.0),
 }
 
-# what the names mean for the Crammer-Singer loss
+# what the names mean where a loss couples the classes
 MULTICLASS: dict[str, Callable[[], Solver]] = {
     "alternating": Alternating,
     "conic": Conic,
@@ -66,6 +63,13 @@ JOINT: dict[str, Callable[[], Solver]] = {
     "alternating": Rounds,
 }
 
+NAMES: dict[Kind, dict[str, Callable[[], Solver]]] = {
+    "kernels": SOLVERS,
+    "classes": MULTICLASS,
+    "joint": JOINT,
+    "evidence": EVIDENCE,
+}
+
 
 def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
     """Return the solver that a name means for a problem, if it suits.
@@ -79,12 +83,12 @@ def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
         Whether the rows of the problem are samples, so that a part of them stands for
         all. Pseudo-samples that statistics were reduced to are not.
     """
-    if isinstance(problem, FeatureProblem):
+    if problem.kind == "features":
         return _passes(solver)
-    known = _known(problem)
+    known = NAMES[problem.kind]
     if isinstance(solver, str):
         if solver == "auto":
-            solver = _automatic(problem) if samples else _of_few(problem)
+            solver = _AUTO[problem.kind](problem) if samples else _of_few(problem)
         elif solver in known:
             solver = known[solver]()
         else:
@@ -98,15 +102,6 @@ def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
         )
     check(solver, problem)
     return solver
-
-
-def _known(problem: Any) -> dict[str, Callable[[], Solver]]:
-    """Return what names mean for a problem."""
-    if isinstance(problem, JointProblem):
-        return JOINT
-    if isinstance(problem, EvidenceProblem):
-        return EVIDENCE
-    return MULTICLASS if isinstance(problem.loss, CrammerSinger) else SOLVERS
 
 
 def _passes(solver: Any) -> PassNewton:
@@ -127,23 +122,15 @@ def check(solver: Solver, problem: Any) -> None:
             raise ValueError(need.message(problem))
 
 
-def _automatic(problem: Any) -> Solver:
-    """Choose as docs/solvers.md says."""
-    if isinstance(problem, EvidenceProblem):
-        return AverageInformation()
-    if isinstance(problem, JointProblem):
-        return Exact() if problem.complete else Damped()
+# --- "auto", as docs/solvers.md says --------------------------------------------------
+
+
+def _for_kernels(problem: Problem) -> Solver:
+    """Choose for tasks that share their weights."""
     n, _, M = problem.bank.shape
     weights = problem.weights
-    if M == 1 or weights.fixed or not weights.smooth:
-        return Alternating()  # one step is all, or the set has no smooth description
-    if isinstance(problem.loss, CrammerSinger):
-        per_class = isinstance(problem, BilinearProblem)
-        size = M * problem.loss.shape[1] if per_class else M
-        if size > 2000 or (per_class and not weights.sparse):
-            return Alternating()
-        newton = MulticlassNewton()
-        return Multilevel(newton) if n >= 2500 else newton
+    if _at_once(problem):
+        return Alternating()
     box = isinstance(problem.loss, BoxLoss)
     if box and problem.bank.row_budget() < min(n, 500):
         return Interleaved()  # too little memory for the rows of a working set
@@ -151,6 +138,32 @@ def _automatic(problem: Any) -> Solver:
     if M <= 1000 and weights.exponent <= 8:
         solver = Multilevel(Newton()) if n >= 1500 else Newton()
     return Screened(solver) if Screened.suits(problem) else solver
+
+
+def _for_classes(problem: Problem) -> Solver:
+    """Choose for a loss that couples the classes."""
+    n, _, M = problem.bank.shape
+    per_class = problem.per_class
+    size = M * problem.loss.shape[1] if per_class else M
+    rough = per_class and not problem.weights.sparse
+    if _at_once(problem) or size > 2000 or rough:
+        return Alternating()
+    newton = MulticlassNewton()
+    return Multilevel(newton) if n >= 2500 else newton
+
+
+def _at_once(problem: Problem) -> bool:
+    """Tell whether one step is all, or the set has no smooth description."""
+    weights = problem.weights
+    return problem.bank.shape[2] == 1 or weights.fixed or not weights.smooth
+
+
+_AUTO: dict[Kind, Callable[[Any], Solver]] = {
+    "kernels": _for_kernels,
+    "classes": _for_classes,
+    "joint": lambda problem: Exact() if problem.complete else Damped(),
+    "evidence": lambda problem: AverageInformation(),
+}
 
 
 def _of_few(problem: Problem) -> Solver:

@@ -118,8 +118,11 @@ class Screened:
     @staticmethod
     def suits(problem: Problem) -> bool:
         """Tell whether kernels can be proved to have no weight."""
-        plain = isinstance(problem, MKLProblem)
-        return plain and problem.weights.sparse and problem.loss.concavity > 0
+        return (
+            not problem.per_class
+            and problem.weights.sparse
+            and problem.loss.concavity > 0
+        )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield the iterates of the solver, with zeros for what was dropped."""
