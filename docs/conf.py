@@ -59,18 +59,21 @@ numpydoc_validation_checks = {
 _FUNCTIONAL = (
     "Kernel|KernelBank|MultiView|MKLProblem|BilinearProblem|Hinge|SquaredHinge|Squared"
     "|EpsilonInsensitive|Logistic|OneClass|CrammerSinger|LpBall|Ellipsoid|ElasticNet"
-    "|BlockNorm|TableModel|FeatureMap|Blocks|FeatureProblem|Statistics"
+    "|BlockNorm|TableModel|FeatureMap|FeatureProblem|Statistics|EvidenceProblem"
+    r"|\w*Blocks|BlockSource|Pointwise|Piecewise|WeightSet|ConvexSet|Need"
+    "|Exact|Damped|Rounds"
 )
 _RESULTS = (
-    "ApproximationError|Blocks|Comparison|DecisionParts|EvidenceSolution|FeatureMap"
-    "|History|Iterate|JointSolution|Judgement|KernelImportance"
-    "|Path|Solution|Statistics|Status|WeightStability"
+    "ApproximationError|Blocks|Certificate|Comparison|DecisionParts|FeatureMap|History"
+    "|Iterate|Judgement|KernelImportance|Likelihood|Path|Solution|Statistics|Status"
+    "|WeightStability"
 )
 numpydoc_validation_exclude = {
     r"\.(get_metadata_routing|set_\w+_request)$",  # scikit-learn's own
     rf"\.({_FUNCTIONAL})\.\w+$",  # one line that names the arguments is enough
     r"\.(check|iterates|passes|suits)$",  # of solvers, as the protocol has them
     rf"\.({_RESULTS})$",  # what is returned has attributes, not parameters
+    r"\.(Block|Piece|WeightSet|ConvexSet)$",  # so have tuples; protocols have none
     r"^mklearn\.(report|table)\.",
 }
 

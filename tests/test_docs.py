@@ -7,10 +7,17 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+
+from mklearn import MKLRegressor
+from mklearn.blocks import ArrayBlocks
+from mklearn.problems import losses
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [
     DOCS / "index.md",
+    DOCS / "architecture.md",
     DOCS / "quick-start.md",
     DOCS / "reproducibility.md",
     *sorted((DOCS / "guide").glob("*.md")),
@@ -34,13 +41,41 @@ def named(page):
     return str(page.relative_to(DOCS))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=named)
-def test_code_runs(page, tmp_path, monkeypatch):
+@pytest.fixture
+def own_losses(monkeypatch):
+    """A table of losses that a page may enter its own in."""
+    monkeypatch.setattr(losses, "LOSSES", dict(losses.LOSSES))
+
+
+@pytest.mark.parametrize(
+    "page",
+    # the complete files of docs/extend are run by test_contributing.py, each alone
+    [p for p in PAGES if blocks(p, "python") and p.parent.name != "extend"],
+    ids=named,
+)
+def test_code_runs(page, tmp_path, monkeypatch, own_losses):
     monkeypatch.chdir(tmp_path)
     space = {"__name__": "builtins"}
     for block in blocks(page, "python"):
         exec(compile(block, named(page), "exec"), space)
     assert len(space) > 1
+
+
+def test_the_newcomers_loss_works_on_dask(own_losses):
+    dask = pytest.importorskip("dask")
+    array = pytest.importorskip("dask.array")
+    (block,) = blocks(DOCS / "architecture.md", "python")
+    space = {"__name__": "builtins"}
+    exec(compile(block.split("# Nothing else")[0], "architecture.md", "exec"), space)
+    X, y = load_diabetes(return_X_y=True)
+    X, y = X[:120], (y[:120] - 150) / 50
+    model = MKLRegressor("rbf", loss="huber", approximation="nystroem", rank=40)
+    here = clone(model).fit(ArrayBlocks(X, y, rows=60))
+    with dask.config.set(scheduler="synchronous"):
+        there = clone(model).fit(*(array.from_array(a, chunks=60) for a in (X, y)))
+    assert there.duality_gap_ <= 1e-3
+    assert there.solution_.lower <= here.solution_.upper * (1 + 1e-9)
+    assert here.solution_.lower <= there.solution_.upper * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "pycon")], ids=named)
@@ -103,7 +138,70 @@ def test_reference_names_everything_once():
 
 
 def test_every_paper_has_its_page():
-    for paper in ("dkl", "kfda", "lpmkl", "sub", "bil"):
-        text = (DOCS / "theory" / f"{paper}.md").read_text(encoding="utf-8")
+    pages = {
+        "DKL": "discriminant",
+        "KFDA": "discriminant",
+        "LPMKL": "theory/lpmkl",
+        "SUB": "subspace",
+        "BIL": "multiclass",
+    }
+    index = (DOCS / "theory" / "index.md").read_text(encoding="utf-8")
+    for paper, page in pages.items():
+        assert re.search(
+            rf"\| \[{paper}\]\((\.\./)?{page.removeprefix('theory/')}", index
+        )
+        text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+        assert f"# {paper}" in text or f"**{paper}**" in text
         assert "} Implemented in" in text
         assert "\n## Errata" in text
+
+
+def resolves(name):
+    """Tell whether a dotted name is a module, or in one."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:i]))
+        except ImportError:
+            continue
+        try:
+            for part in parts[i:]:
+                found = getattr(found, part)
+        except AttributeError:
+            return False
+        return True
+    return False
+
+
+ROOT = DOCS.parent
+TEXTS = [
+    *(
+        p
+        for p in sorted(DOCS.rglob("*.md"))
+        if not {"_build", "generated"} & {*p.parts}
+    ),
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+]
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_is_named_exists(page):
+    text = re.sub(r"generated/\S+?\.html", "", page.read_text(encoding="utf-8"))
+    names = set(re.findall(r"\bmklearn(?:\.[A-Za-z_]\w*)+", text)) - {"mklearn.css"}
+    assert not [name for name in sorted(names) if not resolves(name)]
+    below = "data|kernels|problems|solvers|estimators|report|cli"
+    for path in re.findall(rf"`((?:{below})/[\w/]*\.py)", text):
+        assert (ROOT / "src" / "mklearn" / path).is_file(), path
+    for path in re.findall(r"`((?:tests|reproduction|benchmarks)/[a-z_/]+\.py)`", text):
+        assert (ROOT / path).is_file(), path
+
+
+def test_the_plan_shows_what_there_is():
+    # every file that the architecture page names, alone or in its folder, is there
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    known = {path.name for path in (ROOT / "src" / "mklearn").rglob("*.py")}
+    known |= {path.name for path in (ROOT / "tests").glob("*.py")}
+    named = {Path(name).name for name in re.findall(r"\b[a-z_/]+\.py\b", text)}
+    assert len(named) > 40
+    assert named <= known

@@ -113,7 +113,10 @@ def check_weight(weight: Any, n: int, where: str | None = None) -> FloatArray:
     if not sound:
         raise ValueError("sample_weight must be finite and not negative.")
     if not weight.any():
-        raise ValueError("All sample weights are zero, so there is nothing to learn.")
+        raise ValueError(
+            "sample_weight must be positive somewhere; all weights are zero, so there "
+            "is nothing to learn."
+        )
     return weight
 
 

@@ -40,7 +40,7 @@ class UniformMKLClassifier(MKLClassifier):
         Nothing is learned about them.
     classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
         As in :class:`MKLClassifier`.
-    dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+    dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`MKLClassifier`.
 
     References
@@ -128,7 +128,7 @@ class AlignmentMKLClassifier(_GivenWeights):
         Of the classifier, for these weights.
     classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
         As in :class:`MKLClassifier`.
-    dual_coef_, intercept_, duality_gap_, n_iter_
+    dual_coef_, intercept_, duality_gap_, n_iter_, predictor_
         As in :class:`MKLClassifier`.
 
     References
@@ -221,7 +221,7 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
         One for the kernel chosen and zero for the others.
     classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
         As in :class:`MKLClassifier`.
-    dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+    dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`MKLClassifier`.
 
     References
@@ -356,6 +356,8 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         One for the kernel chosen and zero for the others.
     kernel_names_, kernels_, kernel_contributions_, support_, dual_coef_, intercept_
         As in :class:`MKLClassifier`, of the last fit.
+    solution_, predictor_
+        That of ``estimator_``, and its predictor for samples in place of Grams.
 
     References
     ----------

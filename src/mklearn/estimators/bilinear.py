@@ -87,6 +87,9 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         The relative gap that certifies the solution.
     n_iter_ : int
     solution_ : Solution
+    predictor_ : Predictor
+        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
+        them by kernel.
 
     References
     ----------
@@ -222,7 +225,7 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
         Nothing is learned about them.
     classes_, kernel_names_, kernels_, kernel_contributions_, support_
         As in :class:`BilinearMKLClassifier`.
-    dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+    dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`BilinearMKLClassifier`.
 
     References

@@ -119,6 +119,9 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
     n_iter_ : int
     solution_ : Solution, or list of them with weights per class
         With ``approximation``, that of the problem with the approximate kernels.
+    predictor_ : Predictor
+        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
+        them by kernel.
     approximation_error_ : ApproximationError
         Of the features, with ``approximation`` only: estimates for each kernel.
 

@@ -113,6 +113,9 @@ class MKLDiscriminant(
     duality_gap_ : float
     solution_ : Solution
         With ``approximation``, that of the problem with the approximate kernels.
+    predictor_ : Predictor
+        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
+        them by kernel.
     approximation_error_ : ApproximationError
         Of the features, with ``approximation`` only: estimates for each kernel.
     regs_, loo_, gcv_ : arrays of shape (n_regs,)

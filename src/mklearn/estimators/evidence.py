@@ -58,6 +58,9 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
     ----------
     solution_ : Solution
         Its ``upper`` is minus the log evidence.
+    predictor_ : Predictor
+        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
+        them by kernel.
     evidence_ : Likelihood
         The likelihood, how it was found, and what small changes still promise.
     noise_ : array of shape (n_outputs,)

@@ -75,6 +75,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         The relative gap that certifies the solution.
     n_iter_ : int
     solution_ : Solution
+    predictor_ : Predictor
+        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
+        them by kernel.
 
     References
     ----------

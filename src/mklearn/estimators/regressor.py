@@ -74,6 +74,9 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     solution_ : Solution
         Of the problem with ``y - median(y)``, which differs in the bias only; with
         ``approximation``, of that with the approximate kernels.
+    predictor_ : Predictor
+        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
+        them by kernel.
     approximation_error_ : ApproximationError
         Of the features, with ``approximation`` only: estimates for each kernel.
 

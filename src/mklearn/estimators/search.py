@@ -274,7 +274,7 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         Weights, bounds and iterations of every problem, without the solutions.
     classes_, kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLClassifier`, of the last fit.
-    support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+    support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`MKLClassifier`, of the last fit.
 
     References
@@ -370,7 +370,7 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         As in :class:`MKLClassifierCV`.
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLRegressor`, of the last fit.
-    support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_
+    support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`MKLRegressor`, of the last fit.
 
     References

@@ -157,7 +157,11 @@ class SubspaceKernel(
         Of the weights or of the joint problem; 0 where the solution is in closed form
         and NaN for "alignment", which has no certificate.
     solution_ : Solution
-        Of the weights or of the joint problem; absent where there is neither.
+        Of the joint problem or of the weights; of a single kernel, the closed form, or
+        the local maximum of the alignment.
+    predictor_ : Predictor
+        What remains to predict with, a frozen value: ``project(X)`` gives
+        the features, ``terms(X)`` what each kernel adds to them.
 
     References
     ----------
@@ -462,7 +466,7 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
         As in :class:`SubspaceKernel`.
     support_, dual_coef_, n_components_, rank_, criterion_values_, objective_
         As in :class:`SubspaceKernel`.
-    reg_, C_, duality_gap_, n_iter_, solution_
+    reg_, C_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`SubspaceKernel`.
 
     References

@@ -79,6 +79,8 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
         As in :class:`SubspaceClassifier`, of the last fit.
     criterion_values_, objective_, reg_, C_, duality_gap_, n_iter_, solution_
         As in :class:`SubspaceClassifier`, of the last fit.
+    predictor_
+        As in :class:`SubspaceClassifier`, of the last fit.
 
     References
     ----------

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from mklearn.data import checks
 from mklearn.data.views import MultiView
 from mklearn.kernels.functions import moments
 from mklearn.kernels.specs import Kernel
@@ -211,18 +212,5 @@ def _is_sound(array: Any, shape: tuple[int, ...]) -> bool:
 
 
 def check_weight(sample_weight: ArrayLike | None, n: int) -> FloatArray | None:
-    """Return the sample weights as an array, or raise ValueError."""
-    if sample_weight is None:
-        return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (n,):
-        raise ValueError(
-            f"sample_weight must have one entry for each of the {n} samples, got shape "
-            f"{weight.shape}."
-        )
-    if not np.isfinite(weight).all() or (weight < 0).any() or not weight.any():
-        raise ValueError(
-            "sample_weight must be finite and at least 0, with a positive sum; got "
-            f"values from {weight.min():.4g} to {weight.max():.4g}."
-        )
-    return weight
+    """Return the sample weights as an array if there are any, or raise ValueError."""
+    return None if sample_weight is None else checks.check_weight(sample_weight, n)

@@ -10,6 +10,8 @@ from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 
+_LEAST = 1e-12  # of the largest weight: what an update starts from
+
 
 @dataclass(frozen=True)
 class Alternating:
@@ -36,5 +38,7 @@ class Alternating:
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
             allowed = self.accuracy * (judgement.upper - judgement.lower)
+            # The update multiplies: a kernel that rounding has put out would stay out.
+            theta = np.maximum(theta, _LEAST * theta.max(axis=-1, keepdims=True))
             # erratum 1: (21) is not the update; the norms of w are
             theta = problem.step(theta, quads)

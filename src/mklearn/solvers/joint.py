@@ -121,6 +121,15 @@ class Rounds(JointSolver):
 
     The method of the paper. Each answers the other with all its might, so that it may
     swing between two points for ever.
+
+    Parameters
+    ----------
+    accuracy : float
+        Relative duality gap of the SVMs.
+    solver : Solver
+        For the kernel weights, the problem (27) and (40).
+    tol : float
+        Relative duality gap of the kernel weights.
     """
 
     def iterates(self, problem: JointProblem, start: Iterate | None) -> Steps:
@@ -150,6 +159,15 @@ class Exact(JointSolver):
     They are optimal on :meth:`Criterion.whole`, and so is their subspace. With several
     kernels their value is a convex function of the weights, which is minimised by the
     level method on its tangents, from the weights that suit the first SVMs.
+
+    Parameters
+    ----------
+    accuracy : float
+        Relative duality gap of the SVMs.
+    solver : Solver
+        For the kernel weights, the problem (27) and (40).
+    tol : float
+        Relative duality gap of the kernel weights.
     """
 
     needs: ClassVar[tuple[Need, ...]] = (
@@ -236,6 +254,12 @@ class Damped(JointSolver):
 
     Parameters
     ----------
+    accuracy : float
+        Relative duality gap of the SVMs.
+    solver : Solver
+        For the kernel weights, the problem (27) and (40).
+    tol : float
+        Relative duality gap of the kernel weights.
     enough : float
         Relative distance of the bounds at which the problem with all features is left.
     """
