@@ -1,6 +1,7 @@
 """Loss x weight set x solver: every cell is solved, or refused with advice."""
 
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from mklearn.problems import (
     learned_cost,
     tikhonov,
 )
+from mklearn.problems.losses import Piece, Piecewise
 from mklearn.solvers import CuttingPlane, Iterate
 
 TOL = 1e-5
@@ -391,6 +393,23 @@ def test_without_its_packages_the_conic_solver_says_what_to_install(monkeypatch,
     task = MKLProblem(bank, LOSSES["hinge"], LpBall(1))
     with pytest.raises(ImportError, match=r"pip install mklearn\[conic\]"):
         solve(task, "conic")
+
+
+def test_any_loss_with_a_box_has_a_conic_program(bank):
+    @dataclass(frozen=True)
+    class Pinball(Piecewise):
+        def value(self, f, y):
+            return np.maximum(0.3 * (y - f), -0.7 * (y - f))
+
+        def pieces(self, y):
+            one = np.ones(np.shape(y))
+            return (Piece(y, -0.7 * one, 0.3 * one),)
+
+    Y, C = LOSSES["squared"].Y, LOSSES["squared"].C
+    task = MKLProblem(bank, Pinball().on(Y, C), LpBall(2))
+    mine, other = (solve(task, solver, tol=1e-6) for solver in ("conic", "newton"))
+    assert mine.check(task) <= 1e-6
+    assert mine.upper == pytest.approx(other.upper, rel=1e-5)
 
 
 def test_the_conic_solver_refuses_what_it_does_not_know(bank):
