@@ -244,7 +244,7 @@ def test_full_rank_is_the_exact_method(p):
         ours.kernel_contributions_, exact.kernel_contributions_, atol=1e-6
     )
     assert ours.approximation_error_.worst < 1e-6
-    parts = ours._parts(X).sum(axis=2) + ours.intercept_
+    parts = ours.predictor_.parts(X).sum(axis=2) + ours.intercept_
     assert np.allclose(parts, ours._scores(X))
 
 
@@ -389,7 +389,7 @@ def test_what_cannot_be_done_is_said():
 
 
 def test_too_many_features_are_told(monkeypatch):
-    free = "mklearn.estimators._features.available_memory"
+    free = "mklearn.estimators._training.available_memory"
     monkeypatch.setattr(free, lambda: 10_000)
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="lower rank or fewer kernels"):

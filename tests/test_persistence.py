@@ -383,14 +383,16 @@ def _npy(array):
     ids=["nan or negative", "shorter", "deeper", "out of range or inf", "text"],
 )
 @pytest.mark.parametrize(
-    "name", ["_A", "_theta", "_cols", "_used", "kernel_weights_", "intercept_",
-             "_normaliser", "_reference"]
+    "name", ["A", "theta", "cols", "used", "bias", "normaliser", "reference",
+             "kernel_weights_"]
 )  # fmt: skip
 def test_arrays_that_do_not_fit_are_refused(name, spoil, centred, tmp_path):
     members = _members(centred)
     content = json.loads(members["model.json"])
-    state = content["model"]["is"][name]
-    numbers = _numbers(state)
+    state = content["model"]["is"]
+    if name not in state:
+        state = state["predictor_"]["is"]
+    numbers = _numbers(state[name])
     assert numbers
     for number in numbers:
         bad = {**members, f"arrays/{number}.npy": _npy(spoil(_array(members, number)))}
@@ -402,7 +404,7 @@ def test_arrays_that_do_not_fit_are_refused(name, spoil, centred, tmp_path):
 def test_kernels_that_do_not_fit_are_refused(saved, tmp_path):
     def change(edit):
         def apply(content):
-            edit(content["model"]["is"]["_reference"]["is"]["is"])
+            edit(content["model"]["is"]["predictor_"]["is"]["reference"]["is"]["is"])
 
         with pytest.raises(ModelFileError):
             load(_changed(saved, tmp_path / "m.mkl", apply))

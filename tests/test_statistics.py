@@ -177,8 +177,8 @@ def test_pseudo_samples_have_the_problem_of_all_samples(kind, p, memory):
     assert np.isclose(ours.upper, exact.upper, rtol=1e-8)
     assert np.isclose(ours.lower, exact.lower, rtol=1e-8)
     assert np.allclose(ours.theta, exact.theta, atol=1e-6)
-    coef = by_kernel(ours.theta, features.slices)[:, None] * reduced.dual(ours.A)
-    raw, bias = scaling.raw(coef, reduced.bias(found, scaling, coef))
+    coef = by_kernel(ours.theta, features.slices)[:, None] * ours.A
+    raw, bias = scaling.raw(coef, ours.bias)
     scores = bank.apply(exact.theta, exact.A) + exact.bias
     assert np.allclose(Z @ raw + bias, scores, atol=1e-6)
 

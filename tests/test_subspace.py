@@ -513,12 +513,12 @@ def test_weights_are_learned_with_uncorrelated_features_only():
 
 
 def test_time_limit(monkeypatch):
-    from mklearn.solvers import driver
+    from mklearn.solvers import loop
 
     problem = joint()
     clock = iter(np.arange(0.0, 1e6, 10.0))
     monkeypatch.setattr(
-        driver, "time", type("", (), {"perf_counter": lambda: next(clock)})
+        loop, "time", type("", (), {"perf_counter": lambda: next(clock)})
     )
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         found = solve_joint(problem, "alternating", tol=1e-12, time_limit=500.0)

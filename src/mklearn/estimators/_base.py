@@ -29,6 +29,7 @@ from mklearn.estimators._predictor import (
     kernels_first,
     require,
 )
+from mklearn.estimators._targets import Decides
 from mklearn.estimators._training import (
     OF_ONE,
     SAMPLE,
@@ -432,7 +433,6 @@ class BaseMKL(BaseKernelMachine):
         A = np.column_stack([s.A for s in solutions])
         bias = np.concatenate([s.bias for s in solutions]) + shift
         self._keep(training, training.predictor(theta, A, bias), theta, A, shares)
-        self.intercept_ = bias
         self.solution_ = solutions[0] if one else list(solutions)
         self.duality_gap_ = max(s.gap for s in solutions)
         self.n_iter_ = max(s.n_iter for s in solutions)
@@ -512,14 +512,14 @@ def check_state(model: BaseKernelMachine) -> None:
     require(isinstance(predictor, Predictor), "no predictor")
     require(predictor.n_kernels == M, "kernels")
     predictor.check()
-    for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_", "intercept_",
+    for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_",
                  "coef_", "means_", "temperature_"):  # fmt: skip
         check_finite(name, vars(model).get(name, 0.0))
     classes = vars(model).get("classes_")
     if classes is not None:
         require(np.ndim(classes) == 1 and len(classes) > 0, "classes")
         scores = len(predictor.bias)
-        decides = "intercept_" in vars(model)
+        decides = isinstance(model, Decides)
         require(not decides or scores in (1, len(classes)), "a score for each class")
 
 

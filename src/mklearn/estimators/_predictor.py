@@ -80,6 +80,15 @@ class Predictor(ABC):
         parts[..., self.used] = terms
         return parts
 
+    def with_bias(self, bias: Any) -> Predictor:
+        """Return the predictor with another bias, of as many numbers."""
+        bias = np.asarray(bias, dtype=np.float64)
+        if bias.shape != self.bias.shape:
+            raise ValueError(
+                f"An intercept has shape {self.bias.shape} here, got {bias.shape}."
+            )
+        return replace(self, bias=bias)
+
     def with_rule(self, rule: FloatArray, bias: FloatArray) -> Predictor:
         """Return the predictor with scores made of its coordinates."""
         return replace(self, rule=rule, bias=bias)

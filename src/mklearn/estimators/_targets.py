@@ -15,6 +15,7 @@ from sklearn.utils import column_or_1d
 from mklearn.data.blocks import Block, Blocks
 from mklearn.data.checks import check_given, check_labels, check_values
 from mklearn.data.reading import by_blocks
+from mklearn.estimators._predictor import Predictor
 from mklearn.problems.scatter import Gathered
 
 FloatArray = NDArray[np.float64]
@@ -97,6 +98,24 @@ def one_vs_rest(labels: NDArray[np.intp], k: int) -> FloatArray:
     return np.where(labels[:, None] == columns[None, :], 1.0, -1.0)
 
 
+# --- decisions ------------------------------------------------------------------------
+
+
+class Decides:
+    """What decides has an intercept, that of its predictor; setting it moves both."""
+
+    predictor_: Predictor
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """What is added to the sum over kernels, shape (n_scores,)."""
+        return self.predictor_.bias
+
+    @intercept_.setter
+    def intercept_(self, value: Any) -> None:
+        self.predictor_ = self.predictor_.with_bias(value)
+
+
 # --- labels ---------------------------------------------------------------------------
 
 
@@ -135,7 +154,7 @@ class Numbered:
         return Block(block.X, np.searchsorted(self.classes, block.y), block.weight)
 
 
-class LabelsMixin(ClassifierMixin):
+class LabelsMixin(Decides, ClassifierMixin):
     """Classification on top of scores, one column for two classes, else one for each.
 
     Subclasses have the parameter ``class_weight``.
@@ -224,7 +243,7 @@ def count_outputs(block: Block) -> int:
     return 0 if y.ndim == 1 else int(y.shape[1])
 
 
-class NumbersMixin(RegressorMixin):
+class NumbersMixin(Decides, RegressorMixin):
     """Regression on top of scores, one column for each output."""
 
     _takes_labels = False

@@ -100,7 +100,6 @@ class _GivenWeights(MKLClassifier):
         parts[used] = problem.bank.quad(A)
         predictor = training.predictor(theta, A, solution.bias)
         self._keep(training, predictor, theta, A, shares(parts))
-        self.intercept_ = solution.bias
         self.solution_, self.duality_gap_ = solution, solution.gap
         self.n_iter_, self.C_ = solution.n_iter, float(self.C)
 
@@ -436,7 +435,6 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         self._keep(training, chosen, weights, np.zeros((n, 1)), weights.copy())
         self.support_ = training.index[self.estimator_.support_]
         self.dual_coef_ = self.estimator_.dual_coef_
-        self.intercept_ = self.estimator_.intercept_
         self.solution_ = self.estimator_.solution_
         return self
 
@@ -495,13 +493,9 @@ class OfOneKernel(Predictor):
         """Number of scores."""
         return len(self.bias)
 
-    def scores(self, X: Any) -> NDArray[np.float64]:
-        """Return the scores of the model on the kernel."""
-        return self.alone.scores(self.kept.cross(X))
-
     def project(self, X: Any) -> NDArray[np.float64]:
-        """Return the scores without bias."""
-        return np.asarray(self.scores(X) - self.bias)
+        """Return the scores of the model on the kernel, without bias."""
+        return np.asarray(self.alone.scores(self.kept.cross(X)) - self.alone.bias)
 
     def terms(self, X: Any) -> NDArray[np.float64]:
         """Return what the kernel adds to the scores."""

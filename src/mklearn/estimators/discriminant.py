@@ -291,15 +291,13 @@ class MKLDiscriminant(
         rank = fit.A.shape[1] if self._multilabel else len(self.classes_) - 1
         turn, self.explained_ratio_ = projection(fit.targets, fit.F, fit.balance, rank)
         self.means_ = fit.means @ turn
-        if self._multilabel:
-            self._label_rules(space, fit, turn)
-        else:
-            self._class_rule(space, fit, turn)
+        rules = self._label_rules if self._multilabel else self._class_rule
+        self.coef_, bias = rules(space, fit, turn)
         coef = fit.coef @ turn
         plain = space.training.predictor(fit.theta, coef, np.zeros(coef.shape[1]))
-        predictor = plain.with_rule(self.coef_, self.intercept_)
+        predictor = plain.with_rule(self.coef_, bias)
         self._keep(space.training, predictor, fit.theta, coef, space.shares(fit))
-        out = fit.out @ turn @ self.coef_.T + self.intercept_
+        out = fit.out @ turn @ self.coef_.T + bias
         if self._multilabel:
             self.temperature_ = np.array(
                 [
@@ -319,7 +317,7 @@ class MKLDiscriminant(
 
     def _class_rule(
         self, space: GramSpace | FeatureSpace, fit: Fit, turn: FloatArray
-    ) -> None:
+    ) -> tuple[FloatArray, FloatArray]:
         """Take classes as normal, with the criterion's covariance."""
         k = len(self.classes_)
         covariance = turn.T @ (fit.within + fit.stiff) @ turn / fit.size
@@ -327,11 +325,11 @@ class MKLDiscriminant(
         each, shift = gaussian_rule(self.means_, covariance, priors)
         if k == 2:
             each, shift = each[[1]] - each[[0]], shift[[1]] - shift[[0]]
-        self.coef_, self.intercept_ = each, shift
+        return each, shift
 
     def _label_rules(
         self, space: GramSpace | FeatureSpace, fit: Fit, turn: FloatArray
-    ) -> None:
+    ) -> tuple[FloatArray, FloatArray]:
         """Tell samples with a label from those without it along its own scores."""
         k, size, stiff = len(self.classes_), space.size, fit.stiff
         odds, shift = np.empty(k), np.empty(k)
@@ -346,8 +344,7 @@ class MKLDiscriminant(
             each, rest = gaussian_rule(means, covariance, priors)
             odds[j], shift[j] = each[1, 0] - each[0, 0], rest[1] - rest[0]
         # scores are coordinates turned back
-        self.coef_ = (np.linalg.pinv(turn) * odds).T
-        self.intercept_ = shift
+        return (np.linalg.pinv(turn) * odds).T, shift
 
     def _needs_rows(self) -> str:
         return "reg='loo'" if self.reg == "loo" else ""

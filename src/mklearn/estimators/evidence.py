@@ -168,7 +168,6 @@ class EvidenceMKLRegressor(NumbersMixin, BaseKernelMachine):
         theta, A, bias = solution.theta, solution.A, solution.bias + shift
         predictor = training.predictor(theta, A, bias, whole=self.uncertainty)
         self._keep(training, predictor, theta, A, problem.contributions(theta, A))
-        self.intercept_ = bias
         self.solution_, self.evidence_ = solution, solution.about
         found = problem.at(theta) if self.uncertainty else None
         self._spread = None if found is None else found.spread()

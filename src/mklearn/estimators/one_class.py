@@ -12,10 +12,11 @@ from sklearn.base import OutlierMixin
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL, check_positive
 from mklearn.estimators._predictor import as_bank
+from mklearn.estimators._targets import Decides
 from mklearn.problems import Hinge, MKLProblem, OneClass
 
 
-class MKLOneClass(OutlierMixin, BaseMKL):
+class MKLOneClass(Decides, OutlierMixin, BaseMKL):
     """One-class classifier on a learned combination of kernels (ℓp-norm MKL).
 
     Separates the samples from the origin of feature space. With the share ``nu`` of

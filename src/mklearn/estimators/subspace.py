@@ -491,5 +491,5 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
         if self.criterion != "svm":
             loss = self._loss(training, learned.C)
             found = svm_on(Z, loss, tol=self.tol, time_limit=self.time_limit)
-        self.coef_, self.intercept_ = found.A.T @ Z, found.bias
-        self.predictor_ = self.predictor_.with_rule(self.coef_, self.intercept_)
+        self.coef_ = found.A.T @ Z
+        self.predictor_ = self.predictor_.with_rule(self.coef_, found.bias)

@@ -97,8 +97,8 @@ class EvidenceProblem:
             dual=found.A,
             weight_bounds=np.full(len(point.theta), np.inf),
             about=about,
-            claim=about.words,
-            doubt=about.words,
+            claim=about.message.rstrip("."),
+            doubt=about.message.rstrip("."),
         )
 
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
@@ -177,7 +177,7 @@ class Likelihood:
     promise: float | None = None
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         """What was found, in words."""
         promise = ""
         if self.promise is not None:
@@ -185,7 +185,7 @@ class Likelihood:
         return (
             f"The log evidence is {self.evidence:.6g}, "
             f"{self.evidence - self.nothing:.3g} above that of no kernel at all"
-            f"{promise}. Whether weights far from these are better nothing tells"
+            f"{promise}. Whether weights far from these are better nothing tells."
         )
 
 
