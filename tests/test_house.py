@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.exceptions import ConvergenceWarning
 
@@ -19,6 +20,7 @@ from mklearn import (
     MKLClassifier,
     MKLProblem,
     MultiView,
+    SingleKernelCV,
     Solution,
     Squared,
     SubspaceClassifier,
@@ -36,7 +38,7 @@ from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.pseudo_samples import Reduced
 from mklearn.problems.scatter import Statistics, gather
 from mklearn.problems.subspace import JointProblem, Kernels, label_factor
-from mklearn.solvers import Status
+from mklearn.solvers import Multilevel, Newton, Status
 from recorded_cases import cases
 
 X, LABELS = load_wine(return_X_y=True)
@@ -208,3 +210,48 @@ def test_closed_forms_are_solutions_as_well():
     likely = EvidenceMKLRegressor([RBF(0.1)]).fit(X[:, 1:], X[:, 0])
     assert likely.evidence_ is likely.solution_.about
     assert likely.solution_.upper == -likely.evidence_.evidence
+
+
+class OneStep:
+    """A solver that knows one point and ends."""
+
+    needs = ()
+
+    def iterates(self, problem, start):
+        yield problem.first() if start is None else start
+
+
+def test_a_solver_may_end_on_a_part_of_the_samples():
+    with pytest.warns(ConvergenceWarning, match="cannot improve"):
+        found = solve(PROBLEMS["hinge"](), Multilevel(OneStep(), coarsest=10))
+    assert found.status is Status.STALLED and np.isfinite(found.upper)
+
+
+def test_a_problem_of_another_kind_is_solved_by_an_instance():
+    @dataclasses.dataclass(frozen=True)
+    class Foreign(MKLProblem):
+        kind = "foreign"
+
+    problem = PROBLEMS["hinge"]()
+    foreign = Foreign(problem.bank, problem.loss, problem.weights)
+    known = solve(problem, "newton", tol=1e-6)
+    assert solve(foreign, Newton(), tol=1e-6).upper == known.upper
+    with pytest.raises(ValueError, match="Unknown solver 'auto'"):
+        solve(foreign)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [MKLClassifier(), SingleKernelCV(MKLClassifier(), values=[1.0], cv=2)],
+    ids=["classifier", "single"],
+)
+def test_an_intercept_that_is_set_moves_decisions(model):
+    y = LABELS == 1
+    before = clone(model).fit(X, y)
+    moved = clone(model).fit(X, y)
+    moved.intercept_ = moved.intercept_ + 0.5
+    np.testing.assert_allclose(
+        moved.decision_function(X), before.decision_function(X) + 0.5, rtol=1e-12
+    )
+    with pytest.raises(ValueError, match="An intercept has shape"):
+        moved.intercept_ = np.zeros(3)

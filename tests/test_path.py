@@ -150,7 +150,7 @@ def test_verbose_tells_each_cell(capsys):
         ([1, -1], [1], "positive"),
         ([np.nan], [1], "positive"),
         ([1], [], "at least one norm"),
-        ([1], ["two"], "norms must be numbers"),
+        ([1], ["two"], "norm must be a number"),
         ([1], [0.5], "p >= 1"),
     ],
 )

@@ -47,9 +47,8 @@ from mklearn.estimators.accumulator import Accumulator
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.kernels.normalise import check_definite, fit_normaliser
-from mklearn.problems import Ellipsoid, LpBall
 from mklearn.problems.losses import loss_names
-from mklearn.problems.weights import WeightSet
+from mklearn.problems.weights import WeightSet, weight_set
 from mklearn.solvers import Iterate, Solution, solve
 
 FloatArray = NDArray[np.float64]
@@ -333,7 +332,7 @@ class BaseKernelMachine(BaseEstimator):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
-        if isinstance(X, MultiView) or not self.predictor_.checked:
+        if isinstance(X, MultiView) or not self.predictor_.takes_samples:
             return X
         return validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, reset=False
@@ -521,20 +520,6 @@ def check_state(model: BaseKernelMachine) -> None:
         scores = len(predictor.bias)
         decides = isinstance(model, Decides)
         require(not decides or scores in (1, len(classes)), "a score for each class")
-
-
-def weight_set(norm: Any) -> WeightSet:
-    """Return the set that a number, a matrix or a weight set stands for."""
-    if isinstance(norm, Real):
-        return LpBall(float(norm))
-    if hasattr(norm, "support") and not isinstance(norm, type):
-        return norm
-    if isinstance(norm, (np.ndarray, list)) and np.ndim(norm) == 2:
-        return Ellipsoid(np.asarray(norm))
-    raise ValueError(
-        "norm must be a number p >= 1 or inf, a positive definite matrix or a weight "
-        f"set, got {norm!r}."
-    )
 
 
 def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:

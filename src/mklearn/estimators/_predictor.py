@@ -52,7 +52,7 @@ class Predictor(ABC):
         """Return what each kernel in use adds to them, shape (n, q, n_used)."""
 
     @property
-    def checked(self) -> bool:
+    def takes_samples(self) -> bool:
         """Whether new samples are a table or views, to be checked as such first."""
         return True
 
@@ -165,7 +165,7 @@ class GramPredictor(Predictor):
             Keep all samples, and the kernels between them and new ones as they are.
         """
         support = np.flatnonzero(A.any(axis=1))
-        used = used_kernels(theta)
+        used = weighted_kernels(theta)
         normaliser = training.normaliser.select(used)
         # centring needs all samples unless the coefficients sum to zero, and so does
         # the projection that clips a kernel; where samples lack a view, those that
@@ -207,7 +207,7 @@ class GramPredictor(Predictor):
         )
 
     @property
-    def checked(self) -> bool:
+    def takes_samples(self) -> bool:
         """Not so for precomputed kernels."""
         return self.reference is not None
 
@@ -299,7 +299,7 @@ class FeaturePredictor(Predictor):
         bias: FloatArray,
     ) -> FeaturePredictor:
         """Return the model of normalised weights ``w`` (D, q), without idle kernels."""
-        used = used_kernels(theta)
+        used = weighted_kernels(theta)
         columns = np.concatenate(
             [np.arange(features.slices[m].start, features.slices[m].stop) for m in used]
         )
@@ -373,7 +373,7 @@ class KnownScores(Predictor):
         return cls(1, np.arange(1), zero, values)
 
     @property
-    def checked(self) -> bool:
+    def takes_samples(self) -> bool:
         """Samples do not matter."""
         return False
 
@@ -399,7 +399,7 @@ class KnownScores(Predictor):
         return self.scores(X)[:, :, None]
 
 
-def used_kernels(theta: FloatArray) -> NDArray[np.intp]:
+def weighted_kernels(theta: FloatArray) -> NDArray[np.intp]:
     """Return the kernels that have a weight; the first one if none has."""
     used = np.flatnonzero(np.atleast_2d(theta).any(axis=0))
     return used if len(used) else np.arange(1)

@@ -438,6 +438,17 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         self.solution_ = self.estimator_.solution_
         return self
 
+    @property
+    def intercept_(self) -> NDArray[np.float64]:
+        """What the model on one kernel adds to its sum."""
+        return self.estimator_.intercept_
+
+    @intercept_.setter
+    def intercept_(self, value: Any) -> None:
+        self.estimator_.intercept_ = value
+        kept, alone = self.predictor_.kept, self.estimator_.predictor_
+        self.predictor_ = OfOneKernel.of(kept, alone)
+
     def _alone(self, **settings: float) -> Any:
         model = clone(self.estimator)
         return model.set_params(kernels="precomputed", psd="ignore", **settings)
@@ -484,9 +495,9 @@ class OfOneKernel(Predictor):
         return cls(kept.n_kernels, kept.used, alone.bias, kept, alone)
 
     @property
-    def checked(self) -> bool:
+    def takes_samples(self) -> bool:
         """As the kernels ask for it."""
-        return self.kept.checked
+        return self.kept.takes_samples
 
     @property
     def n_coordinates(self) -> int:

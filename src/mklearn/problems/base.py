@@ -98,7 +98,7 @@ class Certificate(Judgement):
 
 
 class Judge(Protocol):
-    """What the driver asks of a problem."""
+    """What the loop asks of a problem."""
 
     @property
     def kind(self) -> Kind:

@@ -313,11 +313,6 @@ class FeatureProblem:
         """Return minus infinity: a dual point is known by the pass that found it."""
         return -np.inf
 
-    def best_weights(self, w: FloatArray) -> FloatArray:
-        """Return the kernel weights that suit normalised weights ``w`` (D, T) best."""
-        norms2 = squares(w, self.slices)
-        return self.weights.step(np.ones(len(norms2)), norms2)
-
     def regulariser(self, w: FloatArray, theta: FloatArray) -> float:
         """Return ``½ sum_m |w_m|^2 / theta_m``, infinite where theta is zero only."""
         norms2 = squares(w, self.slices)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from numbers import Real
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -407,6 +408,20 @@ def block_norm(q: float) -> WeightSet:
     if q > 2:
         return BlockNorm(q)
     return LpBall(np.inf if q == 2 else q / (2.0 - q))
+
+
+def weight_set(norm: Any) -> WeightSet:
+    """Return the set that a number, a matrix or a weight set stands for."""
+    if isinstance(norm, Real):
+        return LpBall(float(norm))
+    if isinstance(norm, WeightSet) and not isinstance(norm, type):
+        return norm
+    if isinstance(norm, (np.ndarray, list)) and np.ndim(norm) == 2:
+        return Ellipsoid(np.asarray(norm))
+    raise ValueError(
+        "norm must be a number p >= 1 or inf, a positive definite matrix or a weight "
+        f"set, got {norm!r}."
+    )
 
 
 def _conjugate(p: float) -> float:

@@ -1,4 +1,4 @@
-"""What solvers yield and what the driver returns."""
+"""What solvers yield and what a run returns."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Solver(Protocol):
     def iterates(
         self, problem: Any, start: Iterate | None
     ) -> Generator[Any, Judgement | None, Any]:
-        """Yield iterates; each ``yield`` returns the driver's judgement of it."""
+        """Yield iterates; each ``yield`` returns the problem's judgement of it."""
 
 
 class Status(Enum):

@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.losses import Loss
 from mklearn.problems.mkl import MKLProblem
-from mklearn.problems.weights import LpBall, WeightSet
+from mklearn.problems.weights import LpBall, WeightSet, weight_set
 from mklearn.solvers.base import Iterate, Solution, Solver, Status
 from mklearn.solvers.driver import solve
 
@@ -133,7 +132,7 @@ def mkl_path(
     """
     costs = check_costs(Cs)
     norms = tuple(norms)
-    sets = [_as_set(norm) for norm in norms]
+    sets = [weight_set(norm) for norm in norms]
     if not sets:
         raise ValueError("A path needs at least one norm, got none.")
     losses = [loss_at(float(C)) for C in costs]
@@ -237,16 +236,6 @@ def check_costs(Cs: ArrayLike) -> FloatArray:
     if not (np.isfinite(costs).all() and (costs > 0).all()):
         raise ValueError(f"Cs must be positive numbers, got {Cs!r}.")
     return costs
-
-
-def _as_set(norm: Any) -> WeightSet:
-    if isinstance(norm, Real):
-        return LpBall(float(norm))
-    if isinstance(norm, WeightSet) and not isinstance(norm, type):
-        return norm
-    raise ValueError(
-        f"norms must be numbers p >= 1, inf, or weight sets; got {norm!r}."
-    )
 
 
 def _gather(

@@ -85,9 +85,9 @@ def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
     """
     if problem.kind == "features":
         return _passes(solver)
-    known = NAMES[problem.kind]
+    known = NAMES.get(problem.kind, {})
     if isinstance(solver, str):
-        if solver == "auto":
+        if solver == "auto" and problem.kind in _AUTO:
             solver = _AUTO[problem.kind](problem) if samples else _of_few(problem)
         elif solver in known:
             solver = known[solver]()

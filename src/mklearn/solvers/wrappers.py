@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,21 +67,29 @@ class Multilevel:
             rows = np.sort(order[:size])
             up = n / size
             part = problem.take(rows, up)
-            run = self.solver.iterates(part, Iterate(theta, A[rows] * up))
-            answer = None
-            for _ in range(100):
-                iterate = run.send(answer)
-                answer = None
-                if iterate.complete:
-                    answer = part.judge(iterate)
-                    if answer.gap <= self.tol:
-                        break
-                yield Iterate(iterate.theta, A, complete=False)
-            run.close()
+            first = Iterate(theta, A[rows] * up)
+            iterate = yield from self._on_part(part, first, Iterate(theta, A))
             theta = iterate.theta
             A = np.zeros((n, T))
             A[rows] = iterate.A / up
         return Iterate(theta, A)
+
+    def _on_part(
+        self, part: Problem, first: Iterate, whole: Iterate
+    ) -> Generator[Iterate, Any, Iterate]:
+        """Return the last point of the solver on a part, which needs no certificate."""
+        run, answer, last = self.solver.iterates(part, first), None, first
+        for _ in range(100):
+            try:
+                last = run.send(answer)
+            except StopIteration:
+                break
+            answer = part.judge(last) if last.complete else None
+            if answer is not None and answer.gap <= self.tol:
+                break
+            yield replace(whole, theta=last.theta, complete=False)
+        run.close()
+        return last
 
 
 @dataclass(frozen=True)
