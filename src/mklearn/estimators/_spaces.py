@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky
 
-from mklearn.data.blocks import Block
 from mklearn.estimators._training import FeatureTraining, GramTraining
-from mklearn.kernels.normalise import Scaling
 from mklearn.problems import MKLProblem
 from mklearn.problems.base import shares
 from mklearn.problems.discriminant import (
@@ -25,9 +23,11 @@ from mklearn.problems.discriminant import (
     label_targets,
     least_squares,
     left_out,
+    left_out_rows,
     press,
     rkda,
     rkda_joint,
+    targets_of_indicators,
     within_scatter,
 )
 from mklearn.problems.losses import System
@@ -214,10 +214,7 @@ class FeatureSpace:
         self.size = self.statistics.total
         share = self.statistics.target
         self.counts = self.size * share
-        if exclusive and len(share) == 2:  # DKL (3)
-            self.B = np.array([[-1.0 / self.counts[0]], [1.0 / self.counts[1]]])
-        else:  # DKL (24)
-            self.B = np.diag(1.0 / np.sqrt(share))
+        self.B = targets_of_indicators(share, self.size, exclusive)
         root = self.scaling.root
         self.scatter = root[:, None] * self.statistics.ZZ * root
         # means of the centred features in each class
@@ -318,32 +315,6 @@ class FeatureSpace:
         found = fit.solution
         A, dual = self.reduced.dual(found.A), self.reduced.dual(found.dual)
         return replace(found, A=A, dual=dual)
-
-
-def left_out_rows(
-    block: Block,
-    scaling: Scaling,
-    w: FloatArray,
-    root: FloatArray,
-    factor: FloatArray,
-    B: FloatArray,
-    target: FloatArray,
-    total: float,
-    stride: int,
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return targets, left-out scores, indicators and weights of some rows of a block.
-
-    A residual without the row itself is the residual divided by one minus the row's
-    leverage, ``w_i (1/n + z_i'(S + reg/theta)^-1 z_i)``.
-    """
-    Z, Y, weight = block.X[::stride], block.y[::stride], block.weight[::stride]
-    Z = (Z - scaling.shift) * scaling.root
-    H, F = (Y - target) @ B, Z @ w
-    used = root > 0
-    half = solve_triangular(factor, (Z[:, used] * root[used]).T, lower=True)
-    leverage = weight * (1.0 / total + np.einsum("ij,ij->j", half, half))
-    out = H - (H - F) / np.maximum(1.0 - leverage, 1e-12)[:, None]
-    return H, out, Y, weight
 
 
 def space_of(

@@ -26,9 +26,10 @@ from mklearn.kernels.feature_map import APPROXIMATIONS, FeatureMap, check_rank
 from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.kernels.memory import available_memory
 from mklearn.kernels.normalise import Clip, Normaliser, Scaling
-from mklearn.problems import Hinge, MKLProblem
+from mklearn.problems import MKLProblem
 from mklearn.problems.losses import Pointwise
 from mklearn.problems.lowrank import FeatureProblem
+from mklearn.problems.mkl import hard_margin
 from mklearn.problems.pseudo_samples import Reduced, weights_of
 from mklearn.problems.scatter import Gathered, Statistics, gather
 from mklearn.problems.weights import WeightSet
@@ -114,35 +115,8 @@ class GramTraining:
         return MKLProblem(self.bank, loss.on(Y, costs), weights)
 
     def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> MKLProblem:
-        """Return the problem in which ``1 / C`` is the weight of one more kernel.
-
-        The slacks ``xi = max(0, 1 - y f)`` of the squared hinge loss cost ``½ sum_i C
-        s_i xi_i^2``. This is ``½ |w_0|^2 / theta_0`` for ``theta_0 = 1 / C`` and one
-        more kernel ``diag(1 / s)``, whose features tell each training sample from all
-        others: with it in ``f`` every sample keeps the margin ``y f >= 1``, and what is
-        left is a hard margin problem, the hinge loss without a bound on alpha.
-
-        Parameters
-        ----------
-        weights : WeightSet
-        unit : float
-            What the trace of the kernels is, up to that of the identity.
-        tasks : slice
-        """
-        # Any bound that the optimum keeps leaves it as it is, and makes the value of
-        # every f finite. Along its ray alpha has 1'alpha = 2 V at the optimum V, and
-        # y'alpha = 0 gives each class half of it: alpha_i <= V. And V is at most the
-        # value at w = 0, equal weights and the best bias, summed over the tasks:
-        # 2 S+ S- / ((S+ + S-) theta_0), S the sums of s by class. A smaller theta_0
-        # is on the safe side; at most 1 covers BlockNorm, where w_0 alone costs
-        # ½ |w_0|^2.
-        M = self.raw.shape[2]
-        bank = self.bank.with_diagonal(1.0 / (unit * self.cost))
-        even = min(1.0, float(weights.center(M + 1)[-1]))
-        Y = self.Y[:, tasks]
-        plus, minus = (self.cost @ (Y == sign) for sign in (1.0, -1.0))
-        bound = np.sum(2 * unit * plus * minus / (plus + minus)) / even
-        return MKLProblem(bank, Hinge(Y, np.full(Y.shape, bound)), weights)
+        """Return the problem in which ``1 / C`` is the weight of one more kernel."""
+        return hard_margin(self.bank, self.Y[:, tasks], self.cost, weights, unit)
 
     def solver(self, solver: Any, problem: Any) -> Any:
         """Return what a name means for a problem of samples."""

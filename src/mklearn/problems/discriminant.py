@@ -17,8 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
+from mklearn.data.blocks import Block
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.normalise import Scaling
 from mklearn.problems.losses import Rows, Squared, System
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.weights import LpBall, WeightSet
@@ -58,6 +61,26 @@ def class_targets(
     if n_classes == 2:
         return np.where(labels == 1, 1.0 / counts[1], -1.0 / counts[0])[:, None]
     return label_targets(labels[:, None] == np.arange(n_classes), w)
+
+
+def targets_of_indicators(
+    share: FloatArray, total: float, exclusive: bool
+) -> FloatArray:
+    """Return B with which indicators of classes become targets, ``H = (E - mean) B``.
+
+    Parameters
+    ----------
+    share : array of shape (k,)
+        Of the samples in each class, or with each label.
+    total : float
+        Weight of all samples.
+    exclusive : bool
+        Whether a sample has one class.
+    """
+    if exclusive and len(share) == 2:  # DKL (3)
+        n = total * share
+        return np.array([[-1.0 / n[0]], [1.0 / n[1]]])
+    return np.diag(1.0 / np.sqrt(share))  # DKL (24)
 
 
 def label_targets(
@@ -381,3 +404,29 @@ def gcv(
     error = float(weight @ np.sum((ridge[:, None] * A) ** 2, axis=1)) / total
     left = 1.0 - float(np.sum(1.0 - ridge * inverse)) / total
     return error / max(left, 1e-150) ** 2
+
+
+def left_out_rows(
+    block: Block,
+    scaling: Scaling,
+    w: FloatArray,
+    root: FloatArray,
+    factor: FloatArray,
+    B: FloatArray,
+    target: FloatArray,
+    total: float,
+    stride: int,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return targets, left-out scores, indicators and weights of some rows of a block.
+
+    A residual without the row itself is the residual divided by one minus the row's
+    leverage, ``w_i (1/n + z_i'(S + reg/theta)^-1 z_i)``.
+    """
+    Z, Y, weight = block.X[::stride], block.y[::stride], block.weight[::stride]
+    Z = (Z - scaling.shift) * scaling.root
+    H, F = (Y - target) @ B, Z @ w
+    used = root > 0
+    half = solve_triangular(factor, (Z[:, used] * root[used]).T, lower=True)
+    leverage = weight * (1.0 / total + np.einsum("ij,ij->j", half, half))
+    out = H - (H - F) / np.maximum(1.0 - leverage, 1e-12)[:, None]
+    return H, out, Y, weight

@@ -209,6 +209,51 @@ def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
     )
 
 
+def hard_margin(
+    bank: KernelBank,
+    Y: FloatArray,
+    cost: FloatArray,
+    weights: WeightSet,
+    unit: float = 1.0,
+) -> MKLProblem:
+    """Return the 2-norm soft margin in which ``1 / C`` is the weight of a last kernel.
+
+    The slacks ``xi = max(0, 1 - y f)`` of the squared hinge loss cost ``½ sum_i C s_i
+    xi_i^2``. This is ``½ |w_0|^2 / theta_0`` for ``theta_0 = 1 / C`` and one more
+    kernel ``diag(1 / s)``, whose features tell each training sample from all others:
+    with it in ``f`` every sample keeps the margin ``y f >= 1``, and what is left is a
+    hard margin problem, the hinge loss without a bound on alpha.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square.
+    Y : array of shape (n, T) of -1 and 1
+    cost : array of shape (n,)
+        The s of each sample.
+    weights : WeightSet
+    unit : float
+        What the trace of the kernels is, up to that of the identity: ``theta_0`` is
+        ``unit / C``.
+
+    Returns
+    -------
+    MKLProblem
+    """
+    # Any bound that the optimum keeps leaves it as it is, and makes the value of every
+    # f finite. Along its ray alpha has 1'alpha = 2 V at the optimum V, and y'alpha = 0
+    # gives each class half of it: alpha_i <= V. And V is at most the value at w = 0,
+    # equal weights and the best bias, summed over the tasks: 2 S+ S- / ((S+ + S-)
+    # theta_0), S the sums of s by class. A smaller theta_0 is on the safe side; at most
+    # 1 covers BlockNorm, where w_0 alone costs ½ |w_0|^2.
+    M = bank.shape[2]
+    even = min(1.0, float(weights.center(M + 1)[-1]))
+    plus, minus = (cost @ (Y == sign) for sign in (1.0, -1.0))
+    bound = np.sum(2 * unit * plus * minus / (plus + minus)) / even
+    bank = bank.with_diagonal(1.0 / (unit * cost))
+    return MKLProblem(bank, Hinge(Y, np.full(Y.shape, bound)), weights)
+
+
 def learned_cost(bank: KernelBank, Y: FloatArray) -> MKLProblem:
     """Return the 2-norm soft margin whose cost is learned (SM2_C).
 
@@ -220,26 +265,19 @@ def learned_cost(bank: KernelBank, Y: FloatArray) -> MKLProblem:
     Parameters
     ----------
     bank : KernelBank
-        Square; it is kept as one dense array.
+        Square.
     Y : array of shape (n, T) of -1 and 1
 
     Returns
     -------
     MKLProblem
     """
-    n, _, M = bank.shape
-    grams = np.empty((n, n, M + 1))
-    for m in range(M):
-        gram = bank.gram(m)
-        trace = float(np.trace(gram))
-        if trace <= 0:
-            raise ValueError(f"Kernel {m} has trace {trace}; a positive one is needed.")
-        grams[:, :, m] = gram * (n / trace)
-    grams[:, :, M] = np.eye(n)
-    # a hard margin is the hinge loss with costs that no dual variable reaches: all of
-    # them sum to twice the optimum, which with the identity alone is at most T n / 2
-    cost = np.full(Y.shape, 2.0 * Y.size)
-    return MKLProblem(KernelBank.from_grams(grams), Hinge(Y, cost), LpBall(1.0))
+    n = bank.shape[0]
+    traces = bank.diag().sum(axis=0)
+    if not (traces > 0).all():
+        m = int(np.argmin(traces))
+        raise ValueError(f"Kernel {m} has trace {traces[m]}; a positive one is needed.")
+    return hard_margin(bank.weighted(n / traces), Y, np.ones(n), LpBall(1.0))
 
 
 def tikhonov(regulariser: float, mu: float) -> float:
