@@ -33,6 +33,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -269,11 +270,9 @@ class Piecewise(Pointwise):
         """Return the sum of the pieces."""
         pieces = self.pieces(y)
         parts = (a,) if len(pieces) == 1 else (np.maximum(a, 0.0), np.minimum(a, 0.0))
-        terms = [
-            piece.linear * part - 0.5 * self.ridge * part**2
-            for piece, part in zip(pieces, parts, strict=True)
-        ]
-        return sum(terms[1:], start=terms[0])
+        terms = [piece.linear * part for piece, part in zip(pieces, parts, strict=True)]
+        value = sum(terms[1:], start=terms[0])
+        return value - 0.5 * self.ridge * a**2 if self.ridge else value
 
     def domain(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the ends of the pieces."""
@@ -494,7 +493,7 @@ def by_name(name: str, **options: Any) -> Pointwise:
 
 
 @dataclass(frozen=True)
-class Summed:
+class Summed(ABC):
     """``sum_i C_i V(f_i, y_i)``: a pointwise loss on samples, in one task or several.
 
     Parameters
@@ -509,9 +508,9 @@ class Summed:
     with_bias: bool = True
 
     @property
+    @abstractmethod
     def point(self) -> Pointwise:
         """The loss of one sample at unit cost."""
-        raise NotImplementedError
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -550,9 +549,14 @@ class Summed:
 
     def repair(self, A: FloatArray) -> FloatArray:
         """Clip to the feasible interval and, with a bias, balance the columns."""
-        lower, upper = (_times(self.C, end) for end in self.point.domain(self.Y))
-        A = np.clip(A, lower, upper)
+        A = np.clip(A, *self._interval)
         return _balanced(A) if self.with_bias else A
+
+    @cached_property
+    def _interval(self) -> tuple[FloatArray, FloatArray]:
+        """Between what A may be, shapes (n, T)."""
+        lower, upper = self.point.domain(self.Y)
+        return _times(self.C, lower), _times(self.C, upper)
 
     def take(self, rows: Rows, factor: float):  # type: ignore[no-untyped-def]
         """Return the loss on some samples, their costs multiplied by ``factor``."""
@@ -563,9 +567,16 @@ class BoxSummed(Summed):
     """Sums of losses in pieces: the dual for fixed weights is a QP in a box."""
 
     @property
+    @abstractmethod
     def point(self) -> Piecewise:
         """The loss of one sample at unit cost."""
-        raise NotImplementedError
+
+    def dual(self, A: FloatArray) -> float:
+        """Return the summed dual term."""
+        if self.point.ridge:
+            return super().dual(A)
+        # linear in pieces: costs cancel
+        return float(np.sum(self.point.dual(A, self.Y)))
 
     def box(self, task: int) -> Box:
         """Return the QP of one task; with two pieces, positive parts come first."""
