@@ -247,17 +247,17 @@ class BaseKernelMachine(BaseEstimator):
                 "Sums over samples need explicit features: give "
                 "approximation='nystroem' or 'rff'."
             )
-        reason = self._needs_rows()
-        if reason:
+        for name, value in self._beyond_sums().items():
             raise ValueError(
-                f"Sums over samples are not enough for {reason}, which needs several "
-                "passes over them. Pass arrays, files, or a function that returns a "
-                "new iterator of blocks at each call, or use the squared loss."
+                f"Sums over samples are not enough for {name}={value!r}, which needs "
+                "several passes over them. Pass arrays, files, or a function that "
+                "returns a new iterator of blocks at each call, or use the squared "
+                "loss."
             )
 
-    def _needs_rows(self) -> str:
-        """Return the parameter for which sums over one pass are not enough, if any."""
-        return ""
+    def _beyond_sums(self) -> dict[str, Any]:
+        """Return the parameters, with their values, that one pass is not enough for."""
+        return {}
 
     def _keep_names(self, names: Any) -> None:
         """Store the names of the columns, or forget those of an earlier fit."""
@@ -272,7 +272,7 @@ class BaseKernelMachine(BaseEstimator):
 
     def _room(self) -> int:
         """Return the bytes for features that later passes need again."""
-        return room(self.memory_limit) if self._needs_rows() else 0
+        return room(self.memory_limit) if self._beyond_sums() else 0
 
     def _sample(self) -> int:
         """Return how many rows features are chosen on."""

@@ -244,10 +244,10 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         """Return what the trace of kernels is, up to that of the identity."""
         return float(training.weight.sum()) if self.normalize == "trace" else 1.0
 
-    def _needs_rows(self) -> str:
+    def _beyond_sums(self) -> dict[str, Any]:
         if self.class_weight is not None:
-            return f"class_weight={self.class_weight!r}"
-        return "" if self._formula().quadratic else f"loss={self.loss!r}"
+            return {"class_weight": self.class_weight}
+        return {} if self._formula().quadratic else {"loss": self.loss}
 
     @available_if(_gives_probabilities)
     @by_blocks

@@ -346,8 +346,8 @@ class MKLDiscriminant(
         # scores are coordinates turned back
         return (np.linalg.pinv(turn) * odds).T, shift
 
-    def _needs_rows(self) -> str:
-        return "reg='loo'" if self.reg == "loo" else ""
+    def _beyond_sums(self) -> dict[str, Any]:
+        return {"reg": self.reg} if self.reg == "loo" else {}
 
     def _block_targets(self, blocks: Any) -> Any:
         """Return blocks with class numbers; several labels need arrays in memory."""

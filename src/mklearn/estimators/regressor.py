@@ -166,8 +166,8 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     def _formula(self) -> Pointwise:
         return by_name(self.loss, epsilon=float(self.epsilon))
 
-    def _needs_rows(self) -> str:
-        return "" if self._formula().quadratic else f"loss={self.loss!r}"
+    def _beyond_sums(self) -> dict[str, Any]:
+        return {} if self._formula().quadratic else {"loss": self.loss}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
