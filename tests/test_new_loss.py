@@ -30,8 +30,7 @@ class Huber(Piecewise):
         return np.where(r < 1, 0.5 * r**2, r - 0.5)
 
     def pieces(self, y):
-        one = np.ones(np.shape(y))
-        return (Piece(y, -one, one),)
+        return (Piece(y, -1.0, 1.0),)
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class Pinball(Piecewise):
         return np.maximum(self.q * (y - f), (self.q - 1) * (y - f))
 
     def pieces(self, y):
-        one = np.ones(np.shape(y))
-        return (Piece(y, (self.q - 1) * one, self.q * one),)
+        return (Piece(y, self.q - 1, self.q),)
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,7 @@ class PseudoHuber(Pointwise):
         return y * a + np.sqrt(np.maximum(1.0 - a**2, 0.0)) - 1.0
 
     def domain(self, y):
-        one = np.ones(np.shape(y))
-        return -one, one
+        return -1.0, 1.0
 
     def slope(self, f, y, mu=0.0, a0=0.0):
         return (y - f) / np.hypot(1.0, y - f)

@@ -42,6 +42,7 @@ from scipy.special import expit, xlogy
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
+End = FloatArray | float
 
 
 # --- what solvers ask for -------------------------------------------------------------
@@ -173,7 +174,7 @@ class Pointwise(ABC):
         """Return ``D(a, y) = -V*(-a, y)``, concave in a and zero at zero."""
 
     @abstractmethod
-    def domain(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def domain(self, y: FloatArray) -> tuple[End, End]:
         """Return between what a may be, an interval that holds zero."""
 
     @abstractmethod
@@ -202,10 +203,15 @@ class Pointwise(ABC):
     def bias(self, f: FloatArray, y: FloatArray, C: FloatArray) -> float:
         """Return the b with the least ``sum C V(f + b, y)``, zero if it is infinite."""
         lower, upper = self.domain(y)
-        used = C > 0
-        if not ((upper[used] > 0).any() and (lower[used] < 0).any()):
+        rises, falls = (np.any((C > 0) & (end != 0)) for end in (upper, lower))
+        if not (rises and falls):
             return 0.0  # one class only
-        return _root(lambda b: -float(np.sum(C * self.slope(f + b, y))), f)
+        slopes = self._slopes(y)
+        return _root(lambda b: -float(np.sum(C * slopes(f + b))), f)
+
+    def _slopes(self, y: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        """Return the slope as a function of the score, for many calls."""
+        return lambda f: self.slope(f, y)
 
     def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Loss:
         """Return the loss of samples with targets and costs of shape (n, T)."""
@@ -238,8 +244,8 @@ class Piece(NamedTuple):
     """Where ``lower <= a <= upper``, the dual term is ``linear a - ½ ridge a^2``."""
 
     linear: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    lower: End
+    upper: End
 
 
 class Piecewise(Pointwise):
@@ -254,7 +260,7 @@ class Piecewise(Pointwise):
 
     @abstractmethod
     def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
-        """Return one piece or two, arrays of the shape of y."""
+        """Return one piece or two; bounds may be numbers, the same for all y."""
 
     @property
     def kinks(self) -> bool:
@@ -274,7 +280,7 @@ class Piecewise(Pointwise):
         value = sum(terms[1:], start=terms[0])
         return value - 0.5 * self.ridge * a**2 if self.ridge else value
 
-    def domain(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def domain(self, y: FloatArray) -> tuple[End, End]:
         """Return the ends of the pieces."""
         pieces = self.pieces(y)
         return pieces[-1].lower, pieces[0].upper
@@ -283,9 +289,22 @@ class Piecewise(Pointwise):
         self, f: FloatArray, y: FloatArray, mu: float = 0.0, a0: FloatArray | float = 0
     ) -> FloatArray:
         """Return the highest point of each piece; only one of them is not zero."""
+        return self._highest(self.pieces(y), f, mu, a0)
+
+    def _slopes(self, y: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        pieces = self.pieces(y)
+        return lambda f: self._highest(pieces, f)
+
+    def _highest(
+        self,
+        pieces: tuple[Piece, ...],
+        f: FloatArray,
+        mu: float = 0.0,
+        a0: FloatArray | float = 0,
+    ) -> FloatArray:
         found = [
-            np.clip(self._peak(piece.linear - f, mu, a0), piece.lower, piece.upper)
-            for piece in self.pieces(y)
+            np.minimum(np.maximum(self._peak(linear - f, mu, a0), lower), upper)
+            for linear, lower, upper in pieces
         ]
         return sum(found[1:], start=found[0])
 
@@ -379,8 +398,7 @@ class PointwiseSquared(Piecewise):
 
     def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
         """Return ``y a - ½ a^2``."""
-        far = np.full(np.shape(y), np.inf)
-        return (Piece(y, -far, far),)
+        return (Piece(y, -np.inf, np.inf),)
 
     def bias(self, f: FloatArray, y: FloatArray, C: FloatArray) -> float:
         """Return the weighted mean residual."""
@@ -403,11 +421,7 @@ class PointwiseEpsilon(Piecewise):
 
     def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
         """Return ``y a - epsilon |a|`` for a in [-1, 1]."""
-        zero, one = np.zeros(np.shape(y)), np.ones(np.shape(y))
-        return (
-            Piece(y - self.epsilon, zero, one),
-            Piece(y + self.epsilon, -one, zero),
-        )
+        return Piece(y - self.epsilon, 0.0, 1.0), Piece(y + self.epsilon, -1.0, 0.0)
 
     def on(
         self, Y: FloatArray, C: FloatArray, with_bias: bool = True
@@ -432,7 +446,7 @@ class PointwiseLogistic(Pointwise):
         s = np.clip(y * a, 0.0, 1.0)
         return -(xlogy(s, s) + xlogy(1.0 - s, 1.0 - s))
 
-    def domain(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def domain(self, y: FloatArray) -> tuple[End, End]:
         """Return the interval in which ``y a`` is in [0, 1]."""
         return np.minimum(0.0, y), np.maximum(0.0, y)
 
@@ -889,7 +903,7 @@ def _over(a: FloatArray, C: FloatArray, otherwise: float = 0.0) -> FloatArray:
     return np.where(C > 0, a / np.where(C > 0, C, 1.0), otherwise)
 
 
-def _times(C: FloatArray, end: FloatArray) -> FloatArray:
+def _times(C: FloatArray, end: End) -> FloatArray:
     """Return ``C end``, zero without cost even where the end is infinite."""
     return np.multiply(C, end, out=np.zeros_like(C), where=C > 0)
 

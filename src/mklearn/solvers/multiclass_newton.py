@@ -96,7 +96,7 @@ class MulticlassNewton:
         def propose(at: Trial, damping: float) -> FloatArray:
             nonlocal first
             if problem.weights.fixed:
-                return np.ones_like(at.theta)
+                return problem.center()
             if first > 0 and at.relative_gap > 0.05:
                 # far off, the closed-form update is as good as any and costs nothing
                 first -= 1

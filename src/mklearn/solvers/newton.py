@@ -88,7 +88,7 @@ class Newton:
         def propose(at: Trial, damping: float) -> FloatArray:
             theta, quads = at.theta, at.quads
             if weights.fixed:
-                return np.ones_like(theta)
+                return problem.center()
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = _hessian(problem, inner, at.A) + np.diag(damping * majoriser)
             # the model is no better than the gap: neither need its minimum be

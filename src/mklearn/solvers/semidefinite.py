@@ -102,7 +102,7 @@ class Semidefinite:
         weights, system = problem.weights, linear_system(problem)
         assert isinstance(weights, ConvexSet) and system is not None
         if weights.fixed:
-            found = np.ones_like(found)
+            found = problem.center()
         else:
             found = outward(found, weights.constraint)
         linear = LinearSolver(problem.bank, system, found)
