@@ -9,16 +9,20 @@ from mklearn.estimators import (
     EvidenceMKLRegressor,
     MKLClassifier,
     MKLClassifierCV,
+    MKLCox,
+    MKLCoxCV,
     MKLDiscriminant,
     MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
+    MKLSurvivalSVM,
     SingleKernelCV,
     SubspaceClassifier,
     SubspaceClassifierCV,
     SubspaceKernel,
     UniformMKLClassifier,
 )
+from mklearn.estimators.view_transformer import ViewTransformer
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.problems import (
     BilinearProblem,
@@ -31,9 +35,11 @@ from mklearn.problems import (
     Logistic,
     LpBall,
     MKLProblem,
+    Multinomial,
     OneClass,
     Squared,
     SquaredHinge,
+    TwoLevel,
     block_norm,
 )
 from mklearn.solvers import Path, Solution, mkl_path, solve
@@ -46,6 +52,9 @@ __all__ = [
     "MKLRegressor",
     "MKLClassifierCV",
     "MKLRegressorCV",
+    "MKLCox",
+    "MKLCoxCV",
+    "MKLSurvivalSVM",
     "EvidenceMKLRegressor",
     "MKLOneClass",
     "MKLDiscriminant",
@@ -63,6 +72,7 @@ __all__ = [
     "kernels",
     "KernelBank",
     "MultiView",
+    "ViewTransformer",
     # the functional layer: problems
     "MKLProblem",
     "BilinearProblem",
@@ -74,11 +84,13 @@ __all__ = [
     "Logistic",
     "OneClass",
     "CrammerSinger",
+    "Multinomial",
     # sets of kernel weights
     "LpBall",
     "Ellipsoid",
     "ElasticNet",
     "BlockNorm",
+    "TwoLevel",
     "block_norm",
     # solvers
     "solve",

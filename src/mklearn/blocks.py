@@ -2,9 +2,16 @@
 
 from mklearn.data.blocks import ArrayBlocks, Block, Blocks, BlockSource
 from mklearn.data.dask import DaskBlocks
-from mklearn.data.files import CSVBlocks, GeneratorBlocks, NpyBlocks, ParquetBlocks
+from mklearn.data.files import (
+    AnnDataBlocks,
+    CSVBlocks,
+    GeneratorBlocks,
+    NpyBlocks,
+    ParquetBlocks,
+)
 
 __all__ = [
+    "AnnDataBlocks",
     "ArrayBlocks",
     "Block",
     "BlockSource",

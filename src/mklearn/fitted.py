@@ -84,6 +84,30 @@ def rows_by_view(rows: Sequence[KernelRow]) -> dict[str | None, list[KernelRow]]
     return groups
 
 
+def kernels_by_view(
+    names: Sequence[str], kernels: Sequence[Any]
+) -> dict[str, list[int]]:
+    """Return the numbers of the kernels that look at the same view or columns.
+
+    Parameters
+    ----------
+    names : sequence of str
+        ``kernel_names_`` of a fitted model.
+    kernels : sequence of Kernel or None
+        ``kernels_`` of it.
+    """
+    groups: dict[str, list[int]] = {}
+    for m, (name, kernel) in enumerate(zip(names, kernels, strict=True)):
+        if kernel is None:  # a Gram that was given: nobody knows what it looks at
+            key = name
+        elif kernel.view is not None:
+            key = kernel.view
+        else:
+            key = kernel.at_place("columns") if kernel.columns is not None else "X"
+        groups.setdefault(key, []).append(m)
+    return groups
+
+
 def kernel_alignment(model: Any, X: Any) -> NDArray[np.float64]:
     """Return the centred alignment of the kernels of a fitted model on some samples.
 

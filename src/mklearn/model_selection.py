@@ -7,14 +7,19 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.model_selection import check_cv, cross_validate
+from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import has_fit_parameter
 
-from mklearn.estimators._folds import stop_if_interrupted
+from mklearn.data.subjects import check_groups, group_folds
+from mklearn.estimators._folds import error_over_folds, stop_if_interrupted
 from mklearn.fitted import used_kernels
 
 Split = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -77,9 +82,8 @@ class Comparison:
             Names of models.
         """
         d = self.scores[self.names.index(a)] - self.scores[self.names.index(b)]
-        ratio = np.mean([len(test) / len(train) for train, test in self.splits])
-        error = np.sqrt((1.0 / len(d) + ratio) * d.var(ddof=1))
-        return float(d.mean()), float(error)
+        sizes = [(len(train), len(test)) for train, test in self.splits]
+        return float(d.mean()), float(error_over_folds(d, sizes))
 
     def table(self, reference: str | None = None) -> list[dict[str, Any]]:
         """Return one dictionary for each model.
@@ -129,8 +133,9 @@ def compare(
     cv : int, splitter or iterable of (train, test)
         Split once, and used for all models.
     groups : array of shape (n_samples,), optional
-        What ``cv.split`` is given as groups. Models that choose by cross-validation
-        make folds of their own.
+        Subjects, which are never in both parts of a fold: what ``cv.split`` is given as
+        groups; a number of folds becomes folds of groups. Models whose ``fit`` takes
+        groups, as those that choose by cross-validation do, get those of their samples.
     scoring : str or callable, optional
         As in ``cross_validate``; the estimators' own score by default.
     callback : callable, optional
@@ -158,6 +163,10 @@ def compare(
         raise ValueError("compare needs at least one model, got none.")
     first = next(iter(models.values()))
     splitter = check_cv(cv, y, classifier=is_classifier(first))
+    if groups is not None:
+        groups = check_groups(groups, len(y))
+        if isinstance(cv, Integral):
+            splitter = group_folds(int(cv), groups, y, is_classifier(first))
     splits = tuple(splitter.split(X, y, groups))
     if len(splits) < 2:
         raise ValueError(
@@ -170,6 +179,9 @@ def compare(
         # folds outside, models inside: a change in the machine's load meets all models
         for k, split in enumerate(splits):
             for i, (name, model) in enumerate(models.items()):
+                given: dict[str, Any] = {}
+                if groups is not None and takes_groups(model):
+                    given = {"params": {"groups": groups}}
                 result = cross_validate(
                     model,
                     X,
@@ -178,6 +190,7 @@ def compare(
                     scoring=scoring,
                     return_estimator=True,
                     error_score="raise",
+                    **given,
                 )
                 fitted = result["estimator"][0]
                 stop_if_interrupted(fitted)
@@ -193,6 +206,18 @@ def compare(
                 if callback is not None:
                     callback(name, k)
     return Comparison(tuple(models), scores, seconds, used, available, splits)
+
+
+def takes_groups(model: Any) -> bool:
+    """Tell whether ``fit`` of a model has a parameter for groups.
+
+    Parameters
+    ----------
+    model : estimator
+    """
+    if get_config()["enable_metadata_routing"]:
+        return "groups" in get_routing_for_object(model).consumes("fit", ["groups"])
+    return has_fit_parameter(model, "groups")
 
 
 class _Stop(BaseException):

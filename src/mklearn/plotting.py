@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn.estimators._inference import inference_columns
 from mklearn.fitted import kernel_alignment, kernel_rows, widest
 from mklearn.kernels import KernelBank, alignment
 from mklearn.solvers import Solution
@@ -199,6 +200,256 @@ def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any
         The title.
     """
     return KernelWeightsDisplay.from_estimator(model, ax=ax, title=label).ax_
+
+
+class ViewScoresDisplay:
+    """What views or kernels account for in a score, as bars with standard errors.
+
+    Make it by :meth:`from_scores`, and draw again by :meth:`plot`.
+
+    Parameters
+    ----------
+    scores : array of shape (n_names,)
+    names : sequence of str
+    errors : array of shape (n_names,), optional
+        Drawn as whiskers, one to either side; NaN for none.
+    total : float, optional
+        The score that is divided, for the title.
+    label : str
+        What the numbers mean.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : matplotlib BarContainer
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_diabetes
+    >>> from mklearn import EvidenceMKLRegressor
+    >>> from mklearn.interpretation import score_by_view
+    >>> from mklearn.plotting import ViewScoresDisplay
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = EvidenceMKLRegressor(["linear", "rbf"]).fit(X[:200], y[:200])
+    >>> found = score_by_view(model, X[200:], y[200:], by="kernel")
+    >>> display = ViewScoresDisplay.from_scores(found, ax=Figure().subplots())
+    >>> len(display.bars_)
+    2
+    """
+
+    def __init__(
+        self,
+        *,
+        scores: ArrayLike,
+        names: Any,
+        errors: ArrayLike | None = None,
+        total: float | None = None,
+        label: str = "score",
+    ) -> None:
+        self.scores = scores
+        self.names = names
+        self.errors = errors
+        self.total = total
+        self.label = label
+
+    @classmethod
+    def from_scores(
+        cls, found: Any, *, ax: Any = None, title: str | None = None
+    ) -> ViewScoresDisplay:
+        """Draw scores by view.
+
+        Parameters
+        ----------
+        found : ScoreByView
+            As :func:`mklearn.interpretation.score_by_view` returns it.
+        ax : matplotlib Axes, optional
+            New axes by default.
+        title : str, optional
+        """
+        kinds = {
+            "product": "product measure",
+            "unique": "lost without it",
+            "shapley": "Shapley value",
+        }
+        display = cls(
+            scores=found.scores,
+            names=found.names,
+            errors=found.standard_errors,
+            total=found.total,
+            label=f"{found.scoring}: {kinds[found.kind]}",
+        )
+        return display.plot(ax, title=title)
+
+    def plot(self, ax: Any = None, *, title: str | None = None) -> ViewScoresDisplay:
+        """Draw into axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+        title : str, optional
+        """
+        ax = _axes(ax)
+        scores = np.asarray(self.scores, dtype=float)
+        places = np.arange(len(scores))
+        self.bars_ = ax.barh(
+            places, scores, color=OKABE_ITO[0], edgecolor="black", lw=0.5
+        )
+        if self.errors is not None:
+            errors = np.asarray(self.errors, dtype=float)
+            ends = scores - errors, scores + errors
+            known = np.isfinite(errors)
+            ax.hlines(places[known], *(end[known] for end in ends), color="black")
+        ax.axvline(0.0, color="black", lw=0.8)
+        ax.set_yticks(places, list(self.names))
+        ax.set_ylim(len(scores) - 0.4, -0.6)  # the first name on top
+        ax.set_xlabel(self.label)
+        default = "Score by view"
+        if self.total is not None:
+            default += f", {self.total:.3g} in all"
+        ax.set_title(title or default)
+        _open_frame(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class ForestDisplay:
+    """Estimates with their intervals, one row for each kernel: a forest plot.
+
+    Make it by :meth:`from_estimator`, and draw again by :meth:`plot`.
+
+    Parameters
+    ----------
+    estimates : array of shape (n_kernels,)
+    interval : array of shape (2, n_kernels)
+        Lower and upper ends; infinite ones are drawn as arrows to the edge.
+    names : sequence of str
+    notes : sequence of str, optional
+        What stands beside the intervals.
+    label : str
+        What the numbers mean.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    points_ : matplotlib Line2D
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from mklearn import EvidenceMKLRegressor, kernels
+    >>> from mklearn.plotting import ForestDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 2))
+    >>> y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=60)
+    >>> model = EvidenceMKLRegressor(kernels.per_feature("rbf")).fit(X, y)
+    >>> display = ForestDisplay.from_estimator(model, ax=Figure().subplots())
+    >>> len(display.points_.get_xdata())
+    2
+    """
+
+    def __init__(
+        self,
+        *,
+        estimates: ArrayLike,
+        interval: ArrayLike,
+        names: Any,
+        notes: Any = None,
+        label: str = "share of the variance",
+    ) -> None:
+        self.estimates = estimates
+        self.interval = interval
+        self.names = names
+        self.notes = notes
+        self.label = label
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        tests: Any = None,
+        stability: Any = None,
+        of: str = "share",
+        level: float = 0.95,
+        ax: Any = None,
+        title: str | None = None,
+    ) -> ForestDisplay:
+        """Draw the shares, or the weights, of a fitted model with their intervals.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            An :class:`~mklearn.EvidenceMKLRegressor`, or any other with ``stability``.
+        tests, stability : optional
+            As in ``inference_frame``; adjusted p-values stand beside the intervals.
+        of : {"share", "weight"}
+        level : float
+        ax : matplotlib Axes, optional
+            New axes by default.
+        title : str, optional
+        """
+        if of not in ("share", "weight"):
+            raise ValueError(f"of must be 'share' or 'weight', got {of!r}.")
+        found = inference_columns(estimator, tests, stability, level=level)
+        if f"{of}_low" not in found:
+            raise ValueError(
+                f"{type(estimator).__name__} has no standard errors; give stability="
+                "weight_stability(...) for intervals."
+            )
+        notes = None
+        if tests is not None:
+            notes = [f"p = {p:.2g}" for p in found["p_holm"]]
+        variance = hasattr(estimator, "weight_errors_")
+        share = "share of the variance" if variance else "contribution"
+        display = cls(
+            estimates=found[of],
+            interval=np.array([found[f"{of}_low"], found[f"{of}_high"]]),
+            names=estimator.kernel_names_,
+            notes=notes,
+            label=f"{share if of == 'share' else 'weight θ'}, {100 * level:g} % "
+            "interval" + (" (beside it: adjusted p)" if notes else ""),
+        )
+        return display.plot(ax, title=title)
+
+    def plot(self, ax: Any = None, *, title: str | None = None) -> ForestDisplay:
+        """Draw into axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            New axes by default.
+        title : str, optional
+        """
+        ax = _axes(ax)
+        values = np.asarray(self.estimates, dtype=float)
+        low, high = np.asarray(self.interval, dtype=float)
+        known = [*values, *high[np.isfinite(high)]]
+        top = 1.1 * max([float(v) for v in known] + [1e-12])
+        places = np.arange(len(values))
+        ax.hlines(places, low, np.minimum(high, top), color="black", lw=1.5)
+        open_ended = ~np.isfinite(high)
+        ax.plot(np.full(int(open_ended.sum()), top), places[open_ended], ">k", ms=5)
+        style = {"color": OKABE_ITO[0], "markeredgecolor": "black", "ms": 7}
+        (self.points_,) = ax.plot(values, places, "s", **style)
+        ax.axvline(0.0, color="0.6", lw=0.8)
+        if self.notes is not None:
+            for y, note in zip(places, self.notes, strict=True):
+                ax.text(
+                    1.02 * top, y, note, va="center", fontsize="small", color="0.25"
+                )
+        ax.set_yticks(places, list(self.names))
+        ax.set_ylim(len(values) - 0.4, -0.6)  # the first kernel on top
+        ax.set_xlim(-0.02 * top, 1.25 * top if self.notes is not None else 1.04 * top)
+        ax.set_xlabel(self.label)
+        ax.set_title(title or "Which kernels matter")
+        _open_frame(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
 class ConvergenceDisplay:
@@ -719,7 +970,8 @@ class ClassKernelHeatmapDisplay:
         table = np.atleast_2d(getattr(estimator, f"kernel_{values}_"))
         names = ["all classes"]
         if len(table) > 1:
-            names = [str(label) for label in estimator.classes_]
+            rows = getattr(estimator, "classes_", range(len(table)))
+            names = [str(label) for label in rows]
         display = cls(
             weights=table,
             class_names=names,

@@ -9,18 +9,25 @@ lacks that view, and nothing is filled in there.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from mklearn.data.files import exact_numbers
+from mklearn.data.labels import as_labels, require_distinct
+from mklearn.data.spelling import did_you_mean
+from mklearn.estimators._base import check_answers
 from mklearn.kernels import KernelBank, MultiView
 
 FloatArray = NDArray[np.float64]
@@ -63,9 +70,20 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         if kind in PARQUET:
             frame = _unindexed(pd.read_parquet(path))
         else:
-            frame = pd.read_csv(path, sep=SEPARATORS[kind], encoding="utf-8-sig")
+            options = {
+                "sep": SEPARATORS[kind],
+                "encoding": "utf-8-sig",
+                **exact_numbers(pd),
+            }
+            frame = pd.read_csv(path, **options)
             if kind == ".csv" and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
-                frame = pd.read_csv(path, sep=";", encoding="utf-8-sig")
+                options["sep"] = ";"
+                frame = pd.read_csv(path, **options)
+            # pandas gives names that stand twice a number, and tells nobody
+            first = pd.read_csv(
+                path, header=None, nrows=1, dtype=str, keep_default_na=False, **options
+            )
+            _check_names(first.iloc[0], path)
     except ImportError as error:
         raise TableError(
             f"{path} is a parquet file; reading it needs one more package: "
@@ -75,19 +93,82 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         raise TableError(f"{path} is empty.") from error
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not text in UTF-8; save it as UTF-8.") from error
-    except (OSError, ValueError, pd.errors.ParserError) as error:
-        reason = " ".join(str(error).split())
-        raise TableError(f"{path} cannot be read: {reason}.") from error
+    except TableError:
+        raise
+    except Exception as error:
+        # a damaged file may fail in any of zlib, pyarrow and pandas
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise TableError(f"{path} cannot be read: {reason.rstrip('.')}.") from error
     frame.columns = [str(c).strip() for c in frame.columns]
-    repeated = sorted({c for c in frame.columns if list(frame.columns).count(c) > 1})
-    if repeated:
-        raise TableError(f"{path} has more than one column called {repeated[0]!r}.")
+    _check_names(frame.columns, path)
     if not isinstance(frame.index, pd.RangeIndex):
         # more values than names: pandas takes the first columns as names of rows
         raise TableError(f"{path} has rows with more values than there are columns.")
     if len(frame) == 0:
         raise TableError(f"{path} has a header and no rows.")
     return frame
+
+
+def read_tables(
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    tables: Mapping[str, str | os.PathLike[str]] | None = None,
+) -> tuple[Any, dict[str, list[str]], list[str] | None]:
+    """Return one table of several, the columns of each, and the names of the rows.
+
+    Parameters
+    ----------
+    path : path
+        The first table.
+    name : str, optional
+        The column that names the samples, in each of the tables.
+    tables : mapping of str to path, optional
+        More tables; a sample that is in any of them has a row, empty in the columns of
+        those that do not have it.
+    """
+    frame = read_table(path)
+    if name is None:
+        if tables:
+            raise TableError(
+                "tables are joined on the names of their samples; say which column "
+                "holds them by --id COLUMN."
+            )
+        return frame, {}, None
+    frames = {Path(path).stem: frame}
+    for view, file in (tables or {}).items():
+        if view in frames:
+            raise TableError(f"two tables are called {view!r}; rename one of them.")
+        frames[view] = read_table(file)
+    pd = _pandas()
+    views: dict[str, list[str]] = {}
+    parts, taken = [], set()
+    for view, part in frames.items():
+        _require_column(part, name)
+        ids = [str(value) for value in part[name].tolist()]
+        try:
+            require_distinct(as_labels(ids), f"table {view!r}")
+        except ValueError as error:
+            raise TableError(str(error)) from error
+        if part[name].isna().any():
+            raise TableError(f"table {view!r} has rows without a value of {name!r}.")
+        part = part.drop(columns=[name]).set_axis(pd.Index(ids, dtype=object))
+        part = part.rename(columns={c: f"{view}.{c}" for c in part if c in taken})
+        taken |= set(part.columns)
+        views[view] = list(part.columns)
+        parts.append(part)
+    everyone = list(dict.fromkeys(i for part in parts for i in part.index))
+    whole = pd.concat([part.reindex(everyone) for part in parts], axis=1)
+    return whole.reset_index(drop=True), views if tables else {}, everyone
+
+
+def _check_names(columns: Any, path: Path) -> None:
+    """Raise TableError for a name that two columns have."""
+    seen = set()
+    for name in (str(column).strip() for column in columns):
+        if name in seen:
+            raise TableError(f"{path} has more than one column called {name!r}.")
+        if name:  # those without a name get one
+            seen.add(name)
 
 
 def _unindexed(frame: Any) -> Any:
@@ -128,7 +209,7 @@ def read_grams(
     try:
         if len(stacks) == 1:
             (stack,) = stacks.values()
-            given = None if names is None else [str(n) for n in names]
+            given = None if names is None else [str(n) for n in np.atleast_1d(names)]
             bank = KernelBank.from_grams(stack, given)
         elif matrices and not stacks:
             bank = KernelBank.from_grams(list(matrices.values()), list(matrices))
@@ -140,7 +221,7 @@ def read_grams(
             )
     except TableError:
         raise
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise TableError(f"{path}: {error}") from error
     if labels is not None and labels.shape != (len(bank),):
         raise TableError(
@@ -187,6 +268,7 @@ class Layout:
     kinds: dict[str, str]
     views: dict[str, tuple[str, ...]]
     said: list[str] = field(default_factory=list)
+    covariates: tuple[str, ...] = ()
 
 
 def find_layout(
@@ -194,6 +276,8 @@ def find_layout(
     target: str | None = None,
     views: Mapping[str, Sequence[str]] | None = None,
     sequences: Sequence[str] = (),
+    covariates: Sequence[str] = (),
+    groups: str | None = None,
 ) -> Layout:
     """Look at the types of the columns and say how each is used.
 
@@ -203,36 +287,70 @@ def find_layout(
     target : str, optional
         The column that is to be predicted, and is no feature.
     views : mapping of str to column names, optional
-        One view ``"X"`` of all columns by default.
+        One view ``"X"`` of all columns by default. Patterns and ranges stand for
+        columns as in :func:`matching_columns`; what they find and cannot be used is
+        left out.
     sequences : sequence of str
         Columns of strings, such as DNA, that become views of their own.
+    covariates : sequence of str
+        Columns that enter linearly beside the kernels, and are in no view.
+    groups : str, optional
+        The column that names the subjects, and is no feature.
     """
+    asked = {c for columns in (views or {}).values() for c in columns} | set(sequences)
+    if views:
+        views = {
+            name: [
+                c
+                for c in matching_columns(frame, columns)
+                if c != target or target in asked
+            ]
+            for name, columns in views.items()
+        }
     named = [c for columns in (views or {}).values() for c in columns]
-    for column in [*named, *sequences, *([] if target is None else [target])]:
+    apart = [*covariates, *([] if groups is None else [groups])]
+    for column in [*named, *sequences, *apart, *([] if target is None else [target])]:
         _require_column(frame, column)
-    if target is not None and target in [*named, *sequences]:
+    if target is not None and target in [*named, *sequences, *apart]:
         raise TableError(f"{target!r} is the target; it cannot be in a view as well.")
+    for column in apart:
+        if column in [*named, *sequences] or apart.count(column) > 1:
+            raise TableError(
+                f"{column!r} is named twice: a column is in a view, a covariate or the "
+                "name of the subjects."
+            )
     kinds: dict[str, str] = {}
     said: list[str] = []
-    chosen = set(named) | set(sequences) if views else set(frame.columns)
+    chosen = set(named) | set(sequences) if views else set(frame.columns) - set(apart)
     for column in frame.columns:
         if column == target or column not in chosen:
             continue
         kind, why = _kind(frame[column], column in sequences)
         if kind is not None:
             kinds[column] = kind
-        elif column in [*named, *sequences]:
+        elif column in asked:
             raise TableError(f"column {column!r} cannot be used: {why}.")
         else:
             said.append(f"Column {column!r} is left out: {why}.")
     if not kinds:
-        raise TableError("no column is left to learn from, besides the target.")
+        strings = [c for c in frame.columns if c != target and _is_text(frame[c])]
+        hints = [f" Strings such as DNA are named by --sequences {c}." for c in strings]
+        raise TableError(
+            f"no column is left to learn from, besides the target.{''.join(hints[:1])}"
+        )
+    beside = {c: _covariate_kind(frame[c], c) for c in covariates}
     if views:
-        left = [c for c in frame.columns if c not in chosen and c != target]
+        out = {*chosen, *apart, target}
+        left = [c for c in frame.columns if c not in out]
         if left:
             said.append(f"In no view and left out: {_listed(left)}.")
-        groups = {name: tuple(columns) for name, columns in views.items()}
-        for name, columns in groups.items():
+        views_of = {
+            name: tuple(c for c in columns if c in kinds)
+            for name, columns in views.items()
+        }
+        for name, columns in views_of.items():
+            if not columns:
+                raise TableError(f"no column of view {name!r} can be used.")
             if any(kinds[c] == SEQUENCE for c in columns) and len(columns) > 1:
                 raise TableError(
                     f"view {name!r} holds sequences and other columns; sequences are a "
@@ -240,10 +358,15 @@ def find_layout(
                 )
     else:
         rest = tuple(c for c in kinds if kinds[c] != SEQUENCE)
-        groups = {"X": rest} if rest else {}
-    placed = {c for columns in groups.values() for c in columns}
-    groups.update({c: (c,) for c in kinds if kinds[c] == SEQUENCE and c not in placed})
-    if len(groups) == 1:
+        views_of = {"X": rest} if rest else {}
+    clash = [c for c in covariates if c in views_of]
+    if clash:
+        raise TableError(f"{clash[0]!r} is a covariate and a view; rename the view.")
+    placed = {c for columns in views_of.values() for c in columns}
+    views_of.update(
+        {c: (c,) for c in kinds if kinds[c] == SEQUENCE and c not in placed}
+    )
+    if len(views_of) == 1:
         for column in kinds:
             missing = int(frame[column].isna().sum())
             if kinds[column] == SEQUENCE and missing:
@@ -251,8 +374,71 @@ def find_layout(
                     f"column {column!r} cannot be used: {missing} of its sequences are "
                     "missing, and there is no other view."
                 )
-    said += _told(frame, kinds, groups)
-    return Layout(kinds, groups, said)
+    said += _told(frame, kinds, views_of)
+    return Layout({**kinds, **beside}, views_of, said, tuple(covariates))
+
+
+def _covariate_kind(values: Any, name: str) -> str:
+    """Return what a covariate is; raise TableError if it cannot be one."""
+    missing = int(values.isna().sum())
+    if missing:
+        raise TableError(
+            f"covariate {name!r} is missing in {missing} of {len(values)} rows; fill "
+            "it in, or leave these rows out."
+        )
+    kind, why = _kind(values, sequence=False)
+    if kind is None:
+        raise TableError(f"column {name!r} cannot be a covariate: {why}.")
+    return kind
+
+
+_SUBJECT = re.compile(
+    r"(^|[_. -])(sub|subj|subject|patient|participant|person|individual|donor|animal|"
+    r"mouse|volunteer|pid)s?([_. -]?(id|no|nr|number|code|name))?$",
+    re.IGNORECASE,
+)
+
+
+def subject_columns(frame: Any, y: NDArray[Any]) -> list[str]:
+    """Return columns that seem to name subjects, each of them with several rows.
+
+    They are called so, or hold more texts than categories do; or whole numbers that
+    tell the class of each row.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    y : array of shape (n,)
+        The target.
+    """
+    found = []
+    for column in frame.columns:
+        values = frame[column]
+        words = np.array(_words(values))
+        known, place, counts = np.unique(words, return_inverse=True, return_counts=True)
+        few = 2 <= len(known) <= len(words) / 2
+        if values.isna().any() or not few or getattr(values.dtype, "kind", "O") == "f":
+            continue
+        if _SUBJECT.search(str(column)):
+            found.append(column)
+            continue
+        if counts.min() < 2 or len(known) <= (MANY if not _is_number(values) else 4):
+            continue
+        labels = np.unique(y, return_inverse=True)[1]
+        alike = len(np.unique(np.stack([place, labels]), axis=1).T) == len(known)
+        if alike or not _is_number(values):
+            found.append(column)
+    return found
+
+
+def subject_words(columns: Sequence[str], frame: Any) -> list[str]:
+    """Return what to do about columns that seem to name subjects, in words."""
+    return [
+        f"Column {c!r} seems to name subjects, {frame[c].nunique()} of them with "
+        f"{len(frame)} rows: with rows of a subject in both parts of a fold, scores "
+        f"are too good. Give --groups {c}, or leave the column out of the table."
+        for c in columns
+    ]
 
 
 def absent_rows(
@@ -284,9 +470,48 @@ def absent_words(masks: Mapping[str, NDArray[np.bool_]]) -> list[str]:
 
 def _require_column(frame: Any, column: str) -> None:
     if column not in frame.columns:
+        hint = did_you_mean(column, frame.columns).strip()
         raise TableError(
-            f"there is no column {column!r}; the table has {_listed(frame.columns)}."
+            f"there is no column {column!r}; the table has "
+            f"{_listed(frame.columns)}. {hint}".rstrip()
         )
+
+
+def matching_columns(frame: Any, wanted: Sequence[str]) -> list[str]:
+    """Return the columns that names, patterns and ranges stand for, each once.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    wanted : sequence of str
+        Names; patterns such as ``ENSG*``; ranges such as ``V2:V30``, from one column
+        to another in the order of the table. A name that a column has is that column.
+    """
+    columns = [str(c) for c in frame.columns]
+    found: list[str] = []
+    for text in wanted:
+        first, sign, last = (part.strip() for part in text.partition(":"))
+        if text in columns:
+            found.append(text)
+        elif sign and first in columns and last in columns:
+            a, b = columns.index(first), columns.index(last)
+            if a > b:
+                raise TableError(
+                    f"the range {text!r} is empty: {last!r} comes before {first!r}."
+                )
+            found += columns[a : b + 1]
+        elif any(sign in text for sign in "*?["):
+            some = [c for c in columns if fnmatchcase(c, text)]
+            if not some:
+                raise TableError(
+                    f"no column is called like {text!r}; the table has "
+                    f"{_listed(columns)}."
+                )
+            found += some
+        else:
+            for name in (first, last) if sign else (text,):
+                _require_column(frame, name)
+    return list(dict.fromkeys(found))
 
 
 def _kind(values: Any, sequence: bool) -> tuple[str | None, str]:
@@ -311,6 +536,14 @@ def _kind(values: Any, sequence: bool) -> tuple[str | None, str]:
     if count > MANY and count > len(present) / 2:
         return None, f"its {count} different texts seem to name the samples"
     return CATEGORY, ""
+
+
+def _is_text(values: Any) -> bool:
+    """Tell whether a column holds strings that are all of letters, such as DNA."""
+    present = values.dropna()
+    return len(present) > 0 and all(
+        isinstance(v, str) and len(v) > 1 and v.isalpha() for v in present
+    )
 
 
 def _is_number(values: Any) -> bool:
@@ -416,6 +649,25 @@ class Column:
         return cls(name, kind, fill, float(filled.mean()),
                    1.0 / spread if spread > 0 else 1.0)  # fmt: skip
 
+    def check(self, name: str) -> None:
+        """Raise ValueError if it is not a sound column of that name."""
+        sound = self.kind == SEQUENCE
+        if self.kind == NUMBER:
+            numbers = (self.fill, self.mean, self.scale)
+            real = all(isinstance(n, (int, float)) for n in numbers)
+            sound = real and bool(np.isfinite(numbers).all())
+        elif self.kind == CATEGORY:
+            words = [*self.categories, *([] if self.fill is None else [self.fill])]
+            sound = all(isinstance(word, str) for word in words)
+        if not sound or self.name != name:
+            raise ValueError(f"column {name!r} has no kind, mean or scale")
+
+    def example(self) -> list[Any]:
+        """Return two values that it may have."""
+        if self.kind == NUMBER:
+            return [self.fill, self.fill + 1.0]
+        return [next(iter(self.categories), "A"), "A"]
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the numeric columns that it becomes."""
@@ -476,6 +728,9 @@ class TableModel(BaseEstimator):
         Whether numbers get mean 0 and variance 1; not for histograms and counts.
     as_views : bool
         Whether the estimator takes a MultiView, or all numbers in one array.
+    covariates : sequence of str
+        Columns that become views of their own, in the units of the table, for the
+        ``fixed`` of the estimator.
 
     Attributes
     ----------
@@ -504,18 +759,28 @@ class TableModel(BaseEstimator):
         views: Mapping[str, Sequence[str]] | None = None,
         standardize: bool = True,
         as_views: bool = True,
+        covariates: Sequence[str] = (),
     ) -> None:
         self.estimator = estimator
         self.kinds = kinds
         self.views = views
         self.standardize = standardize
         self.as_views = as_views
+        self.covariates = covariates
 
-    def fit(self, X: Any, y: Any) -> TableModel:
-        """Learn the columns, then fit the estimator on them."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> TableModel:
+        """Learn the columns, then fit the estimator on them.
+
+        Parameters
+        ----------
+        X : DataFrame
+        y : array of shape (n_samples,)
+        groups : array of shape (n_samples,), optional
+            Subjects, for an estimator that chooses by cross-validation.
+        """
         layout = None
         if self.kinds is None or self.views is None:
-            layout = find_layout(X, None, self.views)
+            layout = find_layout(X, None, self.views, (), tuple(self.covariates))
         kinds = self.kinds if layout is None else layout.kinds
         views = self.views if layout is None else layout.views
         self.views_ = {name: tuple(columns) for name, columns in views.items()}
@@ -527,31 +792,76 @@ class TableModel(BaseEstimator):
         for c in wanted:
             known = X[c][~_lacking(X, c, self.views_, absent)]
             self.columns_[c] = Column.learn(known, c, kinds[c], self.standardize)
-        self.estimator_ = clone(self.estimator).fit(self.transform_table(X), y)
+        self.covariates_ = tuple(self.covariates)
+        for c in self.covariates_:
+            _require_column(X, c)
+            # in the units of the user, unless they are features like others
+            units = self.standardize and not self.as_views
+            self.columns_[c] = Column.learn(X[c], c, kinds[c], units)
+        model = clone(self.estimator)
+        inner = getattr(model, "regressor", model)
+        search = isinstance(inner, (GridSearchCV, RandomizedSearchCV))
+        asks = groups is not None and (search or has_fit_parameter(model, "groups"))
+        given = {"groups": groups} if asks else {}
+        self.estimator_ = model.fit(self.transform_table(X), y, **given)
         return self
+
+    def _beside(self) -> tuple[str, ...]:
+        """Return the covariates; files of earlier versions say nothing of them."""
+        return tuple(vars(self).get("covariates_", ()))
 
     def check_columns(self) -> None:
         """Raise ValueError if columns and views do not fit together."""
         wanted = {c for columns in self.views_.values() for c in columns}
+        wanted |= set(self._beside())
         known = all(isinstance(c, Column) for c in self.columns_.values())
         if not wanted or not known or wanted != set(self.columns_):
             raise ValueError("the columns do not fit the views")
-        for column in self.columns_.values():
-            sound = np.isfinite(column.mean) and np.isfinite(column.scale)
-            if column.kind not in (NUMBER, CATEGORY, SEQUENCE) or not sound:
-                raise ValueError(f"column {column.name!r} has no kind, mean or scale")
+        for name, column in self.columns_.items():
+            column.check(name)
 
-    def require_columns(self, X: Any) -> None:
-        """Raise TableError if a table lacks columns that the model needs."""
-        missing = [c for c in self.columns_ if c not in X.columns]
-        if missing:
+    def check_answers(self) -> None:
+        """Raise ValueError unless there is a finite answer for rows of a table."""
+        try:
+            pd = _pandas()
+        except TableError:
+            return  # nor will it be asked for others
+        rows = {name: column.example() for name, column in self.columns_.items()}
+        for name in self._beside():  # which know no other categories
+            rows[name] = [rows[name][0]] * 2
+        check_answers(self, pd.DataFrame(rows))
+
+    def with_columns(self, X: Any) -> Any:
+        """Return a table with the columns that the model needs, or raise TableError.
+
+        Where there are several views, a table may lack all columns of one: its rows
+        lack the view, then.
+        """
+        missing = {c for c in self.columns_ if c not in X.columns}
+        whole = {
+            c
+            for columns in self.views_.values()
+            for c in columns
+            if missing.issuperset(columns)
+        }
+        least = (
+            self.as_views and len(self.views_) > 1 and len(whole) < len(self.columns_)
+        )
+        refused = missing - whole if least else missing
+        if refused:
+            listed = [c for c in self.columns_ if c in refused]
             raise TableError(
-                f"the table lacks columns that the model needs: {_listed(missing)}."
+                f"the table lacks columns that the model needs: {_listed(listed)}."
             )
+        if not missing:
+            return X
+        return X.reindex(
+            columns=[*X.columns, *(c for c in self.columns_ if c in missing)]
+        )
 
     def transform_table(self, X: Any) -> Any:
         """Return the views of a table, or their numbers side by side."""
-        self.require_columns(X)
+        X = self.with_columns(X)
         pd = _pandas()
         absent = absent_rows(X, self.views_) if self.as_views else {}
         parts: dict[str, Any] = {}
@@ -566,8 +876,23 @@ class TableModel(BaseEstimator):
                 numbers[absent[name]] = np.nan
             parts[name] = pd.DataFrame(numbers, columns=names)
         if self.as_views:
+            for name in self._beside():
+                parts[name] = self._covariate(X[name], self.columns_[name])
             return MultiView(parts)
-        return np.hstack([p.to_numpy() for p in parts.values() if p.ndim == 2])
+        numbers = [p.to_numpy() for p in parts.values() if p.ndim == 2]
+        numbers += [self.columns_[name].numbers(X[name]) for name in self._beside()]
+        return np.hstack(numbers)
+
+    def _covariate(self, values: Any, column: Column) -> Any:
+        """Return a covariate as a view of its own, with nothing filled in."""
+        if values.isna().any():
+            raise TableError(
+                f"covariate {column.name!r} is missing in {int(values.isna().sum())} "
+                f"of {len(values)} rows; fill it in, or leave these rows out."
+            )
+        if column.kind == CATEGORY:
+            return np.array(_words(values), dtype=object)
+        return _pandas().DataFrame({column.name: column.numbers(values)[:, 0]})
 
     def new_categories(self, X: Any) -> dict[str, list[str]]:
         """Return the categories of a table that training did not have, by column."""
@@ -580,10 +905,17 @@ class TableModel(BaseEstimator):
                     found[name] = new
         return found
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return what the estimator predicts for the rows of a table."""
+    def predict(self, X: Any, **options: Any) -> Any:
+        """Return what the estimator predicts for the rows of a table.
+
+        Parameters
+        ----------
+        X : DataFrame
+        **options
+            What else the estimator's ``predict`` takes, such as ``return_std``.
+        """
         check_is_fitted(self)
-        return self.estimator_.predict(self.transform_table(X))
+        return self.estimator_.predict(self.transform_table(X), **options)
 
     @available_if(_estimator_has("decision_function"))
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -641,4 +973,7 @@ __all__ = [
     "is_gram_file",
     "read_grams",
     "read_table",
+    "read_tables",
+    "subject_columns",
+    "subject_words",
 ]

@@ -6,23 +6,40 @@ import csv
 import inspect
 import io
 import json
+import re
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from mklearn import kernels
-from mklearn.cli.inputs import CLASSES, Data, make_folds
+from mklearn.cli.ends import visible
+from mklearn.cli.inputs import CLASSES, TIMES, Data, make_folds, make_scorer
 from mklearn.cli.models import (
+    MAJORITY,
+    MEAN,
+    MOST_ROWS,
+    SUM,
     Settings,
     fitted_on_views,
+    gene_notes,
     make_baselines,
+    make_large,
     make_model,
+    method_name,
     method_notes,
+    size_notes,
     without_search,
 )
+from mklearn.cli.unseen import Unseen
+from mklearn.inference import KernelTests, kernel_tests
+from mklearn.interpretation import ScoreByView, ViewScorer
 from mklearn.kernels import Kernel, KernelBank
 from mklearn.kernels.families import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare
@@ -32,10 +49,18 @@ from mklearn.report import (
     Report,
     describe_data,
     kernel_alignment,
+    sample_checks,
     write_html,
     write_json,
 )
-from mklearn.report.facts import comparison_facts, model_facts
+from mklearn.report.facts import (
+    comparison_facts,
+    errors_of_times,
+    inference_facts,
+    model_facts,
+    verdict,
+    view_facts,
+)
 from mklearn.table import (
     TableError,
     TableModel,
@@ -44,8 +69,13 @@ from mklearn.table import (
     filled_in,
     is_gram_file,
     read_grams,
-    read_table,
+    read_tables,
 )
+
+FILES = ("model.mkl", "results.json", "weights.csv", "predictions.csv", "report.html")
+_MOST_TESTED = 5000  # samples: beyond, a test of dense kernels would take its time
+# what spreadsheets take for a formula; one character alone they do not
+_FORMULA = re.compile(r"[=+\-@\t].")
 
 Tick = Callable[[str, int, int], Any]  # after each fit: model, fold, fits in all
 
@@ -62,11 +92,20 @@ class Run:
     model: Any = None
     learned: str | None = None
     predictions: Predictions | None = None  # of the folds
+    asked: str | None = None  # by --scoring
+    test: dict[str, Any] | None = None  # scores on samples of another file
+    large: dict[str, Any] | None = None  # how the model was learned from many rows
+    views: ScoreByView | None = None
+    tests: KernelTests | None = None
+    seed: int = 0  # of the folds
 
     @property
     def scoring(self) -> str:
         """What the scores are."""
-        return "accuracy" if self.data.task == CLASSES else "r2"
+        if self.asked is not None:
+            return self.asked
+        names = {CLASSES: "accuracy", TIMES: "concordance"}
+        return names.get(self.data.task, "r2")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the results, ready for JSON."""
@@ -79,9 +118,38 @@ class Run:
             "differences_to": result.names[0],
             "methods": comparison_facts(result),
         }
+        if self.test is not None:
+            content["test"] = self.test
+        if self.large is not None:
+            content["large"] = self.large
         if self.model is not None:
+            content["verdict"] = self.verdict()
             content["model"] = describe(self.model)
+            if self.data.covariates:
+                rows = self.model.transform_table(self.data.X)
+                explained = fitted_on_views(self.model).explained(rows)
+                content["model"]["covariates"]["explained"] = explained
+            content["inference"] = inference_facts(
+                fitted_on_views(self.model), self.tests
+            )
+        if self.data.task == TIMES and self.predictions is not None:
+            content["times"] = errors_of_times(self.predictions)
+        if self.views is not None:
+            content["by_view"] = view_facts(self.views)
         return content
+
+    def verdict(self) -> dict[str, Any]:
+        """Return which of the methods to use, and why."""
+        assert self.learned is not None
+        names = self.comparison.names
+        guess = next((name for name in (MAJORITY, MEAN) if name in names), None)
+        return verdict(
+            self.comparison,
+            self.scoring,
+            method=self.learned,
+            plain=SUM if SUM in names else None,
+            guess=guess,
+        )
 
 
 def describe(model: Any) -> dict[str, Any]:
@@ -89,46 +157,143 @@ def describe(model: Any) -> dict[str, Any]:
     return model_facts(fitted_on_views(model))
 
 
-def run_fit(data: Data, options: Settings, callback: Tick | None = None) -> Run:
-    """Compare a method with what it has to beat, then fit it on all samples."""
-    data = replace(data, said=[*data.said, *method_notes(options)])
-    name = f"learned weights ({options.method})"
-    models = {name: make_model(data, options), **make_baselines(data, options)}
-    folds = make_folds(data, options.cv, options.seed)
-    seen = _Unseen(data, name)
-    result = _compare(models, data, folds, callback, seen)
-    model = without_search(models[name].fit(data.X, data.y))
-    return Run(data, result, model, name, seen.predictions())
+def run_fit(
+    data: Data,
+    options: Settings,
+    callback: Tick | None = None,
+    test: Data | None = None,
+) -> Run:
+    """Compare a method with its baselines, then fit it on all samples.
+
+    With ``test``, samples of another file, all of them are fitted on all samples and
+    scored there.
+    """
+    scorer = None
+    if options.scoring is not None:
+        scorer = make_scorer(data, options.scoring)
+    said = [*data.said, *method_notes(options), *size_notes(data, options)]
+    said += gene_notes(options, data)
+    data = replace(data, said=said)
+    whole, size = data, options.compared_rows(data)
+    if size < len(data.y):
+        data = data.part(data.drawn(size, options.seed)[0])
+    name = method_name(options.method)
+    models = {name: make_model(whole, options), **make_baselines(whole, options)}
+    folds = make_folds(data, options.cv, options.seed, options.repeats)
+    seen, views = Unseen(data, name), _ByView(data, name, options)
+
+    def watch(*fold: Any) -> None:
+        seen(*fold)
+        views(*fold)
+
+    result = _compare(models, data, folds, callback, watch, scorer)
+    large = None
+    if options.low_rank(whole):
+        found = models[name].fit(data.X, data.y, **data.given())
+        models[name] = make_large(whole, options, found)
+        large = _held_out(models[name], whole, options, scorer)
+    model = without_search(models[name].fit(whole.X, whole.y, **whole.given()))
+    return Run(
+        data,
+        result,
+        model,
+        name,
+        seen.predictions(),
+        asked=options.scoring,
+        test=None if test is None else _tested(models, name, whole, test, scorer),
+        views=views.result(),
+        large=large,
+        tests=_tests(data, model, options.seed),
+        seed=options.seed,
+    )
 
 
-class _Unseen:
-    """Collects what one model says about the test samples of each fold."""
+def _tests(data: Data, model: Any, seed: int) -> KernelTests | None:
+    """Return a test of each kernel of a model; None where there are too many samples.
 
-    def __init__(self, data: Data, name: str) -> None:
-        self._data, self._name = data, name
-        self._classes = np.unique(data.y) if data.task == CLASSES else None
-        count = 2 if self._classes is None else len(self._classes)
-        shape = (len(data.y), 1 if count == 2 else count)
-        self._scores = np.full(shape, np.nan)
+    Several classes are tested by permutations. Times to an event have no test.
+    """
+    if data.task == TIMES or len(data.y) > _MOST_TESTED:
+        return None
+    inner = fitted_on_views(model)
+    many = data.task == CLASSES and len(np.unique(data.y)) > 2
+    method = "permutation" if many or data.groups is not None else "score"
+    # classes may be called by numbers
+    y = np.asarray(data.y).astype(str) if data.task == CLASSES else data.y
+    if isinstance(data.X, KernelBank):
+        found = kernel_tests(data.X, y, "precomputed", method=method, random_state=seed)
+    else:
+        X, family = model.transform_table(data.X), list(inner.kernels_)
+        fixed = data.X[data.covariates] if data.covariates else None
+        found = kernel_tests(
+            X, y, family, fixed=fixed, groups=data.groups, method=method,
+            random_state=seed,
+        )  # fmt: skip
+    return replace(found, names=tuple(inner.kernel_names_))
+
+
+def _held_out(model: Any, data: Data, options: Settings, scorer: Any) -> dict[str, Any]:
+    """Return what features of low rank score on a fifth that they have not seen."""
+    tested, learned = data.drawn(min(len(data.y) // 5, MOST_ROWS), options.seed + 1)
+    known, new = data.part(learned), data.part(tested)
+    model = clone(model).fit(known.X, known.y)
+    score = scorer or (lambda model, X, y: model.score(X, y))
+    return {
+        "rank": options.rank,
+        "n_learned": len(learned),
+        "n_tested": len(tested),
+        "score": float(score(model, new.X, new.y)),
+        "n_samples": len(data.y),
+    }
+
+
+def _tested(
+    models: Mapping[str, Any], fitted: str, data: Data, test: Data, scorer: Any
+) -> dict[str, Any]:
+    """Return the scores of all models, learned from all samples, on others."""
+    for name, model in models.items():
+        if name != fitted:
+            model.fit(data.X, data.y)
+    score = scorer or (lambda model, X, y: model.score(X, y))
+    return {
+        "name": test.name,
+        "n_samples": len(test.y),
+        "scores": {k: float(score(m, test.X, test.y)) for k, m in models.items()},
+    }
+
+
+class _ByView:
+    """Divides the score of one model between views, fold by fold."""
+
+    def __init__(self, data: Data, name: str, options: Settings) -> None:
+        self._data, self._name, self._options = data, name, options
+        one = data.layout is not None and len(data.layout.views) < 2
+        self._wanted = options.by_view != "none" and not one and data.task != TIMES
+        self._scorer: ViewScorer | None = None
 
     def __call__(self, name: str, model: Any, split: Split) -> None:
-        if name == self._name:
-            (train, test), X = split, self._data.X
-            given = isinstance(X, KernelBank)
-            part = X[np.ix_(test, train)] if given else X.iloc[test]
-            ask = model.predict if self._classes is None else model.decision_function
-            scores = np.asarray(ask(part))
-            self._scores[test] = scores[:, None] if scores.ndim == 1 else scores
+        if name != self._name or not self._wanted:
+            return
+        (train, test), X, y = split, self._data.X, self._data.y
+        inner = fitted_on_views(model)
+        inner = getattr(inner, "best_estimator_", inner)
+        if self._scorer is None:
+            options = self._options
+            self._scorer = ViewScorer(
+                inner,
+                options.by_view,
+                n_jobs=options.jobs,
+                random_state=options.seed,
+            )
+        if isinstance(X, KernelBank):
+            known, new = X[np.ix_(train, train)], X[np.ix_(test, train)]
+        else:
+            known, new = (model.transform_table(X.iloc[rows]) for rows in (train, test))
+        self._scorer.add(inner, (known, y[train]), (new, y[test]))
 
-    def predictions(self) -> Predictions:
-        """Return what was predicted, which each sample was once, and some scores."""
-        scores, y = self._scores, self._data.y
-        if self._classes is None:
-            return Predictions(np.asarray(y, dtype=float), scores[:, 0])
-        if scores.shape[1] == 1:
-            found = self._classes[(scores[:, 0] > 0).astype(int)]
-            return Predictions(y, found, scores[:, 0])
-        return Predictions(y, self._classes[scores.argmax(axis=1)])
+    def result(self) -> ScoreByView | None:
+        """Return the scores of all folds, None if nobody asked for them."""
+        return None if self._scorer is None else self._scorer.result()
 
 
 def run_compare(
@@ -149,8 +314,12 @@ def run_compare(
             name = f"{method}, norm={norm:g}" if with_norm else method
             models[name] = make_model(data, one)
     models.update(make_baselines(data, options))
-    folds = make_folds(data, options.cv, options.seed)
-    return Run(data, _compare(models, data, folds, callback))
+    folds = make_folds(data, options.cv, options.seed, options.repeats)
+    scorer = None
+    if options.scoring is not None:
+        scorer = make_scorer(data, options.scoring)
+    found = _compare(models, data, folds, callback, None, scorer)
+    return Run(data, found, asked=options.scoring)
 
 
 def _compare(
@@ -158,7 +327,8 @@ def _compare(
     data: Data,
     folds: Any,
     callback: Tick | None,
-    watch: Any = None,
+    watch: Any,
+    scorer: Any,
 ) -> Comparison:
     total = len(models) * folds.get_n_splits()
 
@@ -166,7 +336,16 @@ def _compare(
         if callback is not None:
             callback(name, fold, total)
 
-    return compare(models, data.X, data.y, folds, callback=tick, watch=watch)
+    return compare(
+        models,
+        data.X,
+        data.y,
+        folds,
+        groups=data.groups,
+        scoring=scorer,
+        callback=tick,
+        watch=watch,
+    )
 
 
 # --- files ----------------------------------------------------------------------------
@@ -176,8 +355,11 @@ def write_files(run: Run, content: dict[str, Any], folder: Path, out: Path) -> N
     """Write the files of a fit to a folder from which they move to ``out``."""
     notes = {"data": content["data"], "methods": content["methods"]}
     save(run.model, folder / "model.mkl", notes)
-    weights = as_csv(_weight_columns(content["model"]))
+    weights = as_csv(_weight_columns(content["model"], content["inference"]))
     (folder / "weights.csv").write_text(weights, encoding="utf-8")
+    if run.predictions is not None:
+        unseen = as_csv(run.predictions.columns())
+        (folder / "predictions.csv").write_text(unseen, encoding="utf-8")
     loading = (
         "from mklearn.persistence import load\n\n"
         f"model = load({str(out / 'model.mkl')!r})"
@@ -201,39 +383,82 @@ def make_report(run: Run, loading: str) -> Report:
         scoring=run.scoring,
         alignment=kernel_alignment(model, X),
         predictions=run.predictions,
+        views=run.views,
+        tests=run.tests,
         loading=loading,
+        verdict=run.verdict()["words"],
+        findings=sample_checks(X, run.data.y, run.comparison.splits),
+        notes=tuple(run.data.said),
+        origin={
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "seed of the folds": str(run.seed),
+            **{f"version of {k}": str(v) for k, v in versions().items()},
+        },
     )
 
 
-def _weight_columns(model: dict[str, Any]) -> dict[str, list[Any]]:
+def _weight_columns(
+    model: dict[str, Any], inference: dict[str, Any]
+) -> dict[str, list[Any]]:
     names = ("name", "view", "weight", "contribution", "used")
     rows = model["kernels"]
     columns: dict[str, list[Any]] = {key: [row[key] for row in rows] for key in names}
     columns["parameters"] = [json.dumps(row["parameters"]) for row in rows]
-    return columns
+    return {**columns, **inference}
 
 
 def as_csv(columns: dict[str, list[Any]]) -> str:
     """Return columns as the text of a CSV file."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerow([_cell(name) for name in columns])
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([_cell(value) for value in row])
     return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Return a value as spreadsheets and terminals may read it.
+
+    A text that begins like a formula gets an apostrophe before it, unless it is a
+    number, and control characters are spelt.
+    """
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    if _FORMULA.match(value):
+        try:
+            float(value)
+        except ValueError:
+            return f"'{text}"
+    return text
 
 
 # --- predictions ----------------------------------------------------------------------
 
 
-def run_predict(model: Any, path: Path) -> tuple[dict[str, list[Any]], list[str]]:
-    """Return the columns of a table of predictions, and what there is to say."""
+def run_predict(
+    model: Any,
+    path: Path,
+    proba: bool = False,
+    name: str | None = None,
+    tables: Mapping[str, Path] | None = None,
+) -> tuple[dict[str, list[Any]], list[str]]:
+    """Return the columns of a table of predictions, and what there is to say.
+
+    Models by evidence tell how far new values may lie from the prediction; ``proba``
+    asks for the probability of each class. ``name`` is the column that names the
+    samples, on which ``tables`` are joined.
+    """
     X: Any
     said: list[str] = []
+    ids = None
     if isinstance(model, TableModel):
         if is_gram_file(path):
             raise TableError("this model was fitted on a table; give it a table.")
-        X = read_table(path)
-        model.require_columns(X)
+        frame, _, ids = read_tables(path, name, tables)
+        X = model.with_columns(frame)
         said += absent_words(absent_rows(X, model.views_))
         for column, new in model.new_categories(X).items():
             said.append(
@@ -247,8 +472,26 @@ def run_predict(model: Any, path: Path) -> tuple[dict[str, list[Any]], list[str]
         X = KernelBank.from_grams(
             [bank.gram(m) for m in range(bank.shape[2])], bank.names, cross=True
         )
-    columns: dict[str, list[Any]] = {"prediction": model.predict(X).tolist()}
+    columns: dict[str, list[Any]] = {}
+    if isinstance(model, TableModel) and getattr(
+        model.estimator_, "uncertainty", False
+    ):
+        values, spread = model.predict(X, return_std=True)
+        columns = {"prediction": values.tolist(), "standard_deviation": spread.tolist()}
+    else:
+        columns = {"prediction": model.predict(X).tolist()}
+    if ids is not None:
+        columns = {str(name): ids, **columns}
     classes = getattr(model, "classes_", None)
+    if proba:
+        if not hasattr(model, "predict_proba"):
+            raise TableError(
+                f"--proba: a {type(fitted_on_views(model)).__name__} with these "
+                "settings has no probabilities; fit with --method discriminant."
+            )
+        assert classes is not None
+        for label, column in zip(classes, model.predict_proba(X).T, strict=True):
+            columns[f"probability_{label}"] = column.tolist()
     if classes is not None:
         scores = np.asarray(model.decision_function(X))
         named = [classes[1]] if scores.ndim == 1 else list(classes)

@@ -18,14 +18,16 @@ from mklearn.cli import demo as demonstration
 from mklearn.cli.ends import (
     ends_well,
     fail,
+    not_an_input,
     require,
     results_folder,
     sound,
     user_errors,
+    visible,
     writing,
 )
+from mklearn.data.writing import whole_file, whole_files, write_json
 from mklearn.persistence import load, read_header
-from mklearn.report import whole_file, whole_files, write_json
 
 try:
     import typer
@@ -58,10 +60,10 @@ def demo(
     """Compare learned kernel weights with simpler methods on real data."""
     errors = screen.standard_error()
     with results_folder(out):
-        total = len(demonstration.make_models()) * folds
+        total = demonstration.n_fits(folds)
         errors.print(
-            f"Comparing {total // folds} methods on the same {folds} folds; the first "
-            "run compiles and takes longer."
+            f"Comparing methods on the same {folds} folds, {total} fits; the first run "
+            "compiles and takes longer."
         )
         with screen.ticking(errors, total) as tick:
             result = demonstration.run_demo(
@@ -99,30 +101,53 @@ def kernels(
 
 _DATA = "A table (.csv, .tsv, .parquet) or Gram matrices (.npz, .npy; kernels last)."
 _TARGET = "Column to predict; for Grams, an array in the npz file or a file of labels."
+_SURVIVAL = "Columns time,event in place of --target: event is 1, or 0 if censored."
 _VIEWS = "A view as name=column,column,...; repeat it for each view."
+_COVARIATES = "Columns with commas, such as age,sex, that enter linearly, in no kernel."
+_GROUPS = "Column that names the subjects, which stay together in folds."
 _KERNELS = "Names with commas, for each view; 'auto' is linear and five RBF widths."
+_ID = "Column that names the samples, in each table; predictions have it too."
+_TABLE = "One more table as name=FILE, a view, joined on --id; repeat it for each."
+_SETS = "Gene sets in a GMT file, one kernel for each set: FILE, or view=FILE."
+_NORM = (
+    "The p of the weights: 1 (sparse) to inf (the sum), or 'auto' (the default of mkl) "
+    "to choose it by cross-validation."
+)
 _REG = (
-    "C of mkl and bilinear, reg of the others: a number or 'auto'; for discriminant "
-    "also 'learn', 'loo', 'gcv'."
+    "C of mkl, sum and bilinear, reg of the others: a number or 'auto' (the default of "
+    "mkl and sum) to choose it; for discriminant also 'learn', 'loo', 'gcv'."
+)
+_SCORING = f"What is compared: {', '.join(inputs.SCORES)}."
+_APPROXIMATION = (
+    "none for exact kernels, nystroem for features of low rank, or auto, which takes "
+    "these above 5000 rows."
 )
 _TASK = "classification, regression, or auto to decide by the target."
+_BY_VIEW = (
+    "Divide the score between views: product (parts that sum to it), unique (lost "
+    "without a view), shapley, or none; unique and shapley fit more models."
+)
+_BY_VIEWS = ("product", "unique", "shapley", "none")
 _REG_WORDS = ("auto", "learn", "loo", "gcv")
+MOST = 1e20  # that --reg may be; squares and sums leave room
 
 
 def fit(
     data: Annotated[Path, typer.Argument(help=_DATA)],
-    target: Annotated[str, typer.Option(help=_TARGET)],
+    target: Annotated[str | None, typer.Option(help=_TARGET)] = None,
+    survival: Annotated[str | None, typer.Option(help=_SURVIVAL)] = None,
     views: Annotated[list[str] | None, typer.Option(help=_VIEWS)] = None,
     sequences: Annotated[
         str, typer.Option(help="Columns of strings such as DNA, with commas.")
     ] = "",
+    covariates: Annotated[str, typer.Option(help=_COVARIATES)] = "",
+    groups: Annotated[str | None, typer.Option(help=_GROUPS)] = None,
     kernels: Annotated[str, typer.Option(help=_KERNELS)] = "auto",
     method: Annotated[
-        str, typer.Option(help="mkl, discriminant, subspace, bilinear or evidence.")
+        str,
+        typer.Option(help="mkl, sum, discriminant, subspace, bilinear or evidence."),
     ] = "mkl",
-    norm: Annotated[
-        str, typer.Option(help="The p of the weights: 1 (sparse) to inf, or 'auto'.")
-    ] = "2",
+    norm: Annotated[str | None, typer.Option(help=_NORM)] = None,
     reg: Annotated[str | None, typer.Option(help=_REG)] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
     cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
@@ -132,7 +157,28 @@ def fit(
     out: Annotated[
         Path, typer.Option(help="Folder for model.mkl, report.html and more.")
     ] = Path("mklearn-output"),
+    scoring: Annotated[str | None, typer.Option(help=_SCORING)] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="'balanced' gives classes the same weight.")
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=100, help="How often the folds are drawn anew.")
+    ] = 1,
+    approximation: Annotated[str, typer.Option(help=_APPROXIMATION)] = "auto",
+    rank: Annotated[
+        int, typer.Option(min=2, help="Features for each kernel, if approximated.")
+    ] = 300,
+    subsample: Annotated[
+        int | None, typer.Option(min=20, help="Rows to compare methods on.")
+    ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Another file, to score all methods on.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
+    by_view: Annotated[str, typer.Option(help=_BY_VIEW)] = "product",
+    name: Annotated[str | None, typer.Option("--id", help=_ID)] = None,
+    table: Annotated[list[str] | None, typer.Option(help=_TABLE)] = None,
+    gene_sets: Annotated[list[str] | None, typer.Option(help=_SETS)] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the results as JSON and no tables.")
     ] = False,
@@ -141,16 +187,38 @@ def fit(
     errors = screen.standard_error()
     with user_errors():
         require("--method", method, models.METHODS)
+        require("--approximation", approximation, ("auto", "none", "nystroem"))
+        require("--by-view", by_view, _BY_VIEWS)
         options = models.Settings(
             method,
-            inputs.parse_number("--norm", norm, ["auto"]),
-            None if reg is None else inputs.parse_number("--reg", reg, _REG_WORDS),
-            kernels, cv, jobs, seed,
+            None if norm is None else inputs.parse_number("--norm", norm, ["auto"]),
+            None if reg is None else _parse_reg(reg, _REG_WORDS),
+            kernels, cv, jobs, seed, by_view, *_scores(scoring, class_weight), repeats,
+            approximation, rank, subsample, _parse_sets(gene_sets or []),
         )  # fmt: skip
-        loaded = _load_data(data, target, views, sequences, task)
+        if (target is None) == (survival is None):
+            fail("fit takes either --target column or --survival time,event")
+        tables = inputs.parse_files("--table", table or [])
+        if survival is not None:
+            if covariates or groups:
+                fail("--covariates and --groups are for --target, not --survival")
+            loaded = _load_times(data, survival, views, sequences, name, tables)
+        else:
+            assert target is not None
+            loaded = _load_data(
+                data, target, views, sequences, task, covariates, groups, name, tables
+            )
+        unseen = None
+        if test is not None:
+            if tables:
+                fail("--test is one table; leave out --table, or join it before")
+            unseen = inputs.load_test(test, loaded)
+        named = [Path(one) for one in (target, test) if one is not None]
+        for file in application.FILES:
+            not_an_input(out / file, data, *named, *tables.values())
         with results_folder(out):
             with screen.notes(errors), screen.ticking(errors) as tick:
-                result = application.run_fit(loaded, options, tick)
+                result = application.run_fit(loaded, options, tick, unseen)
             content = result.as_dict()
             with screen.notes(errors), writing(out), whole_files(out) as folder:
                 application.write_files(result, content, folder, out)
@@ -160,8 +228,13 @@ def fit(
     console = screen.standard_output()
     screen.show_comparison(console, content)
     screen.show_model(console, content["model"])
+    if "times" in content:
+        screen.show_times(console, content["times"])
+    if "by_view" in content:
+        screen.show_views(console, content["by_view"])
+    screen.show_verdict(console, content["verdict"])
     console.print(
-        f"\nSaved in {out}: model.mkl, results.json, weights.csv, report.html. "
+        f"\nSaved in {out}: {', '.join(application.FILES)}. "
         "To predict: "
         f"mklearn predict {out / 'model.mkl'} DATA",
         soft_wrap=True, markup=False,
@@ -174,16 +247,24 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write; the screen by default.")
     ] = None,
+    name: Annotated[str | None, typer.Option("--id", help=_ID)] = None,
+    table: Annotated[list[str] | None, typer.Option(help=_TABLE)] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add the probability of each class.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predict new samples with a saved model."""
     errors = screen.standard_error()
     with user_errors():
+        tables = inputs.parse_files("--table", table or [])
+        if out is not None:
+            not_an_input(out, model, data, *tables.values())
         loaded = _load_model(model)
         with sound(model):
-            columns, said = application.run_predict(loaded, data)
+            columns, said = application.run_predict(loaded, data, proba, name, tables)
     for line in said:
-        errors.print(line, markup=False)
+        errors.print(visible(line), markup=False)
     text = application.as_csv(columns)
     if out is not None:
         with writing(out), whole_file(out) as path:
@@ -224,9 +305,12 @@ def compare(
     sequences: Annotated[
         str, typer.Option(help="Columns of strings such as DNA, with commas.")
     ] = "",
+    covariates: Annotated[str, typer.Option(help=_COVARIATES)] = "",
+    groups: Annotated[str | None, typer.Option(help=_GROUPS)] = None,
     kernels: Annotated[str, typer.Option(help=_KERNELS)] = "auto",
     reg: Annotated[
-        str | None, typer.Option(help="C of mkl and bilinear: a number or 'auto'.")
+        str | None,
+        typer.Option(help="C of mkl and bilinear: a number or 'auto', the default."),
     ] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
     cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
@@ -236,6 +320,13 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="JSON file for the results; none by default.")
     ] = None,
+    scoring: Annotated[str | None, typer.Option(help=_SCORING)] = None,
+    class_weight: Annotated[
+        str | None, typer.Option(help="'balanced' gives classes the same weight.")
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=100, help="How often the folds are drawn anew.")
+    ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -251,11 +342,15 @@ def compare(
         ]
         if not sizes:
             fail("--norms takes numbers with commas between them, got none")
-        cost = None if reg is None else inputs.parse_number("--reg", reg, ["auto"])
+        cost = None if reg is None else _parse_reg(reg, ("auto",))
+        scored, weights = _scores(scoring, class_weight)
         options = models.Settings(
-            reg=cost, kernels=kernels, cv=cv, jobs=jobs, seed=seed
-        )
-        loaded = _load_data(data, target, views, sequences, task)
+            reg=cost, kernels=kernels, cv=cv, jobs=jobs, seed=seed, scoring=scored,
+            class_weight=weights, repeats=repeats,
+        )  # fmt: skip
+        if out is not None:
+            not_an_input(out, data, Path(target))
+        loaded = _load_data(data, target, views, sequences, task, covariates, groups)
         with screen.notes(errors), screen.ticking(errors) as tick:
             result = application.run_compare(loaded, options, wanted, sizes, tick)
         content = result.as_dict()
@@ -268,8 +363,39 @@ def compare(
         screen.show_comparison(screen.standard_output(), content)
 
 
+def _parse_reg(text: str, words: tuple[str, ...]) -> float | str:
+    return inputs.parse_number("--reg", text, words, MOST)
+
+
+def _parse_sets(texts: list[str]) -> tuple[tuple[str | None, str], ...]:
+    """Return view and file of each ``--gene-sets``; a file alone has no view."""
+    found: list[tuple[str | None, str]] = []
+    for text in texts:
+        view, sign, file = text.partition("=")
+        found.append((view.strip(), file.strip()) if sign else (None, text))
+    return tuple(found)
+
+
+def _scores(
+    scoring: str | None, class_weight: str | None
+) -> tuple[str | None, str | None]:
+    if scoring is not None:
+        require("--scoring", scoring, inputs.SCORES)
+    if class_weight is not None:
+        require("--class-weight", class_weight, ("balanced",))
+    return scoring, class_weight
+
+
 def _load_data(
-    data: Path, target: str, views: list[str] | None, sequences: str, task: str
+    data: Path,
+    target: str,
+    views: list[str] | None,
+    sequences: str,
+    task: str,
+    covariates: str,
+    groups: str | None,
+    name: str | None = None,
+    tables: dict[str, Path] | None = None,
 ) -> inputs.Data:
     require("--task", task, ("auto", inputs.CLASSES, inputs.VALUES))
     return inputs.load_data(
@@ -278,6 +404,31 @@ def _load_data(
         inputs.parse_views(views or []),
         inputs.parse_list(sequences),
         task,
+        inputs.parse_list(covariates),
+        groups,
+        name,
+        tables,
+    )
+
+
+def _load_times(
+    data: Path,
+    survival: str,
+    views: list[str] | None,
+    sequences: str,
+    name: str | None,
+    tables: dict[str, Path],
+) -> inputs.Data:
+    columns = inputs.parse_list(survival)
+    if len(columns) != 2 or columns[0] == columns[1]:
+        fail(f"--survival takes two columns, time,event, and got {survival!r}")
+    return inputs.load_times(
+        data,
+        *columns,
+        inputs.parse_views(views or []),
+        inputs.parse_list(sequences),
+        name,
+        tables,
     )
 
 

@@ -2,43 +2,108 @@
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, NoReturn
 
+from mklearn.data.spelling import did_you_mean
+from mklearn.data.writing import whole_files
 from mklearn.model_selection import ctrl_c_ends_all
-from mklearn.report import whole_files
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """End with a line on standard error."""
-    print(f"mklearn: {message}", file=sys.stderr)
+    print(f"mklearn: {visible(message)}", file=sys.stderr)
     raise SystemExit(code)
 
 
+def visible(text: str) -> str:
+    """Return a text in which control characters are spelt, for terminals obey them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else _spelt(c) for c in text)
+
+
+def _spelt(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
 def ends_well(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with Ctrl-C ending it, wherever it is, by exit code 130."""
+    """Return the command with an end for all that may happen to it.
+
+    Ctrl-C ends it, wherever it is, by exit code 130, and SIGTERM by 143; what it has
+    begun to write goes. Results that standard output does not take are an error as
+    well, and a fault of ours is a line and not a page.
+    """
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
-        own = threading.current_thread() is threading.main_thread()
-        usual = signal.default_int_handler
-        before = signal.signal(signal.SIGINT, usual) if own else None
         try:
-            with ctrl_c_ends_all():
+            with _signals(), ctrl_c_ends_all():
                 command(*args, **kwargs)
+                sys.stdout.flush()
         except KeyboardInterrupt:
             fail("stopped; nothing is left half-written", 130)
-        finally:
-            if own:
-                signal.signal(signal.SIGINT, before)
+        except BrokenPipeError:
+            _abandon_output()  # whoever reads has enough
+            raise SystemExit(1) from None
+        except OSError as error:
+            _abandon_output()
+            fail(f"cannot write the results: {error.strerror or error}")
+        except Exception as error:
+            if type(error).__module__.split(".")[0] in ("click", "typer"):
+                raise  # how these end
+            fail(_fault(error), 1)
 
     return wrapper
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end what runs in the main thread by an exception."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, _terminated),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _terminated(*_: Any) -> NoReturn:
+    fail("ended by SIGTERM; nothing is left half-written", 143)
+
+
+def _abandon_output() -> None:
+    """Give up what standard output has not taken, or it would be tried again."""
+    with suppress(OSError, ValueError, io.UnsupportedOperation):
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, sys.stdout.fileno())
+        os.close(sink)
+
+
+def _fault(error: Exception) -> str:
+    """Return a line about an error that no user could have avoided."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    what = " ".join(str(error).split())
+    return (
+        f"this is a fault of mklearn, please report it: {type(error).__name__} "
+        f"{what} ({Path(last.filename).name}, line {last.lineno})"
+    )
 
 
 @contextmanager
@@ -46,7 +111,14 @@ def user_errors() -> Iterator[None]:
     """End with one line for what the user can repair: data, options, files."""
     try:
         yield
-    except (ValueError, OSError, MemoryError) as error:
+    except BrokenExecutor:
+        fail(
+            "a process of --jobs was killed, perhaps because memory ran out; use fewer "
+            "--jobs, or none"
+        )
+    except MemoryError as error:
+        fail(f"memory ran out: {' '.join(str(error).split()) or 'use fewer samples'}")
+    except (ValueError, OSError) as error:
         fail(" ".join(str(error).split()) or type(error).__name__)
 
 
@@ -55,7 +127,9 @@ def sound(model: Path) -> Iterator[None]:
     """End with one line where a model file holds what no model of ours would."""
     try:
         yield
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, OSError, MemoryError):
+        raise
+    except Exception as error:
         why = " ".join(str(error).split())
         fail(f"{model} holds a model that cannot be used: {type(error).__name__} {why}")
 
@@ -87,7 +161,15 @@ def results_folder(out: Path) -> Iterator[None]:
                 out.rmdir()
 
 
+def not_an_input(out: Path, *inputs: Path) -> None:
+    """End with one line if results would take the place of what they are made of."""
+    for path in inputs:
+        if out.exists() and path.exists() and out.samefile(path):
+            fail(f"--out {out} is what is read from; give it another name")
+
+
 def require(option: str, value: str, known: tuple[str, ...]) -> None:
     """End with one line unless an option has one of the known values."""
     if value not in known:
-        fail(f"{option} takes {', '.join(known)}; got {value!r}")
+        hint = did_you_mean(value, known).strip()
+        fail(f"{option} takes {', '.join(known)}; got {value!r}. {hint}".rstrip(". "))

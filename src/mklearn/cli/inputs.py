@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn import metrics
+from sklearn.metrics import get_scorer
+from sklearn.model_selection import (
+    KFold,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedKFold,
+)
 
+from mklearn.data.labels import told
+from mklearn.data.subjects import group_folds
 from mklearn.report.facts import class_counts
 from mklearn.table import (
     MANY,
@@ -21,9 +30,12 @@ from mklearn.table import (
     is_gram_file,
     read_grams,
     read_table,
+    read_tables,
+    subject_columns,
+    subject_words,
 )
 
-CLASSES, VALUES = "classification", "regression"
+CLASSES, VALUES, TIMES = "classification", "regression", "survival"
 
 
 # --- options --------------------------------------------------------------------------
@@ -49,8 +61,26 @@ def parse_views(texts: Sequence[str]) -> dict[str, list[str]] | None:
     return views or None
 
 
-def parse_number(option: str, text: str, words: Sequence[str]) -> float | str:
-    """Return a positive number, ``inf`` included, or one of the words."""
+def parse_files(option: str, texts: Sequence[str]) -> dict[str, Path]:
+    """Return files by name from options such as ``rna=rna.csv``."""
+    files: dict[str, Path] = {}
+    for text in texts:
+        name, sign, file = (part.strip() for part in text.partition("="))
+        if not sign or not name or not file:
+            raise TableError(f"{option} takes name=FILE and got {text!r}.")
+        if name in files:
+            raise TableError(f"{option} names {name!r} twice.")
+        files[name] = Path(file)
+    return files
+
+
+def parse_number(
+    option: str, text: str, words: Sequence[str], most: float = math.inf
+) -> float | str:
+    """Return a positive number up to ``most``, or one of the words.
+
+    A number with a limit has its inverse for the lower one.
+    """
     if text in words:
         return text
     try:
@@ -60,6 +90,10 @@ def parse_number(option: str, text: str, words: Sequence[str]) -> float | str:
     if not number > 0:
         known = ", ".join(map(repr, words))
         raise TableError(f"{option} takes a positive number or {known}, got {text!r}.")
+    if not 1.0 / most <= number <= most:
+        raise TableError(
+            f"{option} takes numbers from {1.0 / most:g} to {most:g}, got {text!r}."
+        )
     return number
 
 
@@ -82,6 +116,42 @@ class Data:
     layout: Layout | None  # None for Grams
     said: list[str]
     name: str
+    ids: list[str] | None = None  # names of the samples
+    groups: NDArray[Any] | None = None  # subjects
+
+    def given(self) -> dict[str, Any]:
+        """Return what ``fit`` is given beside samples and targets."""
+        return {} if self.groups is None else {"groups": self.groups}
+
+    @property
+    def covariates(self) -> list[str]:
+        """Columns that enter linearly beside the kernels."""
+        return [] if self.layout is None else list(self.layout.covariates)
+
+    def part(self, rows: NDArray[np.intp]) -> Data:
+        """Return some of the samples."""
+        if self.layout is None:
+            X = self.X[np.ix_(rows, rows)]
+        else:
+            X = self.X.iloc[rows].reset_index(drop=True)
+        ids = None if self.ids is None else [self.ids[i] for i in rows]
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, X=X, y=self.y[rows], ids=ids, groups=groups)
+
+    def drawn(self, size: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return so many rows drawn at random, and the others; classes in proportion.
+
+        A class keeps two samples at least.
+        """
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(self.y))
+        if self.task != CLASSES:
+            return np.sort(order[:size]), np.sort(order[size:])
+        taken = np.zeros(len(self.y), dtype=bool)
+        for label in np.unique(self.y):
+            of_class = order[self.y[order] == label]
+            taken[of_class[: max(2, round(size * len(of_class) / len(self.y)))]] = True
+        return np.flatnonzero(taken), np.flatnonzero(~taken)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what the data are, ready for JSON."""
@@ -94,11 +164,16 @@ class Data:
         }
         if self.task == CLASSES:
             content["classes"] = class_counts(self.y)
+        if self.task == TIMES:
+            content["events"] = int(self.y["event"].sum())
         if self.layout is None:
             content["kernels"] = list(self.X.names)
         else:
             content["views"] = {k: list(v) for k, v in self.layout.views.items()}
             content["columns"] = dict(self.layout.kinds)
+            content["covariates"] = self.covariates
+        if self.groups is not None:
+            content["n_groups"] = len(np.unique(self.groups))
         return content
 
 
@@ -108,11 +183,22 @@ def load_data(
     views: Mapping[str, Sequence[str]] | None = None,
     sequences: Sequence[str] = (),
     task: str = "auto",
+    covariates: Sequence[str] = (),
+    groups: str | None = None,
+    name: str | None = None,
+    tables: Mapping[str, Path] | None = None,
 ) -> Data:
-    """Read a table or Gram matrices and say what is to be learned from them."""
+    """Read tables or Gram matrices and say what is to be learned from them."""
     if is_gram_file(path):
-        if views or sequences:
-            raise TableError("Gram matrices have no columns, so no views or sequences.")
+        if covariates or groups:
+            raise TableError(
+                "Gram matrices have no columns, so no covariates or groups; give a "
+                "table."
+            )
+        if views or sequences or name is not None or tables:
+            raise TableError(
+                "Gram matrices have no columns, so no views, sequences or ids."
+            )
         bank, labels = read_grams(path, target)
         assert labels is not None
         if bank.shape[0] != bank.shape[1]:
@@ -122,12 +208,19 @@ def load_data(
             )
         y, kind, why = _target(labels, target, task)
         return Data(bank, y, kind, target, None, [why], path.name)
-    frame = read_table(path)
-    layout = find_layout(frame, target, views, sequences)
+    frame, parts, ids = read_tables(path, name, tables)
+    if parts:
+        views = _with_tables(views, parts, {target, groups, *covariates})
+    layout = find_layout(frame, target, views, sequences, covariates, groups)
     said = list(layout.said)
     absent = frame[target].isna()
     if absent.any():
-        said.append(f"{int(absent.sum())} rows without a value of {target!r} are out.")
+        who = ""
+        if ids is not None:
+            who = f": {told(np.array(ids, dtype=object)[absent.to_numpy()])}"
+            ids = [i for i, out in zip(ids, absent, strict=True) if not out]
+        count = int(absent.sum())
+        said.append(f"{count} rows without a value of {target!r} are out{who}.")
         frame = frame[~absent].reset_index(drop=True)
     if len(frame) == 0:
         raise TableError(f"all values of {target!r} are missing.")
@@ -136,7 +229,128 @@ def load_data(
         values = values.astype(str)
     y, kind, why = _target(np.asarray(values.tolist()), target, task)
     X = frame.drop(columns=[target])
-    return Data(X, y, kind, target, layout, [why, *said], path.name)
+    if groups is None:
+        said += subject_words(subject_columns(X, y), X)
+        return Data(X, y, kind, target, layout, [why, *said], path.name, ids)
+    who = X.pop(groups)
+    if who.isna().any():
+        raise TableError(
+            f"{groups!r} names no subject in {int(who.isna().sum())} rows; name one "
+            "for each row, or leave these out."
+        )
+    subjects = np.unique(who.astype(str), return_inverse=True)[1]
+    count = int(subjects.max()) + 1
+    said.append(f"{count} subjects in {groups!r}; none is in both parts of a fold.")
+    return Data(X, y, kind, target, layout, [why, *said], path.name, ids, subjects)
+
+
+def _with_tables(
+    views: Mapping[str, Sequence[str]] | None,
+    parts: Mapping[str, Sequence[str]],
+    apart: set[str | None],
+) -> dict[str, Sequence[str]]:
+    """Return the views of joined tables; those of the first may be named."""
+    (first, columns), *others = parts.items()
+    own = [column for column in columns if column not in apart]
+    found: dict[str, Sequence[str]] = {}
+    if views is None and own:
+        found[first] = own
+    for view, members in [*(views or {}).items(), *others]:
+        if view in found:
+            raise TableError(f"two views are called {view!r}; rename one of them.")
+        found[view] = members
+    return found
+
+
+def load_times(
+    path: Path,
+    time: str,
+    event: str,
+    views: Mapping[str, Sequence[str]] | None = None,
+    sequences: Sequence[str] = (),
+    name: str | None = None,
+    tables: Mapping[str, Path] | None = None,
+) -> Data:
+    """Read tables with times to an event and a column of who had it."""
+    if is_gram_file(path):
+        raise TableError(
+            "--survival names columns of a table; Gram matrices have none."
+        )
+    frame, parts, ids = read_tables(path, name, tables)
+    for column in (time, event):
+        if column not in frame.columns:
+            raise TableError(
+                f"--survival: there is no column {column!r} in {path.name}."
+            )
+    lacking = frame[[time, event]].isna().any(axis=1)
+    said = []
+    if lacking.any():
+        said.append(f"{int(lacking.sum())} rows without a time or an event are out.")
+        frame = frame[~lacking].reset_index(drop=True)
+        if ids is not None:
+            ids = [i for i, out in zip(ids, lacking, strict=True) if not out]
+    y = np.empty(len(frame), dtype=[("event", bool), ("time", np.float64)])
+    try:
+        marks = frame[event].to_numpy().astype(np.float64)
+        y["time"] = frame[time].to_numpy().astype(np.float64)
+    except (TypeError, ValueError):
+        raise TableError(
+            f"--survival time,event takes a column of numbers and one of 0 and 1 (or "
+            f"True and False); {time!r} or {event!r} holds others."
+        ) from None
+    if not np.isin(marks, (0.0, 1.0)).all():
+        raise TableError(
+            f"--survival time,event: the events {event!r} must be 1 (had it) or 0 "
+            "(censored), and the time comes first."
+        )
+    y["event"] = marks == 1.0
+    if not (np.isfinite(y["time"]).all() and (y["time"] >= 0).all()):
+        raise TableError(f"the times {time!r} must be finite and not negative.")
+    count = int(y["event"].sum())
+    if count == 0:
+        raise TableError(f"no row of {event!r} is 1, so that there is no event.")
+    frame = frame.drop(columns=[event])
+    if parts:
+        kept = {k: [c for c in columns if c != event] for k, columns in parts.items()}
+        views = _with_tables(views, kept, time)
+    layout = find_layout(frame, time, views, sequences)
+    said = [f"{count} of {len(y)} times are those of events.", *layout.said, *said]
+    X = frame.drop(columns=[time])
+    return Data(X, y, TIMES, time, layout, said, path.name, ids)
+
+
+def load_test(path: Path, train: Data) -> Data:
+    """Read samples of the same kind, with the same target, from another file."""
+    if train.layout is None:
+        raise TableError(
+            "--test takes a table; use mklearn predict for Grams of new samples."
+        )
+    if train.task == TIMES:
+        raise TableError("--test is for --target, and not yet for --survival.")
+    if is_gram_file(path):
+        raise TableError(f"--test takes a table like the first, got {path}.")
+    frame = read_table(path)
+    if train.target not in frame.columns:
+        raise TableError(f"{path} has no column {train.target!r}, the target.")
+    frame = frame[~frame[train.target].isna()].reset_index(drop=True)
+    if len(frame) == 0:
+        raise TableError(f"{path}: all values of {train.target!r} are missing.")
+    values = frame[train.target]
+    if train.y.dtype.kind in "US" and values.dtype.kind not in "US":
+        values = values.astype(str)
+    y = np.asarray(values.tolist())
+    if train.task == CLASSES:
+        new = sorted({str(v) for v in y} - {str(v) for v in train.y})
+        if new:
+            raise TableError(
+                f"{path} has the class {new[0]!r} of {train.target!r}, which no "
+                "training sample has."
+            )
+        y = y.astype(train.y.dtype)
+    elif y.dtype.kind not in "biuf" or not np.isfinite(y).all():
+        raise TableError(f"{path}: {train.target!r} must hold finite numbers.")
+    X = frame.drop(columns=[train.target])
+    return replace(train, X=X, y=y, name=path.name, ids=None, groups=None)
 
 
 def _target(y: NDArray[Any], name: str, task: str) -> tuple[NDArray[Any], str, str]:
@@ -167,13 +381,26 @@ def _target(y: NDArray[Any], name: str, task: str) -> tuple[NDArray[Any], str, s
     return y, task, f"The target {name!r} has {why} (--task changes that)."
 
 
-def make_folds(data: Data, n_folds: int, seed: int) -> Any:
+def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
     """Return the splitter, or raise TableError if there are too few samples."""
+    if data.task == TIMES:
+        fewest = int(data.y["event"].sum())
+        if fewest < n_folds:
+            raise TableError(
+                f"{fewest} events are too few for {n_folds} folds; lower --cv."
+            )
+        return _EventFolds(n_splits=n_folds, n_repeats=repeats, random_state=seed)
+    if data.groups is not None:
+        if repeats > 1:
+            raise TableError("--repeats cannot keep --groups together; give one.")
+        return group_folds(n_folds, data.groups, data.y, data.task == CLASSES, seed)
     if data.task == VALUES:
         if len(data.y) < 2 * n_folds:
             raise TableError(
                 f"{len(data.y)} samples are too few for {n_folds} folds; lower --cv."
             )
+        if repeats > 1:
+            return RepeatedKFold(n_splits=n_folds, n_repeats=repeats, random_state=seed)
         return KFold(n_folds, shuffle=True, random_state=seed)
     labels, counts = np.unique(data.y, return_counts=True)
     if counts.min() < n_folds:
@@ -181,4 +408,55 @@ def make_folds(data: Data, n_folds: int, seed: int) -> Any:
             f"class {labels[counts.argmin()]!s} has {counts.min()} samples, too few "
             f"for {n_folds} folds; lower --cv, or merge or drop the class."
         )
+    if repeats > 1:
+        return RepeatedStratifiedKFold(
+            n_splits=n_folds, n_repeats=repeats, random_state=seed
+        )
     return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+
+
+class _EventFolds(RepeatedStratifiedKFold):
+    """Folds that have their share of the events, as far as there are enough."""
+
+    def split(self, X: Any, y: Any, groups: Any = None) -> Any:
+        """Yield train and test, as for two classes."""
+        events = np.asarray(y["event"])
+        few = min(np.bincount(events, minlength=2)) < self.cvargs["n_splits"]
+        return super().split(X, np.zeros(len(events)) if few else events, groups)
+
+
+# --- scores ---------------------------------------------------------------------------
+
+OF_CLASSES = ("accuracy", "balanced_accuracy", "f1_macro")
+OF_TWO = ("roc_auc", "average_precision", "f1")
+OF_VALUES = ("r2", "neg_root_mean_squared_error", "neg_mean_absolute_error")
+SCORES = (*OF_CLASSES, *OF_TWO, *OF_VALUES)
+
+
+def make_scorer(data: Data, name: str) -> Any:
+    """Return the scorer of a name, or raise TableError if it does not suit the target.
+
+    The second of two classes is the one that is looked for.
+    """
+    if data.task == TIMES:
+        raise TableError("--survival is compared by concordance; omit --scoring.")
+    values, labels = data.task == VALUES, np.unique(data.y)
+    known = (
+        OF_VALUES if values else (*OF_CLASSES, *(OF_TWO if len(labels) == 2 else ()))
+    )
+    if name not in known:
+        what = "numbers" if values else f"{len(labels)} classes"
+        raise TableError(
+            f"--scoring {name} does not suit a target of {what}; take one of "
+            f"{', '.join(known)}."
+        )
+    if name not in OF_TWO:
+        return get_scorer(name)
+    if name == "f1":
+        return metrics.make_scorer(metrics.f1_score, pos_label=labels[1])
+    response = ("decision_function", "predict_proba")
+    if name == "roc_auc":
+        return metrics.make_scorer(metrics.roc_auc_score, response_method=response)
+    return metrics.make_scorer(
+        metrics.average_precision_score, response_method=response, pos_label=labels[1]
+    )

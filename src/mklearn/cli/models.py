@@ -1,63 +1,144 @@
-"""The models that the commands compare: a method, and what it has to beat."""
+"""The models that the commands compare: a method, and the baselines beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
 
-from mklearn.cli.inputs import CLASSES, VALUES, Data, parse_list
+from mklearn.cli.inputs import (
+    CLASSES,
+    TIMES,
+    VALUES,
+    Data,
+    make_scorer,
+    parse_list,
+)
+from mklearn.data.containers import Table
+from mklearn.data.subjects import group_folds
 from mklearn.estimators import (
-    BestKernelClassifier,
     BilinearMKLClassifier,
     EvidenceMKLRegressor,
     MKLClassifier,
     MKLClassifierCV,
+    MKLCox,
+    MKLCoxCV,
     MKLDiscriminant,
     MKLRegressor,
     MKLRegressorCV,
     SingleKernelCV,
     SubspaceClassifier,
-    UniformMKLClassifier,
 )
-from mklearn.kernels import RBF, KernelBank, Linear, Spectrum, per_view
+from mklearn.kernels import (
+    RBF,
+    KernelBank,
+    Linear,
+    MultiView,
+    Spectrum,
+    per_group,
+    per_view,
+)
 from mklearn.kernels.families import BY_NAME
+from mklearn.kernels.groups import GroupFamily
 from mklearn.solvers.path import NORMS
-from mklearn.table import SEQUENCE, Layout, TableError, TableModel
+from mklearn.table import (
+    CATEGORY,
+    NUMBER,
+    SEQUENCE,
+    Layout,
+    TableError,
+    TableModel,
+)
 
-METHODS = ("mkl", "discriminant", "subspace", "bilinear", "evidence")
+METHODS = ("mkl", "sum", "discriminant", "subspace", "bilinear", "evidence")
 NON_NEGATIVE = ("chi2", "histogramintersection", "tanimoto")
 COSTS = np.logspace(-3, 3, 7)  # that --reg auto chooses from
 WIDTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
+# what the baselines that are not ours choose from, on folds of the training part
+SVM_COSTS, SVM_WIDTHS = (0.1, 1.0, 10.0, 100.0), (1 / 16, 1 / 4, 1.0, 4.0)
+RATES = (0.05, 0.2)
+LOW_RANK = ("mkl", "sum", "discriminant", "evidence")
+MOST_ROWS = 5000  # up to which Grams are exact, and methods compared on all samples
+SAMPLE_ROWS = 2000  # that methods are compared on where there are more
+MANY_ROWS = 2000  # from which on boosting puts values into bins
+SUM, SINGLE, BOOSTED = "unweighted sum", "best single kernel", "gradient boosting"
+RIDGE = "Cox regression (one linear kernel)"
+MAJORITY, MEAN = "most frequent class", "mean of the target"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The options of a fit."""
+    """The options of a fit; None is the default of the method.
+
+    Of ``mkl`` norm and C are then chosen by cross-validation.
+    """
 
     method: str = "mkl"
-    norm: float | str = 2.0
+    norm: float | str | None = None
     reg: float | str | None = None
     kernels: str = "auto"
     cv: int = 5
     jobs: int | None = None
     seed: int = 0
+    by_view: str = "product"
+    scoring: str | None = None  # accuracy, or R2 of numbers
+    class_weight: str | None = None
+    repeats: int = 1
+    approximation: str = "auto"
+    rank: int = 300
+    subsample: int | None = None
+    gene_sets: tuple[tuple[str | None, str], ...] = ()  # view and GMT file
+
+    def low_rank(self, data: Data) -> bool:
+        """Tell whether the last model learns from features of low rank."""
+        fits = data.layout is not None and self.method in LOW_RANK
+        fits = fits and data.task != TIMES
+        if self.approximation == "nystroem" and not fits:
+            raise TableError(
+                "--approximation nystroem is for tables with a --target and the "
+                f"methods {', '.join(LOW_RANK)}."
+            )
+        many = self.approximation == "auto" and len(data.y) > MOST_ROWS and fits
+        return many or self.approximation == "nystroem"
+
+    def compared_rows(self, data: Data) -> int:
+        """Return how many rows methods are compared on."""
+        n = len(data.y)
+        if self.subsample is not None:
+            return min(n, self.subsample)
+        return min(n, SAMPLE_ROWS) if self.low_rank(data) else n
 
 
-def make_kernels(text: str, layout: Layout | None) -> tuple[Any, bool]:
+def make_kernels(
+    text: str,
+    layout: Layout | None,
+    gene_sets: Sequence[tuple[str | None, str]] = (),
+) -> tuple[Any, bool]:
     """Return the kernels that ``--kernels`` means, and whether to standardise.
 
     Each view gets its own; "auto" is a linear kernel and five RBF widths, and spectrum
     kernels for sequences.
     """
     if layout is None:
+        if gene_sets:
+            raise TableError("Gram matrices have no columns, so no gene sets.")
         return "precomputed", False
     names = [name.lower().replace("_", "") for name in parse_list(text)]
     unknown = [n for n in names if n != "auto" and n not in BY_NAME]
@@ -81,31 +162,186 @@ def make_kernels(text: str, layout: Layout | None) -> tuple[Any, bool]:
             f"none of the kernels {text!r} fits the columns; sequence kernels are for "
             "--sequences, the others for numbers and categories."
         )
-    return per_view(*kernels), not any(name in NON_NEGATIVE for name in names)
+    standardize = not any(name in NON_NEGATIVE for name in names)
+    if not gene_sets:
+        return per_view(*kernels), standardize
+    groups = gene_families(gene_sets, layout, [k for k in kernels if not k.text], names)
+    taken = {family.view for family in groups}
+    others = [
+        per_view(*(k for k in kernels if bool(k.text) == text), views=views)
+        for text in (False, True)
+        if (views := [v for v in _of_kind(layout, text) if v not in taken])
+    ]
+    return [*groups, *(family for family in others if family.kernels)], standardize
+
+
+def _of_kind(layout: Layout, text: bool) -> list[str]:
+    """Return the views of strings, or those of numbers."""
+    return [
+        view
+        for view, columns in layout.views.items()
+        if (layout.kinds[columns[0]] == SEQUENCE) == text
+    ]
+
+
+def gene_families(
+    gene_sets: Sequence[tuple[str | None, str]],
+    layout: Layout,
+    kernels: Sequence[Any] = (),
+    names: Sequence[str] = ("auto",),
+) -> list[GroupFamily]:
+    """Return the kernels on gene sets; "auto" is a linear one on each."""
+    numbers = _of_kind(layout, False)
+    found = []
+    for view, file in gene_sets:
+        if view is None and len(numbers) == 1:
+            view = numbers[0]
+        if view not in numbers:
+            told = "say whose they are by" if view is None else f"got {view!r} in"
+            raise TableError(
+                f"{told} --gene-sets VIEW=FILE; the views of numbers are "
+                f"{', '.join(numbers)}."
+            )
+        chosen = [Linear()] if "auto" in names else list(kernels)
+        try:
+            found.append(per_group(file, view=view, kernel=chosen))
+        except ValueError as error:
+            raise TableError(str(error)) from error
+    return found
+
+
+def gene_notes(options: Settings, data: Data) -> list[str]:
+    """Return what became of gene sets on the columns of a table."""
+    if data.layout is None or not options.gene_sets:
+        return []
+    said = []
+    for family in gene_families(options.gene_sets, data.layout):
+        columns = list(data.layout.views[str(family.view)])
+        table = Table(np.zeros((1, len(columns))), tuple(columns))
+        try:
+            report = family.report(MultiView({str(family.view): table}))
+        except ValueError as error:
+            raise TableError(str(error)) from error
+        said += [
+            f"Gene sets on {family.view}: {line}" for line in str(report).split("\n")
+        ]
+    return said
 
 
 def make_model(data: Data, options: Settings) -> Any:
     """Return the model of a method, not fitted."""
-    kernels, standardize = make_kernels(options.kernels, data.layout)
-    if data.task == VALUES and options.method not in ("mkl", "evidence"):
+    kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
+    if data.task == VALUES and options.method not in ("mkl", "sum", "evidence"):
         raise TableError(
             f"--method {options.method} is for classes, and the target holds numbers; "
-            "use --method mkl or evidence, or --task classification."
+            "use --method mkl, sum or evidence, or --task classification."
         )
+    if data.task == TIMES and options.method not in ("mkl", "sum"):
+        raise TableError("--survival is for --method mkl or sum.")
     if data.task == CLASSES and options.method == "evidence":
         raise TableError(
             "--method evidence is for numbers, and the target holds classes; use "
             "another method, or --task regression."
         )
-    return _on_table(_estimator(data, options, kernels), data, standardize)
+    model = _balanced(_estimator(data, options, kernels), options)
+    model = _beside(model, data, options.method)
+    return _on_table(_grouped(model, data), data, standardize)
+
+
+def make_large(data: Data, options: Settings, found: Any) -> Any:
+    """Return the model of a method on features of low rank, not fitted.
+
+    Parameters
+    ----------
+    data : Data
+    options : Settings
+    found : fitted model
+        The same method on a sample of the rows, which has chosen norm and cost.
+    """
+    if data.covariates:
+        raise TableError(
+            "--covariates needs the kernels themselves: give --approximation none."
+        )
+    kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
+    inner = fitted_on_views(found)
+    if options.method in ("mkl", "sum"):
+        make = MKLRegressor if data.task == VALUES else MKLClassifier
+        chosen = (
+            {"norm": inner.norm_, "C": inner.C_}
+            if isinstance(inner, (MKLClassifierCV, MKLRegressorCV))
+            else {"norm": inner.norm, "C": inner.C}
+        )
+        model: Any = make(kernels, loss="squared", **chosen)
+    else:
+        model = clone(getattr(inner, "best_estimator_", inner))
+    given = {"approximation": "nystroem", "rank": options.rank}
+    model.set_params(random_state=options.seed, **given)
+    return _on_table(_balanced(model, options), data, standardize)
+
+
+def _balanced(model: Any, options: Settings) -> Any:
+    """Return a model with the class weights of the options, where it has any."""
+    for name in model.get_params() if options.class_weight else ():
+        if name.split("__")[-1] == "class_weight":
+            model.set_params(**{name: options.class_weight})
+    return model
+
+
+def _inner_folds(data: Data, options: Settings, most: int = 5) -> int:
+    """Return how many folds a search can make of the training part of a fold."""
+    n = options.compared_rows(data)
+    if data.task == CLASSES:
+        counts = np.unique(data.y, return_counts=True)[1]
+        n = int(counts.min() * n // len(data.y))
+    if data.task == TIMES:
+        n = int(data.y["event"].sum() * n // len(data.y))
+    return int(np.clip(n - -(-n // options.cv), 2, most))
+
+
+def _scorer(data: Data, options: Settings) -> Any:
+    return None if options.scoring is None else make_scorer(data, options.scoring)
+
+
+def method_name(method: str) -> str:
+    """Return what a method is called beside its baselines."""
+    if method == "sum":
+        return "unweighted sum of the kernels"
+    return f"learned weights ({method})"
+
+
+def _beside(model: Any, data: Data, method: str) -> Any:
+    """Return a model with the covariates; raise TableError if it takes none."""
+    if not data.covariates:
+        return model
+    inner = model.estimator if isinstance(model, GridSearchCV) else model
+    if "fixed" not in inner.get_params(deep=False):
+        raise TableError(
+            f"--method {method} takes no covariates: it finds directions, not sums; "
+            "use --method mkl or evidence."
+        )
+    inner.set_params(fixed=data.covariates)
+    return model
+
+
+def _grouped(model: Any, data: Data) -> Any:
+    """Return a search on folds that keep subjects together, where there are any."""
+    if data.groups is not None and isinstance(model, GridSearchCV):
+        model.set_params(cv=group_folds(5, data.groups, data.y, data.task == CLASSES))
+    return model
 
 
 def method_notes(options: Settings) -> list[str]:
     """Return what is to be said about options that a method takes in its own way."""
-    if options.method == "subspace" and options.norm != Settings.norm:
-        return ["--norm says nothing to --method subspace: its weights sum to one."]
-    if options.method == "evidence" and options.norm != Settings.norm:
-        return ["--norm says nothing to --method evidence: its weights have no norm."]
+    ignored = {
+        "sum": "all its weights are equal",
+        "subspace": "its weights sum to one",
+        "evidence": "its weights have no norm",
+    }
+    if options.norm is not None and options.method in ignored:
+        return [
+            f"--norm has no effect on --method {options.method}: "
+            f"{ignored[options.method]}."
+        ]
     if options.method == "discriminant" and options.reg in (None, "auto"):
         return ["reg is the one of 13 values with the least leave-one-out error."]
     if options.method == "subspace" and options.reg in (None, "auto"):
@@ -113,8 +349,24 @@ def method_notes(options: Settings) -> list[str]:
     return []
 
 
+def size_notes(data: Data, options: Settings) -> list[str]:
+    """Return what is said about rows that are too many for exact kernels."""
+    n, size, said = len(data.y), options.compared_rows(data), []
+    if size < n:
+        said.append(
+            f"Methods are compared on {size} of the {n} rows, drawn at random "
+            "(--subsample changes that)."
+        )
+    if options.low_rank(data):
+        said.append(
+            f"The model learns from all rows by features of rank {options.rank} for "
+            "each kernel (--approximation none: exact kernels; --rank)."
+        )
+    return said
+
+
 def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
-    norm, reg = options.norm, options.reg
+    reg = options.reg
     if options.method == "discriminant":
         reg = "loo" if reg in (None, "auto") else reg
         model: Any = MKLDiscriminant(kernels, reg=reg)
@@ -124,24 +376,43 @@ def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
     if options.method == "evidence":
         if reg is not None:
             raise TableError("--method evidence finds its regularisation; omit --reg.")
-        return EvidenceMKLRegressor(kernels)
+        return EvidenceMKLRegressor(kernels, uncertainty=True)
     if options.method == "subspace":
         return SubspaceClassifier(kernels, reg="auto" if reg is None else reg)
     if options.method == "bilinear":
         C = 1.0 if reg in (None, "auto") else reg
         model = BilinearMKLClassifier(kernels, C=C, random_state=options.seed)
         return _with_norm(model, options, {"C": COSTS} if reg == "auto" else {})
-    values = data.task == VALUES
-    if "auto" in (norm, reg):
-        search = MKLRegressorCV if values else MKLClassifierCV
+    norm = np.inf if options.method == "sum" else options.norm
+    return _weighted(data, options, kernels, "auto" if norm is None else norm)
+
+
+def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) -> Any:
+    """Return weights of a norm, or a search for it, with the cost of the options."""
+    C = "auto" if options.reg is None else options.reg
+    search: Any
+    plain: Any
+    search, plain = _WEIGHTED[data.task]
+    # one pass over many samples is enough for squares
+    loss = {"loss": "squared"} if options.low_rank(data) else {}
+    if "auto" in (norm, C):
         return search(
             kernels,
             norms=NORMS if norm == "auto" else [norm],
-            Cs=7 if reg == "auto" else [1.0 if reg is None else reg],
+            Cs=COSTS if C == "auto" else [C],
+            cv=_inner_folds(data, options),
+            scoring=_scorer(data, options),
             n_jobs=options.jobs,
+            **loss,
         )
-    plain = MKLRegressor if values else MKLClassifier
-    return plain(kernels, norm=norm, C=1.0 if reg is None else reg)
+    return plain(kernels, norm=norm, C=C, **loss)
+
+
+_WEIGHTED = {
+    CLASSES: (MKLClassifierCV, MKLClassifier),
+    VALUES: (MKLRegressorCV, MKLRegressor),
+    TIMES: (MKLCoxCV, MKLCox),
+}
 
 
 def _with_norm(
@@ -151,7 +422,7 @@ def _with_norm(
     tried = dict(grid or {})
     if options.norm == "auto":
         tried["norm"] = list(NORMS)
-    else:
+    elif options.norm is not None:
         model.set_params(norm=options.norm)
     return GridSearchCV(model, tried, n_jobs=options.jobs) if tried else model
 
@@ -196,6 +467,21 @@ class GramModel(BaseEstimator):
         """Return the predictions for the rows of a cross bank."""
         return self.estimator_.predict(self._gram(X))
 
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
+    def decision_function(self, X: KernelBank) -> NDArray[np.float64]:
+        """Return the scores of the estimator."""
+        return np.asarray(self.estimator_.decision_function(self._gram(X)))
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X: KernelBank) -> NDArray[np.float64]:
+        """Return the probabilities of the estimator."""
+        return np.asarray(self.estimator_.predict_proba(self._gram(X)))
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The classes of the estimator."""
+        return self.estimator_.classes_
+
     def score(self, X: KernelBank, y: Any) -> float:
         """Return the estimator's own score."""
         return float(self.estimator_.score(self._gram(X), y))
@@ -216,59 +502,135 @@ class GramModel(BaseEstimator):
 
 
 def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
-    """Return what learned weights have to beat, with the same cost or choice of it."""
-    kernels, standardize = make_kernels(options.kernels, data.layout)
-    mine = options.method in ("mkl", "bilinear")
-    chosen = options.reg == "auto"
-    C = float(options.reg) if mine and isinstance(options.reg, (int, float)) else 1.0
-    Cs = COSTS
+    """Return what stands beside a method, on the same folds and as well looked after.
+
+    The unweighted sum and the best single kernel have the cost of the options, or
+    choose it as the method does. What is not of this library chooses its parameters by
+    cross-validation within the training part. The last row predicts without looking.
+    """
+    kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
+    if options.method not in ("mkl", "sum", "bilinear"):
+        options = replace(options, reg=None)  # another regularisation, not a cost
     found: dict[str, Any] = {}
-    if data.task == CLASSES:
-        if chosen:
-            found["unweighted sum"] = MKLClassifierCV(
-                kernels, norms=[np.inf], Cs=Cs, n_jobs=options.jobs
-            )
-            found["best single kernel"] = SingleKernelCV(
-                MKLClassifier(norm=1), kernels, values=Cs, n_jobs=options.jobs
-            )
-        else:
-            found["unweighted sum"] = UniformMKLClassifier(kernels, C=C)
-            found["best single kernel"] = BestKernelClassifier(
-                kernels, C=C, n_jobs=options.jobs
-            )
-        plain: Any = SVC(C=C)
-    else:
-        found["unweighted sum"] = (
-            MKLRegressorCV(kernels, norms=[np.inf], Cs=Cs, n_jobs=options.jobs)
-            if chosen
-            else MKLRegressor(kernels, norm=np.inf, C=C)
-        )
-        alone: Any = MKLRegressor(norm=1, C=C)
-        prefix = ""
-        if data.layout is None:
-            alone = GramModel(MKLRegressor("precomputed", norm=1, C=C, psd="ignore"))
-            single: dict[str, Any] = {"which": list(range(data.X.shape[2]))}
-            prefix = "estimator__"
-        else:
-            single = {"kernels": [[k] for k in _listed_kernels(kernels, data.layout)]}
-        found["best single kernel"] = GridSearchCV(
-            alone,
-            {**single, **({f"{prefix}C": Cs} if chosen else {})},
+    if options.method != "sum":
+        found[SUM] = _weighted(data, options, kernels, np.inf)
+    found[SINGLE] = _single(data, options, kernels)
+    models = {
+        k: _on_table(_grouped(_beside(m, data, "mkl"), data), data, standardize)
+        for k, m in ((k, _balanced(m, options)) for k, m in found.items())
+    }
+    return {**models, **_others(data, options)}
+
+
+def _single(data: Data, options: Settings, kernels: Any) -> Any:
+    """Return the kernel that is best in cross-validation, alone."""
+    fixed = isinstance(options.reg, (int, float))
+    costs = [float(options.reg)] if fixed else COSTS  # type: ignore[arg-type]
+    if data.task == CLASSES and not data.covariates:
+        return SingleKernelCV(
+            MKLClassifier(norm=1),
+            kernels,
+            values=costs,
+            cv=_inner_folds(data, options),
             n_jobs=options.jobs,
         )
-        plain = SVR(C=C)
-    models = {k: _on_table(m, data, standardize) for k, m in found.items()}
-    search = GridSearchCV(plain, {"C": Cs}, n_jobs=options.jobs) if chosen else plain
-    name = type(plain).__name__
+    alone: Any = MKLCox(norm=1) if data.task == TIMES else MKLRegressor(norm=1)
+    if data.task == CLASSES:
+        alone = MKLClassifier(norm=1)
     if data.layout is None:
-        plain.set_params(kernel="precomputed")
-        models[f"{name} (sum of the Grams)"] = GramModel(search)
-    elif any(kind != SEQUENCE for kind in data.layout.kinds.values()):
-        models[f"{name} (one RBF kernel)"] = _on_table(search, data, True, False)
-    return models
+        alone = GramModel(MKLRegressor("precomputed", norm=1, psd="ignore"))
+        tried = {"which": list(range(data.X.shape[2])), "estimator__C": costs}
+    else:
+        tried = {
+            "kernels": [[k] for k in _listed_kernels(kernels, data.layout)],
+            "C": costs,
+        }
+    folds = _inner_folds(data, options)
+    return GridSearchCV(alone, tried, cv=folds, n_jobs=options.jobs)
+
+
+def _others(data: Data, options: Settings) -> dict[str, Any]:
+    """Return methods of scikit-learn with a search of their own, and a guess.
+
+    Beside times to an event stands Cox regression, on all columns of numbers.
+    """
+    if data.task == TIMES:
+        if not _count_numbers(data):
+            return {}
+        ridge = _weighted(data, options, "linear", 1.0)
+        return {RIDGE: _on_table(ridge, data, True, False)}
+    classes, grams = data.task == CLASSES, data.layout is None
+    guess: Any = DummyClassifier() if classes else DummyRegressor()
+    name = MAJORITY if classes else MEAN
+    svm: Any = SVC() if classes else SVR()
+    tried: dict[str, Any] = {"C": SVM_COSTS}
+    if grams:
+        svm.set_params(kernel="precomputed")
+        found = {f"{type(svm).__name__} (sum of the Grams)": (svm, tried)}
+        make = GramModel
+    else:
+        columns = _count_numbers(data)
+        if not columns:
+            return {name: guess}
+        tried["gamma"] = [width / columns for width in SVM_WIDTHS]
+        found = {
+            f"{type(svm).__name__} (one RBF kernel)": (svm, tried),
+            BOOSTED: (
+                _boosting(len(data.y), classes, options),
+                {"learning_rate": RATES},
+            ),
+        }
+
+        def make(model: Any) -> Any:
+            return _on_table(model, data, True, False)
+
+    models = {}
+    for label, (model, grid) in found.items():
+        folds = _inner_folds(data, options, 3 if label == BOOSTED else 5)
+        search: Any = GridSearchCV(
+            _balanced(model, options),
+            grid,
+            scoring=_scorer(data, options),
+            cv=folds,
+            n_jobs=options.jobs,
+        )
+        search = _grouped(search, data)
+        if not classes:  # C and epsilon are in units of the target
+            search = TransformedTargetRegressor(search, transformer=StandardScaler())
+        models[label] = make(search)
+    return {**models, name: GramModel(guess) if grams else guess}
+
+
+def _boosting(n: int, classes: bool, options: Settings) -> Any:
+    few: Any = GradientBoostingClassifier if classes else GradientBoostingRegressor
+    many: Any = (
+        HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    )
+    return (few if n <= MANY_ROWS else many)(random_state=options.seed)
+
+
+def _count_numbers(data: Data) -> int:
+    """Return how many columns of numbers a table becomes."""
+    assert data.layout is not None
+    kinds = data.layout.kinds
+    count = sum(kind == NUMBER for kind in kinds.values())
+    return count + sum(
+        data.X[name].nunique() for name, kind in kinds.items() if kind == CATEGORY
+    )
 
 
 def _listed_kernels(family: Any, layout: Layout) -> list[Any]:
+    if isinstance(family, list):
+        return [one for part in family for one in _listed_kernels(part, layout)]
+    if isinstance(family, GroupFamily):
+        known = set(layout.views[str(family.view)])
+        return [
+            replace(family, groups=(group,))
+            for group in family.groups
+            if len(known.intersection(group[1])) >= family.min_size
+        ]
+    if family.names is not None:
+        return [replace(k, view=view) for view in family.names for k in family.kernels]
     return [
         replace(kernel, view=view)
         for view, columns in layout.views.items()
@@ -286,4 +648,5 @@ def _on_table(model: Any, data: Data, standardize: bool, as_views: bool = True) 
         views=data.layout.views,
         standardize=standardize,
         as_views=as_views,
+        covariates=data.covariates,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from mklearn.cli.demo import DENSE, SPARSE
-from mklearn.report import KernelRow, rows_by_view, words
+from mklearn.cli.demo import GAPS, LEARNED, NOISY, PLAIN
+from mklearn.cli.ends import visible
+from mklearn.report import words
 
 
 def standard_output() -> Console:
@@ -34,7 +35,7 @@ def notes(errors: Console) -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for text in dict.fromkeys(str(w.message) for w in found):
-        errors.print(f"note: {' '.join(text.split())}", markup=False)
+        errors.print(f"note: {visible(' '.join(text.split()))}", markup=False)
 
 
 @contextmanager
@@ -42,7 +43,9 @@ def ticking(
     errors: Console, total: int | None = None
 ) -> Iterator[Callable[[str, int, int], None]]:
     """Give what shows progress after each fit, on a terminal."""
-    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+    progress = Progress(console=errors)
+    # elsewhere older versions of rich end it by an empty line
+    with progress if errors.is_terminal else nullcontext():
         task = progress.add_task("compiling", total=total)
 
         def tick(name: str, fold: int, total: int) -> None:
@@ -62,8 +65,18 @@ def _table(left: Sequence[str], right: Sequence[str]) -> Table:
 # --- models and comparisons -----------------------------------------------------------
 
 
+def shown(content: Any) -> Any:
+    """Return what is to be shown with control characters spelt, in all its texts."""
+    if isinstance(content, str):
+        return visible(content)
+    if isinstance(content, dict):
+        return {shown(key): shown(value) for key, value in content.items()}
+    return [shown(v) for v in content] if isinstance(content, list) else content
+
+
 def show_comparison(console: Console, content: dict[str, Any]) -> None:
     """Show what a run says about the data, and the methods on the same folds."""
+    content = shown(content)
     data, scoring = content["data"], content["scoring"]
     for line in data["notes"]:
         console.print(line, markup=False)
@@ -80,15 +93,49 @@ def show_comparison(console: Console, content: dict[str, Any]) -> None:
     console.print(f"\n{data['n_samples']} samples, {content['n_folds']} folds")
     console.print(table)
     console.print(words.DIFFERENCES)
+    if "large" in content:
+        large = content["large"]
+        console.print(
+            f"\nFeatures of rank {large['rank']}, learned from {large['n_learned']} "
+            f"rows, have {words.scoring_name(scoring)} "
+            f"{words.value(large['score'], scoring)} on {large['n_tested']} others. "
+            f"The model is then learned from all {large['n_samples']}."
+        )
+    if "test" in content:
+        test = content["test"]
+        console.print(f"\n{test['n_samples']} other samples: {test['name']}")
+        table = _table(["method"], [words.scoring_name(scoring)])
+        for name, value in test["scores"].items():
+            table.add_row(name, words.value(value, scoring))
+        console.print(table)
+
+
+def show_verdict(console: Console, verdict: dict[str, Any]) -> None:
+    """Show what the comparison comes to: the last thing that is read."""
+    console.print(f"\n[bold]{verdict['words']}[/bold]")
+
+
+def show_times(console: Console, times: dict[str, Any]) -> None:
+    """Show how well risks separate events by a time, on the folds."""
+    table = _table(["time"], ["events by then", "area under the curve"])
+    for at, count, area in zip(
+        times["at"], times["events_by_then"], times["areas"], strict=True
+    ):
+        table.add_row(f"{at:.4g}", str(count), "-" if area is None else f"{area:.3f}")
+    console.print("")
+    console.print(table)
 
 
 def show_model(console: Console, model: dict[str, Any]) -> None:
     """Show the kernels of a model, what was chosen, and how sure it is."""
+    model = shown(model)
     table = _table(["kernel"], ["weight", "contribution"])
     for row in model["kernels"]:
         table.add_row(Text(row["name"]), words.weight(row), words.contribution(row))
     console.print("")
     console.print(table)
+    if "covariates" in model:
+        _show_covariates(console, model["covariates"])
     chosen = ", ".join(
         f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
         for k, v in model["chosen"].items()
@@ -104,8 +151,40 @@ def show_model(console: Console, model: dict[str, Any]) -> None:
         console.print(proofs[0]["plain_words"], markup=False)
 
 
+def _show_covariates(console: Console, found: dict[str, Any]) -> None:
+    """Show the effects of covariates, and what they explain beside the kernels."""
+    table = _table(["covariate"], ["effect"])
+    for name, *effects in zip(found["names"], *found["effects"], strict=True):
+        table.add_row(Text(name), ", ".join(f"{effect:.4g}" for effect in effects))
+    console.print("")
+    console.print(table)
+    if found["dropped"]:
+        dropped = ", ".join(found["dropped"])
+        console.print(f"Collinear or constant, and left out: {dropped}.", markup=False)
+    if "explained" in found:
+        parts = found["explained"]
+        console.print(
+            f"Of the variance of the scores, covariates explain "
+            f"{parts['covariates']:.0%}, kernels {parts['kernels']:.0%}, and "
+            f"{parts['both']:.0%} is their covariance.",
+            markup=False,
+        )
+
+
+def show_views(console: Console, found: dict[str, Any]) -> None:
+    """Show what each view accounts for in the score."""
+    found = shown(found)
+    table = _table([found["by"]], ["score"])
+    for row in found["views"]:
+        table.add_row(Text(row["name"]), words.view_score(row, found["scoring"]))
+    console.print("")
+    console.print(table)
+    console.print(words.by_view(found), markup=False)
+
+
 def show_file(console: Console, content: dict[str, Any]) -> None:
     """Show a saved model: where it comes from, and what it is."""
+    content = shown(content)
     data = content["notes"].get("data", {})
     console.print(f"{content['model']['class']}, {content['bytes']} bytes")
     if data:
@@ -141,64 +220,68 @@ def show_kernels(
 
 
 def show_demo(console: Console, content: dict[str, Any], out: Path) -> None:
-    """Show who did how well, which kernels matter, and how sure that is."""
-    data, fit = content["data"], content["fits"][SPARSE]
+    """Show who did how well, which views matter, and how sure that is."""
+    data, model, scoring = content["data"], content["model"], content["scoring"]
+    situations = content["situations"]
+    own = situations[PLAIN]["views"]
     console.print(
-        f"\n[bold]{data['n_samples']} tumours, benign or malignant; "
-        f"{len(data['views'])} views of 10 measurements each: "
-        f"{', '.join(data['views'])}[/bold]"
+        f"\n[bold]{data['n_samples']} handwritten digits in four views: "
+        f"{', '.join(own)}[/bold]"
     )
-    table = _table(["method"], ["accuracy", "time (SVC = 1)", "kernels used"])
-    for row in content["methods"]:
-        table.add_row(
-            row["model"],
-            words.score(row, content["scoring"]),
-            f"{row['relative_time']:.3g}",
-            words.kernels_used(row, "one, on all columns"),
-        )
+    console.print(
+        "Then four views of noise are added, each as wide as the pixels; then "
+        f"{situations[GAPS]['absent']} of the {len(own) * data['n_samples']} "
+        "descriptions of digits are taken away.\n"
+    )
+    table = _table(["accuracy"], list(situations))
+    rows = [situation["methods"] for situation in situations.values()]
+    for methods in zip(*rows, strict=True):
+        table.add_row(methods[0]["model"], *(words.score(m, scoring) for m in methods))
     console.print(table)
     console.print(
-        f"Accuracy on the same {content['n_folds']} folds, all with C=1; ± is one "
-        "standard error. Time is that of one fit."
+        f"Means on the same {content['n_folds']} folds; ± is one standard error. All "
+        "but the forest choose their settings on folds of the training samples. Where "
+        "views are missing, SVC and forest get the mean."
     )
-    rows = {row["model"]: row for row in content["methods"]}
-    for name in (DENSE, SPARSE):
-        row = rows[name]
-        clear = "a" if abs(row["difference"]) > 2 * row["difference_error"] else "no"
-        console.print(
-            f"{name} against SVC: {words.difference(row, content['scoring'])} points, "
-            f"{clear} clear difference."
-        )
-    console.print(f"\n[bold]Which kernels matter: {SPARSE}, all samples[/bold]")
+    console.print("\n[bold]Learned weights against the others, in points[/bold]")
+    table = _table([""], list(situations))
+    for methods in zip(*rows, strict=True):
+        if methods[0]["model"] != LEARNED:
+            cells = [_learned_better(m, scoring) for m in methods]
+            table.add_row(methods[0]["model"], *cells)
+    console.print(table)
+    console.print("* marks a clear difference: more than two standard errors.")
+    console.print(f"\n[bold]Which views matter, {NOISY}[/bold]")
     block = "#" if console.options.ascii_only else "█"
-    console.print(_weights_by_view(fit["kernels"], block))
+    console.print(_shares(model["views"], scoring, block))
     console.print(
-        "rbf(4/median) is exp(-4 d / median of d), d the squared distance of two "
-        "samples: the larger the number, the narrower the kernel.\n"
-        "Contributions sum to 100 %; those of the views stand behind their names."
+        "A share is a view's part of the decision function, with the interval of 95 % "
+        "of resamples. What it adds is lost on test samples if the view is given rows "
+        "of other samples; p says how often noise would add as much."
     )
     console.print("\n[bold]How sure is that?[/bold]")
-    console.print(fit["certificate"]["message"], markup=False)
-    console.print(fit["certificate"]["plain_words"])
+    console.print(model["certificate"]["message"], markup=False)
+    console.print(model["certificate"]["plain_words"])
     files = ", ".join(["results.json", *content["figures"]])
     console.print(f"\nSaved in {out}: {files}", soft_wrap=True, markup=False)
 
 
-def _weights_by_view(
-    kernels: Sequence[dict[str, Any]], block: str, width: int = 24
-) -> Table:
-    groups = rows_by_view([KernelRow(**kernel) for kernel in kernels])
-    top = max(kernel["weight"] for kernel in kernels)
-    table = _table(["view", "kernel", ""], ["weight", "contribution"])
-    for view, rows in groups.items():
-        share = sum(row.contribution for row in rows)
-        for i, row in enumerate(rows):
-            table.add_row(
-                f"{view} ({share:.0%})" if i == 0 else "",
-                Text(row.short_name),
-                block * round(width * row.weight / top),
-                words.weight(vars(row)),
-                words.contribution(vars(row)),
-                end_section=i == len(rows) - 1,
-            )
+def _learned_better(row: dict[str, Any], scoring: str) -> str:
+    mean, error = row["learned_better_by"], row["learned_better_by_error"]
+    shown = words.difference({"difference": mean, "difference_error": error}, scoring)
+    return f"{shown} {'*' if abs(mean) > 2 * error else ' '}"
+
+
+def _shares(views: Sequence[dict[str, Any]], scoring: str, block: str) -> Table:
+    top = max(view["share"] for view in views)
+    table = _table(["view", ""], ["share", "interval", "adds", "p"])
+    for view in views:
+        table.add_row(
+            view["view"],
+            block * round(20 * view["share"] / top),
+            words.percent(view["share"]),
+            f"{100 * view['low']:.1f} to {100 * view['high']:.1f} %",
+            words.gain(view["importance"], scoring),
+            words.p_value(view["p_value"]),
+        )
     return table

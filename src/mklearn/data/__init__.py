@@ -2,10 +2,17 @@
 
 from mklearn.data.blocks import ArrayBlocks, Block, Blocks, BlockSource
 from mklearn.data.dask import DaskBlocks
-from mklearn.data.files import CSVBlocks, GeneratorBlocks, NpyBlocks, ParquetBlocks
+from mklearn.data.files import (
+    AnnDataBlocks,
+    CSVBlocks,
+    GeneratorBlocks,
+    NpyBlocks,
+    ParquetBlocks,
+)
 from mklearn.data.views import MultiView
 
 __all__ = [
+    "AnnDataBlocks",
     "MultiView",
     "Block",
     "Blocks",

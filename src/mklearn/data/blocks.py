@@ -26,7 +26,7 @@ from mklearn.data.checks import (
     check_targets,
     check_weight,
 )
-from mklearn.data.threads import in_order
+from mklearn.data.threads import in_order, n_threads
 
 T = TypeVar("T")
 
@@ -87,6 +87,21 @@ class Blocks(ABC):
         """
         return self
 
+    def held(self, size: int) -> Blocks:
+        """Return the same blocks, kept where they are made if ``size`` bytes have room.
+
+        For sources that cannot tell how much they would keep until it is too late; the
+        others keep what they have room for as they make it.
+        """
+        return self
+
+    def within(self, rows: int, threads: int) -> Blocks:
+        """Return blocks of no more rows, on no more threads, if it has a say in them.
+
+        This bounds what is made of the blocks at a time; a cluster bounds its own.
+        """
+        return self
+
     def __iter__(self) -> Iterator[Block]:
         """Yield all blocks once, in the order of the rows."""
         return iter(self.map(_same))
@@ -113,6 +128,7 @@ class BlockSource(Blocks):
 
     keep = 0
     threads: int | None = None
+    most: int | None = None  # rows of a block that is worked on
 
     _known: Any = None  # what the first block looked like
     _first: Any = None  # what the first pass found: rows and checksum
@@ -145,6 +161,15 @@ class BlockSource(Blocks):
         """Return the source with room for blocks that :meth:`then` makes, in bytes."""
         made = copy(self)
         made.keep = room
+        return made
+
+    def within(self, rows: int, threads: int) -> BlockSource:
+        """Return the source with blocks of no more rows, on no more threads."""
+        made = copy(self)
+        made.most = rows
+        made.threads = min(
+            n_threads() if self.threads is None else self.threads, threads
+        )
         return made
 
     def __iter__(self) -> Iterator[Block]:
@@ -181,7 +206,10 @@ class BlockSource(Blocks):
     def _makers(self) -> Iterator[Callable[[], Block]]:
         """Yield for each block a function that makes it; it may run in a thread."""
         for block in self:
-            yield partial(_same, block)
+            size = block.n_rows if self.most is None else self.most
+            for start in range(0, block.n_rows, size):
+                part = slice(start, start + size)
+                yield partial(_same, Block(*(_cut(column, part) for column in block)))
 
     def _values(self, function: Callable[[Block], T]) -> Iterator[T]:
         """Yield the function's values in order; a few blocks are in memory at once."""
@@ -258,6 +286,10 @@ class _Derived(BlockSource):
     def then(self, function: Callable[[Block], Block]) -> BlockSource:
         """Return the blocks after one more function; only these are kept."""
         return _Derived(self.source, *self.functions, function)
+
+    def within(self, rows: int, threads: int) -> BlockSource:
+        """Return the blocks of a source whose own are no larger."""
+        return _Derived(self.source.within(rows, threads), *self.functions)
 
     def __repr__(self) -> str:
         return repr(self.source)

@@ -30,7 +30,7 @@ class NothingToLearnError(ValueError):
 def check_rows(X: Any, where: str) -> tuple[Any, tuple[str, ...] | None]:
     """Return rows as float64 array, CSR matrix or views, and the columns' names."""
     if isinstance(X, MultiView):  # checked itself
-        return X, None
+        return X.imputed(), None
     names = None
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         names = tuple(str(c) for c in X.columns)
@@ -206,7 +206,91 @@ def check_values(y: Any, n: int) -> FloatArray:
     """Return the values of ``n`` samples, (n,) or (n, T), without negative zeros."""
     y = check_array(check_given(y), ensure_2d=False, dtype=np.float64, input_name="y")
     check_consistent_length(np.empty(n), y)
+    check_size(y)
     return np.asarray(y + 0.0)
+
+
+def check_size(y: FloatArray) -> None:
+    """Raise ValueError if values are so large that sums of their squares overflow."""
+    top = float(np.abs(y).max(initial=0.0))
+    if top > 1e140:
+        raise ValueError(
+            f"y has values as large as {top:.2g}, whose squares are beyond the range "
+            "of floating-point numbers; divide y by a constant, below 1e140."
+        )
+
+
+def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
+    """Return times, events (0 or 1) and strata of ``n`` samples, shape (n, 3).
+
+    Parameters
+    ----------
+    y : structured array, or array or DataFrame of two or three columns
+        A structured array has one boolean field, the events, and one of times.
+        Columns are time, event and, if there are three, the number of the stratum;
+        in a DataFrame a column of booleans is the events, wherever it is. One column
+        is the times of events, none of them censored.
+    n : int
+    needs_event : bool
+        Whether there is nothing to be done without any event.
+    """
+    time, event, stratum = _times_of(check_given(y))
+    check_consistent_length(np.empty(n), time)
+    marks = np.asarray(event, dtype=np.float64)
+    strange = np.setdiff1d(marks, [0.0, 1.0])
+    if len(strange):
+        raise ValueError(
+            "Events must be True or False, 1 or 0 where censored; got "
+            f"{strange[:3].tolist()}. Columns of y are time and event, in this order."
+        )
+    time = check_array(
+        time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0
+    )
+    if (time < 0).any():
+        raise ValueError(
+            f"Times must not be negative, got {float(time.min()):.3g}; count them from "
+            "the entry of each sample."
+        )
+    if needs_event and not marks.any():
+        raise NothingToLearnError(
+            "All times are censored; an event is needed to learn from. See whether "
+            "True, or 1, marks the samples that had it."
+        )
+    return np.column_stack([time + 0.0, marks, np.asarray(stratum, dtype=np.float64)])
+
+
+def _times_of(y: Any) -> tuple[Any, Any, Any]:
+    """Return times, events and strata, each of shape (n,)."""
+    named = getattr(getattr(y, "dtype", None), "names", None)
+    if named is not None and not hasattr(y, "columns"):
+        fields = {name: np.asarray(y[name]) for name in named}
+        bools = [name for name in named if fields[name].dtype.kind == "b"]
+        if len(named) != 2 or len(bools) != 1 or y.ndim != 1:
+            raise ValueError(
+                "A structured y has two fields, a boolean one of events and one of "
+                f"times, got {y.dtype}."
+            )
+        event = fields.pop(bools[0])
+        (time,) = fields.values()
+        return time, event, np.zeros(len(time))
+    if hasattr(y, "columns"):
+        columns = [np.asarray(y[name]) for name in y.columns]
+        columns.sort(key=lambda column: column.dtype.kind == "b")
+        if len(columns) == 3 and columns[2].dtype.kind == "b":
+            columns[1:] = columns[2], columns[1]
+    else:
+        y = np.asarray(y)
+        if y.ndim != 2 or y.shape[1] == 1:
+            time = column_or_1d(y, warn=True)
+            return time, np.ones(len(time)), np.zeros(len(time))
+        columns = list(y.T)
+    if len(columns) not in (2, 3):
+        raise ValueError(
+            "y must have the columns time and event, or time, event and stratum, got "
+            f"{len(columns)} columns."
+        )
+    time, event, stratum = (*columns, np.zeros(len(columns[0])))[:3]
+    return time, event, stratum
 
 
 def _check_length(part: Any, n: int, name: str, where: str) -> None:

@@ -11,20 +11,29 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from copy import copy
 from functools import partial
-from typing import Any, TypeVar
+from time import monotonic
+from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from mklearn.data.blocks import ROWS, ArrayBlocks, Block, Blocks
+from mklearn.data.views import MultiView
 
 T = TypeVar("T")
 
 FAN_IN = 4  # partial sums that one task adds up
 LEAVES = 4  # partial sums at the foot of the tree for each core, about
+PATIENCE = 300.0  # seconds that a cluster may be without any worker
+
+
+class ClusterError(RuntimeError):
+    """The cluster has lost what it was asked for, and will not compute it again."""
 
 
 def is_dask(X: Any) -> bool:
@@ -80,6 +89,7 @@ class DaskBlocks(Blocks):
             _aligned(part, name, count, sizes)
             for part, name in ((y, "y"), (sample_weight, "sample_weight"))
         ]
+        self._room = 0
         self._steps: tuple[Any, ...] = ()
         self._graph, self._keys = _joined([X, *columns], count)
 
@@ -91,11 +101,10 @@ class DaskBlocks(Blocks):
 
     def map(self, function: Callable[[Block], T]) -> list[T]:
         """Return the function's value for each block, in the order of the blocks."""
-        import dask
         from dask.delayed import Delayed
 
         graph, keys = self._tasks(_each, function)
-        parts = dask.compute(*(Delayed(key, graph) for key in keys))
+        parts = computed([Delayed(key, graph) for key in keys])
         return [value for part in parts for value in part]
 
     def reduce(self, function: Callable[[Block], T]) -> T:
@@ -108,10 +117,15 @@ class DaskBlocks(Blocks):
         so on the answer is the same to the last digit for any number of workers, and
         beyond up to rounding.
         """
-        total = self.sum(function).compute()
+        total = self.total(function)
         if total is None:
             raise ValueError(f"{self!r} holds no samples.")
         return total
+
+    def total(self, function: Callable[[Block], T]) -> T | None:
+        """Return what ``reduce`` returns, None if there are no samples."""
+        [total] = computed([self.sum(function)])
+        return cast("T | None", total)
 
     def sum(self, function: Callable[[Block], T]) -> Any:
         """Return what ``reduce`` computes as a ``dask.delayed`` value."""
@@ -136,6 +150,7 @@ class DaskBlocks(Blocks):
         """Return the blocks ``function(block)``, made anew by workers in every pass.
 
         The function, which may be large, is sent to the cluster here and only once.
+        What is made is kept by :meth:`held`.
         """
         import dask
 
@@ -145,13 +160,45 @@ class DaskBlocks(Blocks):
         made._graph = {**self._graph, **step.__dask_graph__()}
         return made
 
+    def keeping(self, room: int) -> DaskBlocks:
+        """Return the blocks with room, in bytes, if this machine is to keep some."""
+        made = copy(self)
+        made._room = room
+        return made
+
+    def held(self, size: int) -> DaskBlocks:
+        """Return the same blocks, kept by the workers if they have the memory.
+
+        They may take half of what is free on all workers together, or what ``keeping``
+        allows where there is no cluster. What a lost worker held is made again.
+        """
+        import dask
+        from dask.delayed import Delayed
+
+        if not self._room or size > _free(self._room):
+            return self
+        graph, keys = self._tasks(_keep, _same)
+        made = copy(self)
+        made._graph, made._keys, made._steps = {}, [], ()
+        for part in dask.persist(*(Delayed(key, graph) for key in keys)):
+            made._graph.update(part.__dask_graph__())
+            made._keys.append(part.key)
+        return made
+
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks, brought here by one partition at a time."""
         from dask.delayed import Delayed
 
         graph, keys = self._tasks(_each, _same)
         for key in keys:
-            yield from Delayed(key, graph).compute()
+            yield from computed([Delayed(key, graph)])[0]
+
+    def portions(self, count: int) -> Iterator[tuple[int, DaskBlocks]]:
+        """Yield so many partitions at a time, with the number of the first."""
+        for start in range(0, len(self._keys), count):
+            made = copy(self)
+            made._keys = self._keys[start : start + count]
+            yield start, made
 
     def _tasks(
         self, task: Callable[..., Any], function: Any
@@ -167,6 +214,79 @@ class DaskBlocks(Blocks):
             chain = [*self._steps, last]
             graph[keys[-1]] = (task, chain, part, self.width, self.rows, where)
         return graph, keys
+
+
+def computed(values: list[Any]) -> list[Any]:
+    """Return delayed values, or say what became of the cluster that should make them.
+
+    A worker that is lost is made up for by Dask. A scheduler that was restarted has
+    forgotten its tasks, a task that kills every worker is given up, and without workers
+    a scheduler waits for ever: these are errors here.
+    """
+    import dask
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(), "__self__", None)
+    if not hasattr(client, "nthreads"):  # threads or processes of this machine
+        return list(dask.compute(*values))
+    from distributed import KilledWorker, wait
+    from distributed.comm import CommClosedError
+
+    assert client is not None
+    try:
+        futures = client.compute(values)
+        seen = monotonic()
+        while not all(future.done() for future in futures):
+            try:
+                wait(futures, timeout=1.0)
+            except TimeoutError:
+                if client.nthreads():
+                    seen = monotonic()
+                elif monotonic() - seen > _patience():
+                    raise ClusterError(
+                        "The cluster has no worker, and none has come for "
+                        f"{monotonic() - seen:.0f} seconds; start workers and fit "
+                        f"again. {_ADVICE}"
+                    ) from None
+        return list(client.gather(futures))
+    except (KilledWorker, CancelledError, CommClosedError) as error:
+        raise ClusterError(
+            "The cluster has lost this computation: its scheduler was stopped or "
+            "restarted, or every worker that tried it has died, often for want of "
+            f"memory. See to the cluster and fit again. {_ADVICE} (Dask says: {error})"
+        ) from error
+
+
+_ADVICE = (
+    "Sums that outlive a cluster are those of model.accumulator(X).update(X, y), for "
+    "the squared loss and discriminants."
+)
+
+
+def _patience() -> float:
+    """Return the seconds that Dask is told to wait for workers, or our own."""
+    import dask
+    from dask.utils import parse_timedelta
+
+    told = dask.config.get("distributed.scheduler.no-workers-timeout", None)
+    return PATIENCE if told is None else float(parse_timedelta(told))
+
+
+def _free(room: int) -> float:
+    """Return the bytes that blocks may take: on workers half of what is free there."""
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(), "__self__", None)
+    if not hasattr(client, "nthreads"):
+        return room
+    assert client is not None
+    free = 0.0
+    for worker in client.scheduler_info(n_workers=-1)["workers"].values():
+        if not worker["memory_limit"]:  # nobody has said: as much as here
+            return room
+        used = worker.get("metrics", {}).get("memory", 0)
+        free += max(0.0, 0.5 * (worker["memory_limit"] - used))
+    return free
 
 
 def _leaves() -> int:
@@ -278,20 +398,39 @@ class _Partition(ArrayBlocks):
             yield function(make())
 
 
-def _each(chain: Any, parts: Any, width: int, rows: int, where: str) -> list[Any]:
+class _Kept:
+    """The blocks of a partition after some functions."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self.blocks = blocks
+
+
+def _values(chain: Any, parts: Any, width: int, rows: int, where: str) -> Iterator[Any]:
+    """Yield the values of a chain of functions on the blocks of a partition."""
+    function = partial(_through, chain)
+    if isinstance(parts, _Kept):
+        return map(function, parts.blocks)
     if not parts[0].shape[0]:
-        return []
-    return _Partition(parts, width, rows, where).map(partial(_through, chain))
+        return iter(())
+    return _Partition(parts, width, rows, where)._values(function)
+
+
+def _each(chain: Any, *partition: Any) -> list[Any]:
+    return list(_values(chain, *partition))
+
+
+def _keep(chain: Any, *partition: Any) -> _Kept:
+    return _Kept(_each(chain, *partition))
 
 
 def _total(
     chain: Any, parts: Any, width: int, rows: int, where: str, before: Any = None
 ) -> Any:
     """Return the sum over a partition and what is before it, None if all is empty."""
-    if not parts[0].shape[0]:
-        return before
-    partition = _Partition(parts, width, rows, where)
-    return _add([before, partition.reduce(partial(_through, chain))])
+    total = None
+    for value in _values(chain, parts, width, rows, where):
+        total = value if total is None else total + value
+    return _add([before, total])
 
 
 def _through(chain: list[Callable[[Any], Any]], block: Block) -> Any:
@@ -353,9 +492,11 @@ def _answer(
 
 
 def with_names(values: Any, columns: Sequence[str] | None) -> Any:
-    """Return values as a data frame if their columns have names."""
+    """Return values as a data frame if their columns have names; sparse as a view."""
     if columns is None:
         return values
+    if sparse.issparse(values):  # a data frame would have a column for each entry
+        return MultiView.from_table(values, columns)
     import pandas as pd
 
     return pd.DataFrame(values, columns=columns)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mklearn.data.blocks import ROWS, Block, BlockSource
 from mklearn.data.checks import check_count
+from mklearn.data.containers import rows_of
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -177,7 +178,7 @@ class CSVBlocks(_TableBlocks):
     def _tables(self, path: Path) -> Iterator[Any]:
         pandas = _imported("pandas", "CSV files are read by pandas")
         # types are those of each chunk; _checked tells if they do not agree
-        options = {"low_memory": False, **self.options}
+        options = {"low_memory": False, **exact_numbers(pandas), **self.options}
         with pandas.read_csv(path, chunksize=self.rows, **options) as chunks:
             for frame in chunks:
                 yield self._split(frame, path)
@@ -234,6 +235,86 @@ class ParquetBlocks(_TableBlocks):
                     batch_size=self.rows, row_groups=[group], columns=wanted
                 ):
                     yield self._split(batch.to_pandas(), path)
+
+
+class AnnDataBlocks(BlockSource):
+    """The cells of an ``.h5ad`` file, or of an AnnData object, some rows at a time.
+
+    The file is opened as a backed one: its matrix is never in memory as a whole, unless
+    it is a sparse one that is stored by columns. Sparse matrices stay sparse.
+
+    Parameters
+    ----------
+    adata : path or anndata.AnnData
+    target : str, optional
+        The column of ``obs`` to learn.
+    layer : str, optional
+        The layer to read in the place of ``X``.
+    sample_weight : str, optional
+        The column of ``obs`` that holds the weights.
+    rows : int
+        Rows in a block.
+    """
+
+    def __init__(
+        self,
+        adata: Any,
+        target: str | None = None,
+        *,
+        layer: str | None = None,
+        sample_weight: str | None = None,
+        rows: int = ROWS,
+    ) -> None:
+        self.path = Path(adata) if isinstance(adata, (str, os.PathLike)) else None
+        self.adata: Any = None if self.path is not None else adata
+        self.target, self.layer, self.sample_weight = target, layer, sample_weight
+        self.rows = check_count("rows", rows)
+        self._opened = self._stamp()
+        with self._open() as found:
+            self.names = tuple(map(str, found.var_names))
+            for column in (target, sample_weight):
+                if column is not None and column not in found.obs.columns:
+                    raise ValueError(
+                        f"{self!r} has no column {column!r} in obs, which has "
+                        f"{list(found.obs.columns)[:20]}."
+                    )
+            if layer is not None and layer not in found.layers:
+                raise ValueError(
+                    f"{self!r} has no layer {layer!r}; it has {list(found.layers)}."
+                )
+
+    def __repr__(self) -> str:
+        if self.path is not None:
+            return f"AnnDataBlocks({str(self.path)!r})"
+        return f"AnnDataBlocks({self.adata.n_obs} cells)"
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        if self.path is None:
+            yield self.adata
+            return
+        anndata = _imported("anndata", "h5ad files are read by anndata")
+        with _readable(self.path):
+            found = anndata.read_h5ad(self.path, backed="r")
+        try:
+            yield found
+        finally:
+            found.file.close()
+
+    def _read(self) -> Iterator[Any]:
+        with self._open() as found:
+            matrix = found.X if self.layer is None else found.layers[self.layer]
+            special = [
+                None if column is None else found.obs[column].to_numpy()
+                for column in (self.target, self.sample_weight)
+            ]
+            for number, rows in enumerate(rows_of(matrix, self.rows)):
+                part = slice(number * self.rows, (number + 1) * self.rows)
+                y, weight = (None if s is None else s[part] for s in special)
+                yield rows, y, weight
+
+    def _stamp(self) -> Any:
+        return () if self.path is None else _stamps([self.path])
 
 
 class GeneratorBlocks(BlockSource):
@@ -326,6 +407,16 @@ def _readable(path: Path) -> Iterator[None]:
             f"{path} cannot be read to its end ({text}); it may be truncated or of "
             "another kind."
         ) from error
+
+
+def exact_numbers(pandas: Any) -> dict[str, Any]:
+    """Return the options with which pandas reads the numbers that were written.
+
+    Before version 3.1 it would read fifteen digits only; since then it always does, and
+    warns of the option.
+    """
+    version = tuple(int(part) for part in pandas.__version__.split(".")[:2])
+    return {} if version >= (3, 1) else {"float_precision": "round_trip"}
 
 
 def _imported(module: str, why: str) -> Any:

@@ -20,11 +20,14 @@ FloatArray = NDArray[np.float64]
 class RowSample:
     """Rows with the least keys: a sample that does not depend on how rows are cut.
 
-    A key is a hash of the row's content, divided by its weight as waiting times are.
+    A key is a hash of the row's content in single precision, divided by its weight as
+    waiting times are: rows in single and in double precision give one sample. Rows that
+    are the same in single precision follow each other by a hash of all their digits.
     ``holes`` tells whether any row, in the sample or not, lacks a view.
     """
 
     keys: FloatArray
+    ties: NDArray[np.uint64]
     X: Any
     weight: FloatArray
     size: int
@@ -33,41 +36,42 @@ class RowSample:
 
     def __add__(self, other: RowSample) -> RowSample:
         keys = np.concatenate([self.keys, other.keys])
-        best = np.argsort(keys, kind="stable")[: self.size]
+        ties = np.concatenate([self.ties, other.ties])
+        best = np.lexsort((ties, keys))[: self.size]
         weight = np.concatenate([self.weight, other.weight])[best]
         X = stacked([self.X, other.X])[best]
         n_rows, holes = self.n_rows + other.n_rows, self.holes or other.holes
-        return RowSample(keys[best], X, weight, self.size, n_rows, holes)
+        return RowSample(keys[best], ties[best], X, weight, self.size, n_rows, holes)
 
 
 def sample_rows(block: Block, size: int, seed: int) -> RowSample:
     """Return the rows of a block with the least keys."""
     X, w = block.X, block.weight
-    u = (_hashed(X, seed).astype(np.float64) + 0.5) / 2.0**64
+    u = (_hashed(X, seed, single=True).astype(np.float64) + 0.5) / 2.0**64
     keys = np.where(w > 0, -np.log(u) / np.where(w > 0, w, 1.0), np.inf)
-    best = np.argsort(keys, kind="stable")[:size]
+    ties = _hashed(X, seed, single=False)
+    best = np.lexsort((ties, keys))[:size]
     best = best[np.isfinite(keys[best])]
     holes = isinstance(X, MultiView) and any(map(X.has_absent, X.names))
-    return RowSample(keys[best], X[best], w[best], size, len(w), holes)
+    return RowSample(keys[best], ties[best], X[best], w[best], size, len(w), holes)
 
 
 def stacked(parts: Sequence[Any]) -> Any:
     """Return rows one below the other."""
     if isinstance(parts[0], MultiView):
-        return MultiView(
-            {name: stacked([part[name] for part in parts]) for name in parts[0].names}
-        )
+        views = {name: stacked([p[name] for p in parts]) for name in parts[0].names}
+        return MultiView.stacked(parts, views)
     if sparse.issparse(parts[0]):
         return sparse.vstack(parts, format="csr")
     return np.concatenate(parts)
 
 
-def _hashed(X: Any, seed: int) -> NDArray[np.uint64]:
-    """Return a hash of each row."""
+def _hashed(X: Any, seed: int, single: bool) -> NDArray[np.uint64]:
+    """Return a hash of each row, of its numbers in single precision or as they are."""
     if isinstance(X, MultiView):
         total = np.zeros(len(X), dtype=np.uint64)
         for k, name in enumerate(X.names):
-            total += _mixed(_hashed(X[name], seed + k + 1))
+            total += _mixed(_hashed(X[name], seed + k + 1, single))
         return _mixed(total)
     if X.ndim == 1:  # strings
         X = np.array(["" if s is None else s for s in X], dtype=object)
@@ -76,15 +80,21 @@ def _hashed(X: Any, seed: int) -> NDArray[np.uint64]:
     rng = np.random.default_rng(seed)
     odd = rng.integers(0, 2**63, X.shape[1], dtype=np.uint64) * np.uint64(2)
     odd += np.uint64(1)
+    bits = _bits(X.data if sparse.issparse(X) else X, single)
     if sparse.issparse(X):  # zeros add nothing
-        terms = np.append(np.uint64(0), np.cumsum(_bits(X.data) * odd[X.indices]))
+        terms = np.append(np.uint64(0), np.cumsum(bits * odd[X.indices]))
         return _mixed(terms[X.indptr[1:]] - terms[X.indptr[:-1]])
-    return _mixed(_bits(X) @ odd)
+    return _mixed(bits @ odd)
 
 
-def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
+def _bits(values: NDArray[Any], single: bool) -> NDArray[np.uint64]:
     """Return mixed bits of numbers; those of zero are zero."""
     numbers = np.ascontiguousarray(values, dtype=np.float64) + 0.0  # no negative zeros
+    if single:
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = numbers.astype(np.float32)
+        # numbers that single precision does not have stay what they are
+        numbers = np.where(np.isinf(rounded) | (rounded == 0), numbers, rounded)
     return _mixed(numbers.view(np.uint64))
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ContextDecorator
 from functools import cache
 from itertools import chain, islice
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
-import numba
 from threadpoolctl import ThreadpoolController
+
+from mklearn.data.clock import check_time
 
 
 def n_threads() -> int:
     """Return how many threads to use (NUMBA_NUM_THREADS, which joblib lowers)."""
+    import numba  # takes longer to import than all of this library
+
     settings: Any = numba.config
     return int(settings.NUMBA_NUM_THREADS)
 
@@ -31,37 +36,117 @@ class _OneBlasThread(ContextDecorator):
     are twice as fast with one.
 
     The number belongs to the process: the first to come sets it and the last to go
-    gives it back, whichever thread they are in.
+    gives it back, whichever thread they are in and whatever the order in which they go.
     """
 
     def __init__(self) -> None:
         self._lock, self._inside = Lock(), 0
         self._limit: Any = None
+        self._mine = local()
 
     def __enter__(self) -> None:
         with self._lock:
             self._inside += 1
+            self._mine.inside = self._own() + 1
             if self._inside == 1:
+                _take_control()
                 self._limit = _controller().limit(limits=1, user_api="blas")
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
+            self._mine.inside = self._own() - 1
             if self._inside == 0:
-                self._limit.restore_original_limits()
+                self._restore()
+
+    def _restore(self) -> None:
+        _take_control()
+        self._limit.restore_original_limits()
+
+    def _own(self) -> int:
+        return int(getattr(self._mine, "inside", 0))
+
+    def after_fork(self) -> None:
+        """Forget the threads that a forked process does not have."""
+        self._lock, others = Lock(), self._inside > self._own()
+        self._inside = self._own()
+        if others and self._inside == 0:
+            self._restore()
 
 
 one_blas_thread = _OneBlasThread()
 
 
+class _Pool:
+    """The threads of this process, made when there is work for them and kept.
+
+    They sleep while there is none. A forked process makes its own.
+    """
+
+    def __init__(self) -> None:
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget the threads that a forked process does not have."""
+        self._lock = Lock()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        with self._lock:
+            if self._threads is None:
+                most = max(n_threads(), os.cpu_count() or 1)
+                self._threads = ThreadPoolExecutor(most, "mklearn")
+            return self._threads.submit(function, *args)
+
+
+_pool = _Pool()
+_WORTH = 1e-3  # seconds of work that are worth waking a thread for
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.after_fork)
+    os.register_at_fork(after_in_child=one_blas_thread.after_fork)
+
+
 def run_blocks(function: Callable[[Any], Any], blocks: Sequence[Any]) -> list[Any]:
-    """Call ``function`` on each block, on all threads, and return the results."""
-    workers = min(n_threads(), len(blocks))
+    """Call ``function`` on each block, on all threads, and return the results.
+
+    The first block is done here; how long it took tells how many threads the others
+    are worth. The caller goes on working beside them, so that calls within calls, and
+    calls from several threads, never wait for each other.
+    """
+    helpers = min(n_threads(), len(blocks)) - 1
     with one_blas_thread:
-        if workers <= 1:
-            return [function(block) for block in blocks]
-        with ThreadPoolExecutor(workers) as pool:
-            return list(pool.map(function, blocks))
+        if helpers < 1:
+            return [function(block) for block in _in_time(blocks)]
+        out: list[Any] = [None] * len(blocks)
+        numbers = iter(range(1, len(blocks)))  # next() is atomic
+
+        def work() -> None:
+            for i in _in_time(numbers):
+                out[i] = function(blocks[i])
+
+        began = time.thread_time()
+        out[0] = function(blocks[0])
+        rest = (time.thread_time() - began) * (len(blocks) - 1)
+        busy = [_pool.submit(work) for _ in range(min(helpers, int(rest / _WORTH)))]
+        try:
+            work()
+        finally:
+            for _ in numbers:  # after an error nobody needs the others
+                pass
+            late = [helper for helper in busy if not helper.cancel()]
+            wait(late)
+        for helper in late:
+            helper.result()
+        return out
+
+
+def _in_time(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield the first item, and others until time is over, which is an error."""
+    for number, item in enumerate(items):
+        if number:
+            check_time()
+        yield item
 
 
 def in_order(
@@ -74,21 +159,42 @@ def in_order(
             items = iter(items)
             first = list(islice(items, 2))
             items = chain(first, items)
-            if len(first) < 2:  # threads would take longer to start
+            if len(first) < 2:  # threads would take longer to wake
                 workers = 1
         if workers == 1:
-            yield from map(function, items)
+            yield from map(function, _in_time(items))
             return
-        waiting: deque[Future[Any]] = deque()
-        with ThreadPoolExecutor(workers) as pool:
-            for item in items:
-                waiting.append(pool.submit(function, item))
+        waiting: deque[tuple[Future[Any], Any]] = deque()
+
+        def oldest() -> Any:
+            future, item = waiting.popleft()
+            # what no thread has begun is done here, lest threads wait for each other
+            return function(item) if future.cancel() else future.result()
+
+        try:
+            for item in _in_time(items):
+                waiting.append((_pool.submit(function, item), item))
                 if len(waiting) > workers:
-                    yield waiting.popleft().result()
+                    yield oldest()
             while waiting:
-                yield waiting.popleft().result()
+                yield oldest()
+        finally:
+            wait([future for future, _ in waiting if not future.cancel()])
 
 
 @cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # finds the loaded libraries, which takes 4 ms
+
+
+def _take_control() -> None:
+    """Make this thread the one whose settings of BLAS count.
+
+    threadpoolctl (from 3.8) lets the first thread that sets a number set others, and
+    silently ignores all other threads; ours is that of the process, and the last thread
+    to go need not be the first that came.
+    """
+    for library in _controller().lib_controllers:
+        clear = getattr(library, "clear_controlling_thread", None)
+        if clear is not None:
+            clear(force=True)

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import copy
+import warnings
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+
+from mklearn.data.containers import Table, anndata_tables, mudata_tables
+from mklearn.data.labels import (
+    Labels,
+    agreed,
+    as_labels,
+    is_missing,
+    joined,
+    order_of,
+    places,
+    require_distinct,
+    told,
+)
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | None
 
@@ -20,17 +36,29 @@ class MultiView:
     scikit-learn's splitters, ``GridSearchCV`` and ``cross_val_score`` take a
     ``MultiView`` as they take an array. Kernels name the view they look at.
 
+    DataFrames are put into one order: where two of them hold the same labels in their
+    index, rows with the same label are the same sample. Labels that differ are an
+    error; :meth:`from_frames` joins tables of different samples.
+
     A sample may lack a view: all its numbers there are NaN, or its string is None. A
-    row with NaN beside numbers is an error, for it has to be imputed first.
+    row with NaN beside numbers is an error, for it has to be imputed first, if need be
+    within each fold: then say ``allow_nan=True`` and impute by a
+    :class:`~mklearn.ViewTransformer`.
 
     Parameters
     ----------
     views : mapping of str to view
-        All views must have the same number of rows, in the same order.
+        All views must have the same number of rows, in the same order; those of
+        DataFrames with an index may stand in any order.
+    allow_nan : bool
+        Keep rows with NaN beside numbers. Estimators refuse them until a transformer
+        has filled them in.
 
     Attributes
     ----------
     names : tuple of str
+    ids : array of shape (n_samples,) or None
+        The names of the samples, from the index of the first DataFrame that has one.
     shape : tuple of int
         Number of samples, and number of columns in all views together (a view of
         strings counts as one).
@@ -50,8 +78,13 @@ class MultiView:
     """
 
     _absent: dict[str, NDArray[np.bool_] | None]
+    ids: NDArray[Any] | None = None
+    _hidden: dict[str, NDArray[np.intp]]
+    covariates: NDArray[np.float64] | None = None
 
-    def __init__(self, views: Mapping[str, Any]) -> None:
+    allow_nan = False
+
+    def __init__(self, views: Mapping[str, Any], *, allow_nan: bool = False) -> None:
         if not isinstance(views, Mapping) or not views:
             raise ValueError(
                 "MultiView needs a non-empty mapping from view names to data, got "
@@ -59,19 +92,155 @@ class MultiView:
             )
         self._data: dict[str, Any] = {}
         self._columns: dict[str, tuple[str, ...] | None] = {}
-        self._absent = {}
+        self._absent, self._hidden = {}, {}
+        self.allow_nan = bool(allow_nan)
         for name, view in views.items():
             if not isinstance(name, str):
                 # a number in [] would mean a sample
                 raise ValueError(f"Views are named by strings, got {name!r}.")
             self._data[name], self._columns[name] = _as_view(view, name)
-            self._absent[name] = _find_absent(self._data[name], name)
+            known = view.absent if isinstance(view, Table) else None
+            self._absent[name] = _find_absent(self._data[name], name, allow_nan, known)
         sizes = {name: _n_rows(view) for name, view in self._data.items()}
         if len(set(sizes.values())) > 1:
             raise ValueError(
                 f"All views need the same number of samples, got {sizes}; align the "
-                "rows of the views first."
+                "rows of the views first, or join DataFrames on their index by "
+                "MultiView.from_frames(frames, join='inner' or 'outer')."
             )
+        self.ids, orders = agreed({k: _labels(view) for k, view in views.items()})
+        for name, order in orders.items():
+            self._data[name] = self._data[name][order]
+            self._absent[name] = _cut(self._absent[name], order)
+
+    @classmethod
+    def from_frames(
+        cls,
+        frames: Mapping[str, Any],
+        join: str = "outer",
+        *,
+        on: str | None = None,
+        allow_nan: bool = False,
+    ) -> MultiView:
+        """Join tables of different samples on their index.
+
+        Parameters
+        ----------
+        frames : mapping of str to DataFrame or Series
+            One table for each view, of pandas (the index names the samples) or polars
+            (the column ``on`` does). No label may occur twice in a table.
+        join : {"outer", "inner"}
+            All samples that are in any of the tables, those that a table does not have
+            being absent from its view; or only the samples that are in all of them.
+        on : str, optional
+            The column that names the samples, in place of the index.
+        allow_nan : bool
+            Keep rows with NaN beside numbers, as ``MultiView`` does.
+
+        Returns
+        -------
+        MultiView
+            Its samples stand in the order in which they come first, named by ``ids``.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from mklearn import MultiView
+        >>> rna = pd.DataFrame({"TP53": [1.0, 2.0, 3.0]}, index=["p1", "p2", "p3"])
+        >>> protein = pd.DataFrame({"P53": [4.0, 5.0]}, index=["p3", "p2"])
+        >>> X = MultiView.from_frames({"rna": rna, "protein": protein})
+        >>> X
+        MultiView(3 samples; rna: 1, protein: 1 (1 absent))
+        >>> X["protein"].ravel().tolist()
+        [nan, 5.0, 4.0]
+        >>> MultiView.from_frames(
+        ...     {"rna": rna, "protein": protein}, "inner"
+        ... ).ids.tolist()
+        ['p2', 'p3']
+        """
+        if join not in ("outer", "inner"):
+            raise ValueError(f"join must be 'outer' or 'inner', got {join!r}.")
+        if not isinstance(frames, Mapping) or not frames:
+            raise ValueError(
+                "from_frames needs a mapping from view names to DataFrames, got "
+                f"{type(frames).__name__}."
+            )
+        tables = {name: _table(frame, name, on) for name, frame in frames.items()}
+        return cls._joined(tables, join, allow_nan)
+
+    @classmethod
+    def from_anndata(
+        cls,
+        adata: Any,
+        *,
+        X: str | None = "X",
+        layers: Iterable[str] | Mapping[str, str] = (),
+        obsm: Iterable[str] | Mapping[str, str] = (),
+    ) -> MultiView:
+        """Take the matrices of an AnnData object as views of its cells.
+
+        Sparse matrices stay sparse. Of a backed object (``read_h5ad(path,
+        backed="r")``) the matrices are read some rows at a time.
+
+        Parameters
+        ----------
+        adata : anndata.AnnData
+        X : str or None
+            What the view of ``adata.X`` is called; None leaves it out.
+        layers, obsm : iterable of str, or mapping of view name to key
+            Which of ``adata.layers`` and ``adata.obsm`` are views as well.
+
+        Returns
+        -------
+        MultiView
+            Its ``ids`` are ``adata.obs_names``.
+        """
+        return cls._joined(anndata_tables(adata, X, layers, obsm), "outer")
+
+    @classmethod
+    def from_mudata(
+        cls,
+        mdata: Any,
+        join: str = "outer",
+        *,
+        layers: Mapping[str, str] | None = None,
+        obsm: Mapping[str, str] | None = None,
+    ) -> MultiView:
+        """Take the modalities of a MuData object as views, one for each.
+
+        Parameters
+        ----------
+        mdata : mudata.MuData
+        join : {"outer", "inner"}
+            All cells, which may be absent from some modalities; or those in all.
+        layers, obsm : mapping of modality to key, optional
+            Of the modalities that are named, the layer, or the entry of ``obsm``, that
+            stands in the place of ``X``.
+        """
+        if join not in ("outer", "inner"):
+            raise ValueError(f"join must be 'outer' or 'inner', got {join!r}.")
+        return cls._joined(mudata_tables(mdata, layers or {}, obsm or {}), join)
+
+    @classmethod
+    def _joined(
+        cls, tables: Mapping[str, Table], join: str, allow_nan: bool = False
+    ) -> MultiView:
+        """Return the views of tables whose rows are named."""
+        known = [table.ids for table in tables.values() if table.ids is not None]
+        ids = joined(known, join)
+        if len(ids) == 0:
+            parts = ", ".join(
+                f"{name!r} has {told(some[:3])} ..."
+                for name, some in zip(tables, known, strict=True)
+            )
+            raise ValueError(
+                f"The tables have no sample in common: {parts} Check that their "
+                "indices hold the same kind of label, or use join='outer'."
+            )
+        placed = {name: table.at(ids) for name, table in tables.items()}
+        views = cls(placed, allow_nan=allow_nan)
+        views.ids = ids
+        return views
 
     @classmethod
     def from_columns(cls, X: Any, views: Mapping[str, Columns]) -> MultiView:
@@ -89,22 +258,85 @@ class MultiView:
         for name, columns in views.items():
             index = table.column_index(None, columns)
             known = None if names is None else tuple(names[i] for i in index)
-            parts[name] = _Named(table["X"][:, index], known)
-        return cls(parts)
+            parts[name] = Table(table["X"][:, index], known)
+        made = cls(parts)
+        made.ids = table.ids
+        return made
+
+    @classmethod
+    def stacked(cls, parts: Sequence[MultiView], views: Mapping[str, Any]) -> MultiView:
+        """Return samples one below the other, whose ``views`` were put together."""
+        made = parts[0]._like(dict(views))
+        made._absent = {
+            name: _cut(np.concatenate([part.absent(name) for part in parts]), ...)
+            for name in views
+        }
+        known = [part.ids for part in parts if part.ids is not None]
+        made.ids = np.concatenate(known) if len(known) == len(parts) else None
+        if made.covariates is not None:
+            made.covariates = np.concatenate([part.covariates for part in parts])
+        return made
 
     @classmethod
     def from_table(cls, X: Any, columns: Iterable[str] | None = None) -> MultiView:
         """Return one view ``"X"`` of a validated table, with column names if any."""
         names = None if columns is None else tuple(str(c) for c in columns)
-        return cls._whole(X if names is None else _Named(X, names))
+        return cls._whole(X if names is None else Table(X, names))
 
     @classmethod
     def wrap(cls, X: Any) -> MultiView:
         """Return ``X`` itself if it has views, else a single view ``"X"`` of it.
 
-        What is no MultiView has no absent samples: a row of NaN is an error.
+        A mapping has views. What has none has no absent samples either: a row of NaN is
+        an error.
         """
-        return X if isinstance(X, MultiView) else cls._whole(X)
+        if holds_views(X):
+            return cls(X)
+        return X.imputed() if isinstance(X, MultiView) else cls._whole(X)
+
+    def imputed(self) -> MultiView:
+        """Return the samples themselves if each has all of a view or nothing of it."""
+        if self.allow_nan:
+            for name, view in self._data.items():
+                _find_absent(view, name)
+        return self
+
+    def with_views(
+        self,
+        views: Mapping[str, Any],
+        columns: Mapping[str, Sequence[str] | None] | None = None,
+    ) -> MultiView:
+        """Return the same samples with some views in the place of others.
+
+        Parameters
+        ----------
+        views : mapping of str to array or None
+            None takes a view away; names that are not there yet are added.
+        columns : mapping of str to sequence of str, optional
+            Column names of the new views.
+        """
+        named = columns or {}
+        made = copy.copy(self)
+        made._data, made._columns = dict(self._data), dict(self._columns)
+        made._absent = dict(self._absent)
+        made._hidden = {k: v for k, v in self._hidden.items() if k not in views}
+        for name, values in views.items():
+            if values is None:
+                del made._data[name], made._columns[name], made._absent[name]
+                continue
+            known = named.get(name)
+            array, _ = _as_view(values, name)
+            if _n_rows(array) != len(self):
+                raise ValueError(
+                    f"The new view {name!r} has {_n_rows(array)} samples, the others "
+                    f"have {len(self)}."
+                )
+            made._data[name] = array
+            made._columns[name] = None if known is None else tuple(map(str, known))
+            made._absent[name] = _find_absent(array, name, self.allow_nan)
+        if not made._data:
+            raise ValueError("Of all views none is left; keep at least one.")
+        return made
 
     @classmethod
     def _whole(cls, X: Any) -> MultiView:
@@ -121,7 +353,8 @@ class MultiView:
         table = object.__new__(cls)
         data, columns = _as_view(X, "X")
         table._data, table._columns = {"X": data}, {"X": columns}
-        table._absent = {"X": None}
+        table._absent, table._hidden = {"X": None}, {}
+        table.ids, _ = agreed({"X": _labels(X)})
         return table
 
     @property
@@ -146,10 +379,35 @@ class MultiView:
     def __contains__(self, name: object) -> bool:
         return name in self._data
 
+    def items(self) -> ItemsView[str, Any]:
+        """Return names and views, as those of a dict."""
+        return self._data.items()
+
+    def copy(self) -> MultiView:
+        """Return the same views in arrays of their own."""
+        made = self._like({name: view.copy() for name, view in self._data.items()})
+        made._absent = {
+            k: None if mask is None else mask.copy() for k, mask in self._absent.items()
+        }
+        made.ids = None if self.ids is None else self.ids.copy()
+        if self.covariates is not None:
+            made.covariates = self.covariates.copy()
+        return made
+
+    def _like(self, data: dict[str, Any]) -> MultiView:
+        """Return some views with other values of the same columns."""
+        made = copy.copy(self)
+        made._data = data
+        made._columns = {name: self._columns[name] for name in data}
+        made._absent = {name: self._absent[name] for name in data}
+        return made
+
     def __getitem__(self, key: Any) -> Any:
-        """Return a view (by name) or the samples in ``key`` of all views."""
+        """Return a view (by name), some views (by names), or samples of all views."""
         if isinstance(key, str):
             return self._data[self.view_name(key)]
+        if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
+            return self._like({self.view_name(k): self._data[k] for k in key})
         if isinstance(key, tuple):  # scikit-learn asks for X[rows, ...]
             rest = [k for k in key[1:] if k is not Ellipsis]
             if not key or any(
@@ -164,11 +422,43 @@ class MultiView:
             key = np.atleast_1d(np.asarray(key))
             if key.size == 0:
                 key = key.astype(np.intp)
-        part = object.__new__(MultiView)
-        part._data = {name: view[key] for name, view in self._data.items()}
-        part._columns = self._columns
+        part = self._like({name: view[key] for name, view in self._data.items()})
         part._absent = {k: _cut(mask, key) for k, mask in self._absent.items()}
+        part.ids = None if self.ids is None else self.ids[key]
+        if self.covariates is not None:
+            part.covariates = self.covariates[key]
         return part
+
+    def with_covariates(
+        self,
+        values: NDArray[np.float64],
+        hidden: Mapping[str, NDArray[np.intp]],
+        views: Iterable[str] = (),
+    ) -> MultiView:
+        """Return the samples with what kernels are not made of by default.
+
+        Parameters
+        ----------
+        values : array of shape (n_samples, k)
+            Coded covariates, which go with the samples wherever these go.
+        hidden : mapping of str to array of int
+            Columns that no kernel sees unless it names them, by view.
+        views : iterable of str
+            Views that no kernel sees.
+        """
+        part = self[:]
+        gone = set(views)
+        part._data = {k: v for k, v in self._data.items() if k not in gone}
+        part._hidden = {k: np.asarray(v) for k, v in hidden.items() if len(v)}
+        part.covariates = values
+        return part
+
+    def visible(self, view: str) -> NDArray[np.intp] | None:
+        """Return the columns that a kernel sees if it names none; None means all."""
+        hidden = self._hidden.get(view)
+        if hidden is None:
+            return None
+        return np.setdiff1d(np.arange(self._data[view].shape[1]), hidden)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         raise TypeError(
@@ -183,6 +473,103 @@ class MultiView:
             holes = "" if mask is None else f" ({np.count_nonzero(mask)} absent)"
             kinds.append(f"{name}: {'strings' if v.ndim == 1 else v.shape[1]}{holes}")
         return f"MultiView({len(self)} samples; {', '.join(kinds)})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the views, as notebooks show it."""
+        rows = []
+        for name, view in self._data.items():
+            kind = "strings" if view.ndim == 1 else "numbers"
+            kind = "sparse numbers" if sparse.issparse(view) else kind
+            width = 1 if view.ndim == 1 else view.shape[1]
+            absent = int(np.count_nonzero(self.absent(name)))
+            cells = (escape(name), kind, str(width), str(absent))
+            rows.append("".join(f"<td>{cell}</td>" for cell in cells))
+        head = "".join(f"<th>{h}</th>" for h in ("view", "holds", "columns", "absent"))
+        known = "" if self.ids is None else f": {escape(told(self.ids[:3]))}, ..."
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return (
+            f"<p>MultiView, {len(self)} samples{known}</p><table><thead><tr>{head}</tr>"
+            f"</thead><tbody>{body}</tbody></table>"
+        )
+
+    def align(self, y: Any) -> tuple[MultiView, Any]:
+        """Return the samples that have a label, and their labels, in one order.
+
+        What is left out is named in a warning: samples without a label (not in the
+        index of ``y``, or missing there) and labels without a sample. Do this before
+        cross-validation, which takes samples by their number.
+
+        Parameters
+        ----------
+        y : Series or DataFrame of pandas, or mapping of id to label
+            The index, or the keys, are those of ``ids``. What has no labels of its own
+            (an array, a Series that only counts its rows) is taken row by row.
+
+        Returns
+        -------
+        X : MultiView
+        y : as given, an array for a mapping
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from mklearn import MultiView
+        >>> X = MultiView({"a": pd.DataFrame({"x": [1.0, 2.0]}, index=["p1", "p2"])})
+        >>> X, y = X.align(pd.Series({"p2": "ill", "p1": "well"}))
+        >>> y.tolist()
+        ['well', 'ill']
+        """
+        if isinstance(y, Mapping):
+            labels: Labels | None = Labels(as_labels(y))
+            y = np.array(list(y.values()))
+        else:
+            labels = Labels.of(y)
+        n = len(y)
+        if labels is None or (labels.counted and self._counts_otherwise(labels)):
+            if n != len(self):
+                raise ValueError(
+                    f"There are {len(self)} samples and {n} labels without names; give "
+                    "a Series with the ids of the samples as its index."
+                )
+            place = np.arange(n)
+        elif self.ids is None:
+            raise ValueError(
+                "The samples have no ids to find their labels by; make the MultiView "
+                "of DataFrames with an index, or give the labels as an array."
+            )
+        else:
+            require_distinct(labels.values, "y")
+            place = places(labels.values, self.ids)
+        lacking = _missing_rows(y)
+        known = (place >= 0) & ~lacking[place]
+        self._tell_dropped(known, labels, place)
+        rows = np.flatnonzero(known)
+        if len(rows) == 0:
+            raise ValueError("No sample has a label; do the ids hold the same names?")
+        chosen = place[rows]
+        return self[rows], y.iloc[chosen] if hasattr(y, "iloc") else y[chosen]
+
+    def _counts_otherwise(self, labels: Labels) -> bool:
+        """Tell whether counted labels are not the ids of the samples."""
+        return self.ids is None or set(self.ids.tolist()) != set(labels.values.tolist())
+
+    def _tell_dropped(
+        self, known: NDArray[np.bool_], labels: Labels | None, place: NDArray[np.intp]
+    ) -> None:
+        parts = []
+        if not known.all():
+            rows = np.flatnonzero(~known)
+            who = rows if self.ids is None else self.ids[rows]
+            parts.append(
+                f"{len(rows)} samples have no label and are dropped: {told(who)}"
+            )
+        if labels is not None and self.ids is not None:
+            unused = np.setdiff1d(np.arange(len(labels.values)), place)
+            if len(unused):
+                who = labels.values[unused]
+                parts.append(f"{len(unused)} labels belong to no sample: {told(who)}")
+        if parts:
+            warnings.warn("; ".join(parts) + ".", stacklevel=3)
 
     def absent(self, name: str) -> NDArray[np.bool_]:
         """Return which samples lack a view, shape (n_samples,)."""
@@ -224,7 +611,8 @@ class MultiView:
             raise ValueError(f"View {name!r} holds strings and has no columns.")
         n = data.shape[1]
         if columns is None:
-            return np.arange(n)
+            seen = self.visible(name)
+            return np.arange(n) if seen is None else seen
         if isinstance(columns, slice):
             return np.arange(n)[columns]
         wanted: list[Any] = (
@@ -268,11 +656,73 @@ class MultiView:
         return int(column) % n
 
 
-class _Named:
-    """An array with column names, for building a MultiView."""
+def holds_views(X: Any) -> bool:
+    """Tell whether X is a mapping from names to views, as some sparse arrays are not.
 
-    def __init__(self, values: Any, names: tuple[str, ...] | None) -> None:
-        self.values, self.names = values, names
+    (Those by coordinates derive from dict.)
+    """
+    return isinstance(X, Mapping) and not sparse.issparse(X)
+
+
+def paired(X: Any, values: Any, what: str = "y") -> Any:
+    """Return targets or weights in the order of the samples, where both are named.
+
+    Raise ValueError where they name other samples. What has no labels of its own is
+    taken row by row.
+    """
+    return in_order_of(X.ids if isinstance(X, MultiView) else None, values, what)
+
+
+def in_order_of(ids: NDArray[Any] | None, values: Any, what: str) -> Any:
+    """Return targets or weights in the order of ``ids``, as :func:`paired` does."""
+    labels = Labels.of(values)
+    if ids is None or labels is None:
+        return values
+    order = order_of(
+        labels, ids, what, "the samples",
+        "X, y = X.align(y) keeps the samples that have a label, and names the others.",
+    )  # fmt: skip
+    return values if order is None else values.iloc[order]
+
+
+def _labels(view: Any) -> Labels | None:
+    """Return what a view says of the names of its rows."""
+    if isinstance(view, Table):
+        return None if view.ids is None else Labels(view.ids)
+    return Labels.of(view)
+
+
+def _table(frame: Any, name: str, on: str | None) -> Table:
+    """Return a frame as values, names of columns, and names of rows."""
+    columns = getattr(frame, "columns", None)
+    labels = Labels.of(frame)
+    if on is not None:
+        if columns is None or on not in list(columns):
+            has = "no columns" if columns is None else f"{list(columns)[:20]}"
+            raise ValueError(f"View {name!r} has no column {on!r}; it has {has}.")
+        ids = as_labels(frame[on].to_numpy().tolist())
+        frame = frame.drop(columns=on) if labels is not None else frame.drop(on)
+    elif labels is None:
+        raise ValueError(
+            f"View {name!r} has no index to join on (got {type(frame).__name__}); name "
+            "the column that holds the ids by on=..., or give a DataFrame of pandas."
+        )
+    else:
+        ids = labels.values
+    require_distinct(ids, f"view {name!r}")
+    data, known = _as_view(frame, name)
+    return Table(data, known, ids)
+
+
+def _missing_rows(y: Any) -> NDArray[np.bool_]:
+    """Return which labels are missing, in any column of them."""
+    if hasattr(y, "isna"):
+        missing = np.asarray(y.isna())
+    else:
+        flat = np.asarray(y)
+        cells = [is_missing(value) for value in flat.ravel().tolist()]
+        missing = np.array(cells, dtype=bool).reshape(flat.shape)
+    return np.asarray(missing if missing.ndim == 1 else missing.any(axis=1))
 
 
 def _n_rows(view: Any) -> int:
@@ -282,8 +732,8 @@ def _n_rows(view: Any) -> int:
 def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
     """Return a view as float64 array, CSR matrix or object array, and column names."""
     columns = None
-    if isinstance(view, _Named):
-        view, columns = view.values, view.names
+    if isinstance(view, Table):
+        view, columns = view.values, view.columns
     elif hasattr(view, "columns") and hasattr(view, "to_numpy"):  # DataFrame
         columns = tuple(str(c) for c in view.columns)
         values = view.to_numpy()
@@ -348,7 +798,7 @@ def _is_text(array: NDArray[Any]) -> bool:
         return array.dtype.kind == "U"
     strings = [isinstance(s, str) for s in array]
     return any(strings) and all(
-        known or _is_missing(s) for s, known in zip(array, strings, strict=True)
+        known or is_missing(s) for s, known in zip(array, strings, strict=True)
     )
 
 
@@ -361,15 +811,22 @@ def _as_text(array: NDArray[Any]) -> NDArray[Any]:
     return out
 
 
-def _is_missing(value: Any) -> bool:
-    """Tell whether a value is None, NaN, or pandas' NA."""
-    if value is None or (isinstance(value, float) and value != value):
-        return True
-    return type(value).__name__ == "NAType"
+def _find_absent(
+    array: Any,
+    name: str,
+    allow_nan: bool = False,
+    known: NDArray[np.bool_] | None = None,
+) -> NDArray[np.bool_] | None:
+    """Return which rows are missing as a whole, None for none; raise on other NaN.
 
-
-def _find_absent(array: Any, name: str) -> NDArray[np.bool_] | None:
-    """Return which rows are missing as a whole, None for none; raise on other NaN."""
+    Rows that are known to be absent hold anything.
+    """
+    if known is not None and known.any():
+        mask = known.copy()
+        others = _find_absent(array[~known], name, allow_nan)
+        if others is not None:
+            mask[np.flatnonzero(~known)[others]] = True
+        return mask
     if array.ndim == 1:
         mask = np.array([s is None for s in array], dtype=bool)
         return mask if mask.any() else None
@@ -380,11 +837,12 @@ def _find_absent(array: Any, name: str) -> NDArray[np.bool_] | None:
         owner = np.repeat(np.arange(array.shape[0]), np.diff(array.indptr))
         count = np.bincount(owner[np.isnan(values)], minlength=array.shape[0])
         mask = count == array.shape[1]
-        _require_finite(values[~mask[owner]], name)
+        rest = values[~mask[owner]]
     else:
         mask = np.isnan(array).all(axis=1)
-        _require_finite(array[~mask], name)
-    return mask
+        rest = array[~mask]
+    _require_finite(rest[~np.isnan(rest)] if allow_nan else rest, name)
+    return mask if mask.any() else None
 
 
 def _cut(mask: NDArray[np.bool_] | None, key: Any) -> NDArray[np.bool_] | None:
@@ -410,5 +868,7 @@ def _require_finite(values: NDArray[np.float64], name: str) -> None:
     if bad:
         raise ValueError(
             f"View {name!r} contains NaN or infinity in {bad} entries; impute them or "
-            "drop the samples first. (Only whole rows of a view may be absent.)"
+            "drop the samples first. (Only whole rows of a view may be absent; to "
+            "impute within each fold, use MultiView(..., allow_nan=True) and a "
+            "ViewTransformer.)"
         )

@@ -362,6 +362,18 @@ CATALOGUE: dict[str, DataSet] = {
         origin="TCGA; mixOmics",
         remark="The training rows of tcga_breast, for which all three views are known",
     ),
+    "rosmap": DataSet(
+        "Alzheimer's disease by gene expression, methylation and micro-RNA",
+        351,
+        {"mrna": 200, "methylation": 200, "mirna": 200},
+        {0: 169, 1: 182},
+        "omics/rosmap.npz",
+        "cb8fa977c9731fe075c0a070879dad04c7eeb009db4aaf4b7c0af9ec94dd535a",
+        test={0: 51, 1: 55},
+        origin="ROSMAP; MOGONET",
+        remark="Columns were chosen, and scaled to values from 0 to 1, by the authors "
+        "of MOGONET, whose split this is. 1 are patients",
+    ),
     "msrcv1": DataSet(
         "Microsoft Research Cambridge images, seven kinds",
         210,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import io
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,8 @@ import sklearn.datasets
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from mklearn.data.containers import Table
+from mklearn.data.spelling import did_you_mean
 from mklearn.data.views import MultiView
 from mklearn.datasets.catalogue import CATALOGUE, VARIABLE, DataSet, OpenML, find_file
 
@@ -73,11 +74,9 @@ def load(
     ((178, 13), [1, 1, 1])
     """
     if name not in CATALOGUE:
-        near = difflib.get_close_matches(str(name), CATALOGUE, n=3, cutoff=0.4)
-        hint = f"Did you mean {' or '.join(near)}? " if near else ""
         raise ValueError(
-            f"There is no data set {name!r}. {hint}The names are "
-            f"{', '.join(CATALOGUE)}."
+            f"There is no data set {name!r}. {did_you_mean(name, CATALOGUE)}The names "
+            f"are {', '.join(CATALOGUE)}."
         )
     entry = CATALOGUE[name]
     bunch = _read(entry.base or name, folder, download)
@@ -131,9 +130,11 @@ def _from_arrays(entry: DataSet, arrays: Mapping[str, NDArray[Any]]) -> Bunch:
     if "seq" in arrays:
         data = MultiView({view: _strings(arrays) for view in entry.views})
     elif entry.views:
-        data = MultiView({view: arrays[f"X_{view}"] for view in entry.views})
+        parts = {view: arrays[f"X_{view}"] for view in entry.views}
         if all(f"names_{view}" in arrays for view in entry.views):
             names = {view: arrays[f"names_{view}"].tolist() for view in entry.views}
+            parts = {v: Table(part, tuple(names[v])) for v, part in parts.items()}
+        data = MultiView(parts)
     else:
         data = arrays["X"] if "X" in arrays else arrays["K"]
         if "feature_names" in arrays:

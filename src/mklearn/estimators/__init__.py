@@ -15,9 +15,10 @@ from mklearn.estimators.discriminant import MKLDiscriminant
 from mklearn.estimators.evidence import EvidenceMKLRegressor
 from mklearn.estimators.one_class import MKLOneClass
 from mklearn.estimators.regressor import MKLRegressor
-from mklearn.estimators.search import MKLClassifierCV, MKLRegressorCV
+from mklearn.estimators.search import MKLClassifierCV, MKLCoxCV, MKLRegressorCV
 from mklearn.estimators.subspace import SubspaceClassifier, SubspaceKernel
 from mklearn.estimators.subspace_cv import SubspaceClassifierCV
+from mklearn.estimators.survival import MKLCox, MKLSurvivalSVM
 
 __all__ = [
     "AlignmentMKLClassifier",
@@ -27,10 +28,13 @@ __all__ = [
     "EvidenceMKLRegressor",
     "MKLClassifier",
     "MKLClassifierCV",
+    "MKLCox",
+    "MKLCoxCV",
     "MKLDiscriminant",
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "MKLSurvivalSVM",
     "SingleKernelCV",
     "SubspaceClassifier",
     "SubspaceClassifierCV",

@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mklearn.data.blocks import ArrayBlocks, Block, Blocks
-from mklearn.data.checks import check_enough, check_given, check_weight
+from mklearn.data.checks import (
+    NothingToLearnError,
+    check_enough,
+    check_given,
+    check_weight,
+)
+from mklearn.data.clock import Clock
+from mklearn.data.covariates import (
+    Covariates,
+    Fixed,
+    Place,
+    Values,
+    check_present,
+    find_places,
+    sort_keys,
+    split,
+    take_rows,
+    with_values,
+)
 from mklearn.data.reading import as_blocks, comes_in_blocks
 from mklearn.data.sampling import RowSample, sample_rows
 from mklearn.data.threads import one_blas_thread
-from mklearn.data.views import MultiView
+from mklearn.data.views import MultiView, holds_views, paired
+from mklearn.estimators._inference import inference_columns
 from mklearn.estimators._predictor import (
+    LARGEST,
     Predictor,
     as_bank,
     block_rows,
@@ -41,17 +63,64 @@ from mklearn.estimators._training import (
     check_size,
     is_all,
     merge_equal,
+    portion,
     room,
 )
 from mklearn.estimators.accumulator import Accumulator
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.feature_map import FeatureMap
-from mklearn.kernels.normalise import check_definite, fit_normaliser
+from mklearn.kernels.normalise import check_definite, fit_normaliser, look_at
+from mklearn.kernels.specs import Kernel
 from mklearn.problems.losses import loss_names
 from mklearn.problems.weights import WeightSet, weight_set
 from mklearn.solvers import Iterate, Solution, solve
 
 FloatArray = NDArray[np.float64]
+
+# what a fitted model may be asked about samples
+ANSWERS = ("predict", "decision_function", "predict_proba", "transform")
+
+
+EXPLAINED = (
+    "The covariates explain the target exactly, so that nothing is left for kernels; "
+    "leave out a covariate that stands for the target."
+)
+
+
+class Samples(NamedTuple):
+    """Checked samples and targets, and which of them are distinct.
+
+    ``data`` is a table with its ``names``, views or a bank of given Grams, of all rows;
+    ``rows`` says which of them are taken, ``group`` which of these a row is, and
+    ``weight`` what they weigh. ``fixed`` are the covariates of the model, and ``table``
+    their values, where there are any.
+    """
+
+    data: Any
+    names: Any
+    target: NDArray[Any]
+    rows: NDArray[np.intp]
+    group: NDArray[np.intp]
+    weight: FloatArray
+    fixed: Fixed | None = None
+    table: Values | None = None
+
+    def taken(self) -> Any:
+        """Return the samples that are distinct, as they came or as views."""
+        if self.fixed is None or self.table is None:
+            return self.data[self.rows]
+        views = as_views(self.data, self.names)[self.rows]
+        return self.fixed.prepared(views, self.of_taken())
+
+    def design(self) -> FloatArray | None:
+        """Return ones and the coded covariates of these, None without covariates."""
+        if self.fixed is None:
+            return None
+        return self.fixed.coding.design(self.of_taken(), len(self.rows))
+
+    def of_taken(self) -> Values | None:
+        """Return the covariates of these."""
+        return None if self.table is None else take_rows(self.table, self.rows)
 
 
 class BaseKernelMachine(BaseEstimator):
@@ -59,8 +128,9 @@ class BaseKernelMachine(BaseEstimator):
 
     Subclasses have parameters ``kernels``, ``normalize``, ``psd`` and ``memory_limit``,
     those that can do with explicit features ``approximation``, ``rank``, ``landmarks``
-    and ``random_state`` as well. They say in ``_target`` what they learn, take a
-    ``_training`` in ``fit``, and ``_keep`` a predictor.
+    and ``random_state`` as well, and those that take covariates ``fixed``. They say in
+    ``_target`` what they learn, take a ``_training`` in ``fit``, and ``_keep`` a
+    predictor.
     """
 
     kernels: Any
@@ -71,9 +141,11 @@ class BaseKernelMachine(BaseEstimator):
     rank: int | float
     landmarks: str
     random_state: Any
+    fixed: Any = None
     predictor_: Predictor
     classes_: NDArray[Any]
     _takes_labels = True
+    _fixed: Fixed | None = None
 
     # --- fit --------------------------------------------------------------------------
 
@@ -85,10 +157,27 @@ class BaseKernelMachine(BaseEstimator):
         """Return what to learn from: Grams or features, decided here and only here."""
         if self.approximation is None:
             return self._grams(X, y, sample_weight)
+        with self._in_time() as clock:
+            return replace(self._features(X, y, sample_weight), clock=clock)
+
+    @contextmanager
+    def _in_time(self) -> Iterator[Clock]:
+        """Start the clock of a fit, which no pass within outlasts."""
+        clock = Clock.start(getattr(self, "time_limit", None))
+        with clock.preparing():
+            yield clock
+
+    def _features(self, X: Any, y: Any, sample_weight: Any) -> FeatureTraining:
+        """Return samples described by features."""
         if self._precomputed():
             raise ValueError(
                 "approximation= makes features of samples, and kernels='precomputed' "
                 "has none; give kernels, or approximation=None."
+            )
+        if self.fixed is not None:
+            raise ValueError(
+                "fixed= takes the kernels themselves so far: give approximation=None, "
+                "or leave out the covariates."
             )
         blocks = as_blocks(X, y, sample_weight)
         if blocks is None:
@@ -99,33 +188,74 @@ class BaseKernelMachine(BaseEstimator):
 
     def _grams(self, X: Any, y: Any, sample_weight: Any) -> GramTraining:
         """Validate, merge equal samples, compute and normalise the kernels."""
-        data, names, target, index, group, weight = self._distinct(X, y, sample_weight)
+        with self._in_time() as clock:
+            return replace(self._compared(X, y, sample_weight), clock=clock)
+
+    def _compared(self, X: Any, y: Any, sample_weight: Any) -> GramTraining:
+        samples = self._distinct(X, y, sample_weight)
+        data, names, target, index, group, weight = samples[:6]
         if isinstance(data, KernelBank):
             raw = data if is_all(index, len(data)) else data[np.ix_(index, index)]
         else:
-            samples = as_views(data, names)[index]
-            raw = KernelBank(samples, self.kernels, sample_weight=weight)
+            rows = samples.taken() if samples.fixed else as_views(data, names)[index]
+            raw = KernelBank(rows, self.kernels, sample_weight=weight)
         raw = raw.stored(self.memory_limit)
-        clip = check_definite(raw, self.psd)
+        seen = look_at(raw, weight) if self._precomputed() else None
+        clip = check_definite(raw, self.psd, seen)
         if clip is not None:
-            raw = clip.train(raw)
-        normaliser = fit_normaliser(self.normalize, raw, weight)
+            raw, seen = clip.train(raw), None
+        normaliser = fit_normaliser(self.normalize, raw, weight, seen)
         bank, given = normaliser.train(raw), self._precomputed()
+        ids = data.ids if isinstance(data, MultiView) else None
         return GramTraining(
-            raw, bank, normaliser, clip, target[index], weight, index, group, given
-        )
+            raw, bank, normaliser, clip, target[index], weight, index, group, given,
+            ids=ids, design=samples.design(),
+        )  # fmt: skip
 
-    def _distinct(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, ...]:
+    def _distinct(self, X: Any, y: Any, sample_weight: Any) -> Samples:
         """Return checked samples and targets, and which of them are distinct."""
-        data, names = self._validate(X)
+        if holds_views(X):
+            X = MultiView(X)
+        places = self._places(X)
+        data, names, table = self._validate(X, places)
         check_enough(data.shape[0])
+        sample_weight = paired(data, sample_weight, "sample_weight")
         weight = check_weight(sample_weight, data.shape[0])
-        target = self._target(y, weight)
-        index, group, weight = merge_equal(data, target, weight)
-        return data, names, target, index, group, weight
+        target = self._target(paired(data, y), weight)
+        self.__dict__.pop("_fixed", None)
+        if table is None:
+            parts = merge_equal(data, target, weight)
+            return Samples(data, names, target, *parts)
+        check_present(table, np.flatnonzero(weight > 0))
+        index, group, weight = merge_equal(data, target, weight, sort_keys(table))
+        coding = Covariates.fit(take_rows(table, index), len(index))
+        self._fixed = Fixed(places, coding)
+        return Samples(data, names, target, index, group, weight, self._fixed, table)
 
-    def _validate(self, X: Any) -> tuple[Any, Any]:
-        """Return X as bank, MultiView or table, and the names of its columns."""
+    def _places(self, X: Any) -> tuple[Place, ...]:
+        """Return where the covariates stand in X; none by default."""
+        fixed = self.fixed
+        if fixed is None or (not isinstance(fixed, str) and np.size(fixed) == 0):
+            return ()
+        if self._precomputed():
+            raise ValueError(
+                "fixed= names columns of X, and Gram matrices have none. Give X as a "
+                "MultiView of the covariates and of row numbers, and the matrices as "
+                "kernels: Precomputed(view=..., gram=K)."
+            )
+        if not isinstance(X, MultiView):
+            X = X if hasattr(X, "shape") else np.array(X, dtype=object)
+            if len(X.shape) != 2:
+                raise ValueError(
+                    f"fixed= names columns of X, which has shape {tuple(X.shape)}; "
+                    "give a table or a MultiView."
+                )
+        return find_places(fixed, X)
+
+    def _validate(
+        self, X: Any, places: tuple[Place, ...] = ()
+    ) -> tuple[Any, Any, Values | None]:
+        """Return X as bank, MultiView or table, names of its columns, covariates."""
         if comes_in_blocks(X):
             raise ValueError(
                 f"X comes in blocks ({type(X).__name__}), but kernels between all "
@@ -133,7 +263,7 @@ class BaseKernelMachine(BaseEstimator):
                 "'rff' to an estimator that has it, or X as an array."
             )
         if self._precomputed():
-            bank = as_bank(X)
+            bank = as_bank(X, finite=True)  # looked at when all is read
             rows, cols, _ = bank.shape
             if rows != cols:
                 raise ValueError(
@@ -141,19 +271,25 @@ class BaseKernelMachine(BaseEstimator):
                     f"last, got {bank.shape}.{kernels_first(cols == bank.shape[2])}"
                 )
             self.n_features_in_ = rows
-            return bank, None
+            return bank, None, None
         if isinstance(X, KernelBank):
             raise ValueError("Pass a KernelBank together with kernels='precomputed'.")
-        if isinstance(X, MultiView):
+        if isinstance(X, MultiView) or holds_views(X):
+            X = MultiView.wrap(X)
             self.n_features_in_ = X.shape[1]
-            return X, None
+            return X, None, split(X, places).table if places else None
         if getattr(X, "ndim", 2) == 3:
             raise ValueError(
                 "Found array with dim 3; a table has 2. For Gram matrices pass "
                 "kernels='precomputed'."
             )
+        if places:
+            validate_data(self, X, skip_check_array=True)
+            data, table = split(X, places)
+            data = _as_numbers(data)
+            return data, getattr(self, "feature_names_in_", None), table
         data = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        return data, getattr(self, "feature_names_in_", None)
+        return data, getattr(self, "feature_names_in_", None), None
 
     def _precomputed(self) -> bool:
         return isinstance(self.kernels, str) and self.kernels == "precomputed"
@@ -164,8 +300,9 @@ class BaseKernelMachine(BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any
     ) -> FeatureTraining:
         """Return rows of arrays in blocks, and the map to their features."""
-        data, names, target, index, _, weight = self._distinct(X, y, sample_weight)
-        data, target = data[index], target[index]
+        samples = self._distinct(X, y, sample_weight)
+        data, names, target, index, _, weight = samples[:6]
+        data, target = samples.taken(), target[index]
         # the sample that blocks of the same rows would give: the same features
         sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
         features = self._feature_map(as_views(sample.X, names), sample.weight)
@@ -192,6 +329,8 @@ class BaseKernelMachine(BaseEstimator):
         self, rows: Blocks, features: FeatureMap, sample: RowSample, median: FloatArray
     ) -> FeatureTraining:
         memory = room(self.memory_limit)
+        if self.memory_limit is not None:
+            rows = rows.within(*portion(features.n_features, int(self.memory_limit)))
         return FeatureTraining.of(
             rows, features, sample, self.normalize, memory, median
         )
@@ -301,6 +440,21 @@ class BaseKernelMachine(BaseEstimator):
 
     # --- what remains -----------------------------------------------------------------
 
+    def _effects(
+        self, bias: FloatArray, shift: Any = 0.0
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Return intercepts (T,) and coefficients of covariates (k, T), None if none.
+
+        Parameters
+        ----------
+        bias : array of shape (T,), or (1 + k, T) of the columns of the design
+        shift : what was subtracted from the values
+        """
+        if self._fixed is None:
+            return bias + shift, None
+        found = self._fixed.coding.in_units(bias)
+        return found[0] + shift, found[1:]
+
     def _keep(
         self,
         training: Training,
@@ -317,6 +471,56 @@ class BaseKernelMachine(BaseEstimator):
             self.__dict__.pop(name, None)
         self.__dict__.update(training.fitted(A))
 
+    @property
+    def fixed_effects_(self) -> FloatArray:
+        """Coefficients of the covariates, in the units of X.
+
+        Shape (n_covariates,) for one score, else (n_scores, n_covariates); names are in
+        ``fixed_names_``.
+        """
+        bias, effects = self.predictor_.bias, self.predictor_.effects
+        found = np.zeros((len(bias), 0)) if effects is None else effects.T
+        return np.asarray(found[0] if len(found) == 1 else found)
+
+    @one_blas_thread
+    def explained(self, X: Any) -> dict[str, float]:
+        """Return what covariates and kernels explain of the variance of the scores.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+
+        Returns
+        -------
+        dict
+            Shares of the variance over these samples, summed over scores: that of
+            ``"covariates"``, of ``"kernels"``, and ``"both"``, twice their covariance,
+            which is neither's alone. They sum to one.
+        """
+        check_is_fitted(self)
+        rows = self.checked(X)
+        beside = self.predictor_.of_covariates(rows)
+        rest = self.predictor_.scores(rows) - beside
+        parts = {
+            "covariates": float(beside.var(axis=0).sum()),
+            "kernels": float(rest.var(axis=0).sum()),
+        }
+        total = float((beside + rest).var(axis=0).sum())
+        parts["both"] = total - parts["covariates"] - parts["kernels"]
+        return {k: v / total if total > 0 else 0.0 for k, v in parts.items()}
+
+    @property
+    def fixed_names_(self) -> tuple[str, ...]:
+        """Columns that covariates have become; categories are indicators."""
+        check_is_fitted(self)
+        return () if self._fixed is None else self._fixed.coding.names
+
+    @property
+    def fixed_dropped_(self) -> tuple[str, ...]:
+        """Columns that are collinear with those before them, or constant."""
+        check_is_fitted(self)
+        return () if self._fixed is None else self._fixed.coding.dropped
+
     # --- predict ----------------------------------------------------------------------
 
     @one_blas_thread
@@ -332,18 +536,41 @@ class BaseKernelMachine(BaseEstimator):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
-        if isinstance(X, MultiView) or not self.predictor_.takes_samples:
+        if holds_views(X):
+            X = MultiView(X)
+        if self._fixed is not None:
+            return self._with_covariates(X)
+        return self._new_samples(X) if self.predictor_.takes_samples else X
+
+    def _new_samples(self, X: Any) -> Any:
+        """Return samples with the columns of those that were learned from."""
+        if isinstance(X, MultiView):
             return X
         return validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, reset=False
         )
 
+    def _check_own_state(self) -> None:
+        """Raise ValueError if what only this estimator has is not sound."""
+
+    def _with_covariates(self, X: Any) -> MultiView:
+        """Return new samples that carry their coded covariates."""
+        assert self._fixed is not None
+        if isinstance(X, MultiView):
+            if X.covariates is not None:
+                return X
+            return self._fixed.prepared(X, split(X, self._fixed.places).table)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        data, table = split(X, self._fixed.places)
+        return self._fixed.prepared(as_views(_as_numbers(data), None), table)
+
     # --- reading ----------------------------------------------------------------------
 
     def weights_frame(self) -> Any:
-        """Return a pandas DataFrame: name, parameters, weight, share of each kernel.
+        """Return a pandas DataFrame: name, view, parameters, weight, share of kernels.
 
-        With weights per class there is one weight and one contribution column for each.
+        With weights per class or target there is one weight and one contribution column
+        for each.
         """
         check_is_fitted(self)
         try:
@@ -355,6 +582,7 @@ class BaseKernelMachine(BaseEstimator):
             ) from error
         table: dict[str, Any] = {
             "kernel": list(self.kernel_names_),
+            "view": [None if k is None else k.view for k in self.kernels_],
             "parameters": [
                 {} if kernel is None else kernel.parameters()
                 for kernel in self.kernels_
@@ -362,10 +590,70 @@ class BaseKernelMachine(BaseEstimator):
         }
         weights = np.atleast_2d(self.kernel_weights_)
         shares = np.atleast_2d(self.kernel_contributions_)
+        rows = getattr(self, "classes_", range(len(weights)))
         for j, (w, s) in enumerate(zip(weights, shares, strict=True)):
-            suffix = "" if len(weights) == 1 else f"_{self.classes_[j]}"
+            suffix = "" if len(weights) == 1 else f"_{rows[j]}"
             table[f"weight{suffix}"], table[f"contribution{suffix}"] = w, s
         return pd.DataFrame(table)
+
+    def inference_frame(
+        self,
+        tests: Any = None,
+        stability: Any = None,
+        *,
+        level: float = 0.95,
+        control: str = "holm",
+    ) -> Any:
+        """Return a pandas DataFrame: each kernel, and how sure its weight is.
+
+        Parameters
+        ----------
+        tests : KernelTests, optional
+            Of the same kernels, as :func:`mklearn.inference.kernel_tests` returns them:
+            for the columns ``p`` and ``p_holm`` (or another ``control``).
+        stability : WeightStability, optional
+            As :func:`mklearn.interpretation.weight_stability` returns it: for the
+            column ``selected``, how often a kernel has weight, and, where the model
+            has no standard errors, for the intervals.
+        level : float
+            Of the intervals. They are made of standard errors for
+            :class:`EvidenceMKLRegressor`, else of the quantiles of resamples.
+        control : str
+            How p-values are adjusted, as in ``KernelTests.adjusted``.
+
+        Returns
+        -------
+        DataFrame
+            kernel, weight, weight_low, weight_high, share (of the variance explained
+            for EvidenceMKLRegressor, else ``kernel_contributions_``), share_low,
+            share_high, p, p_holm, selected; without what is not known.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mklearn import EvidenceMKLRegressor, kernels
+        >>> from mklearn.inference import kernel_tests
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 2))
+        >>> y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=60)
+        >>> family = kernels.per_feature("rbf")
+        >>> model = EvidenceMKLRegressor(family).fit(X, y)
+        >>> frame = model.inference_frame(kernel_tests(X, y, family))
+        >>> [str(column) for column in frame.columns[-3:]]
+        ['share_high', 'p', 'p_holm']
+        """
+        check_is_fitted(self)
+        columns = inference_columns(
+            self, tests, stability, level=level, control=control
+        )
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "inference_frame() returns a pandas DataFrame; install pandas, or read "
+                "the attributes of the model and of the tests."
+            ) from error
+        return pd.DataFrame(columns)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -395,17 +683,24 @@ class BaseMKL(BaseKernelMachine):
         self, training: Training, problem: Any, start: Iterate | None = None
     ) -> Solution:
         """Solve a problem of a training set within the limits of the estimator."""
-        return self._solve_by(training.solver(self.solver, problem), problem, start)
+        solver = self._chosen(training, problem, start)
+        solution = self._solve_by(solver, problem, training.clock, start)
+        training.confirm(solution, self.psd)
+        return solution
+
+    def _chosen(self, training: Training, problem: Any, start: Iterate | None) -> Any:
+        """Return what ``solver`` means for a problem of a training set."""
+        return training.solver(self.solver, problem)
 
     def _solve_by(
-        self, solver: Any, problem: Any, start: Iterate | None = None
+        self, solver: Any, problem: Any, clock: Clock, start: Iterate | None = None
     ) -> Solution:
         return solve(
             problem,
             solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            time_limit=self.time_limit,
+            time_limit=clock.left(),
             callback=self.callback,
             verbose=self.verbose,
             start=start,
@@ -430,11 +725,19 @@ class BaseMKL(BaseKernelMachine):
         if one:
             theta, shares = theta[0], shares[0]
         A = np.column_stack([s.A for s in solutions])
-        bias = np.concatenate([s.bias for s in solutions]) + shift
-        self._keep(training, training.predictor(theta, A, bias), theta, A, shares)
+        bias = np.concatenate([s.bias for s in solutions], axis=-1)
+        bias, effects = self._effects(bias, shift)
+        predictor = training.predictor(theta, A, bias).with_effects(effects)
+        self._keep(training, predictor, theta, A, shares)
         self.solution_ = solutions[0] if one else list(solutions)
         self.duality_gap_ = max(s.gap for s in solutions)
         self.n_iter_ = max(s.n_iter for s in solutions)
+
+    def _check_beside(self, training: Any) -> None:
+        """Raise ValueError if covariates leave nothing for kernels to explain."""
+        beside = training.beside
+        if beside is not None and beside.explains(training.Y).all():
+            raise NothingToLearnError(EXPLAINED)
 
     def _weights(self) -> WeightSet:
         """Return the set of the kernel weights."""
@@ -449,6 +752,29 @@ class BaseMKL(BaseKernelMachine):
 
 def _has_approximation(model: Any) -> bool:
     return "approximation" in model.get_params(deep=False)
+
+
+class PosedMixin(BaseMKL):
+    """The problems of an estimator, for those who look at them more closely.
+
+    Subclasses say in ``_encoded`` what targets a training has, and what was subtracted
+    from them, and in ``_posed`` what problems that makes.
+    """
+
+    _encoded: Callable[[Any], tuple[Any, Any]]
+    _posed: Callable[[Any], list[Any]]
+
+    def posed(self, X: Any, y: Any, sample_weight: Any = None) -> list[Any]:
+        """Return the problems that ``fit`` solves, one for each set of weights.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in ``fit``
+        """
+        model = clone(self)
+        model._check_parameters()
+        training = model._training(X, y, sample_weight)
+        return model._posed(model._encoded(training)[0])
 
 
 class StatisticsMixin(BaseKernelMachine):
@@ -472,7 +798,7 @@ class StatisticsMixin(BaseKernelMachine):
         self._require_sums()
         model = clone(self)
         model._check_parameters()
-        data, names = model._validate(X)
+        data, names, _ = model._validate(X)
         weight = check_weight(sample_weight, data.shape[0])
         found = sample_rows(Block(data, None, weight), model._sample(), model._seed())
         return model._empty(found, names)
@@ -498,28 +824,84 @@ class StatisticsMixin(BaseKernelMachine):
         return self._learn(self._of_sums(sums))
 
 
+def _as_numbers(data: Any) -> Any:
+    """Return a table without its covariates as numbers, array or CSR matrix."""
+    return check_array(data, accept_sparse="csr", dtype=np.float64, input_name="X")
+
+
 def check_state(model: BaseKernelMachine) -> None:
     """Raise ValueError if what a fitted model predicts with does not fit together.
 
     For models from files: a sum over arrays of other shapes, or with NaN, would be an
-    answer as well, but not the model's.
+    answer as well, but not the model's. Where all seems to fit, the model has to answer
+    for samples of its own.
     """
+    require(isinstance(model, BaseKernelMachine), "no estimator")
     M = len(model.kernel_names_)
     require(M > 0 and len(model.kernels_) == M, "kernels and their names")
+    require(all(isinstance(name, str) for name in model.kernel_names_), "names")
+    known = (isinstance(kernel, (Kernel, type(None))) for kernel in model.kernels_)
+    require(all(known), "kernels")
     require(np.shape(model.kernel_weights_)[-1:] == (M,), "kernel weights")
     predictor = model.predictor_
     require(isinstance(predictor, Predictor), "no predictor")
     require(predictor.n_kernels == M, "kernels")
     predictor.check()
+    fixed = model._fixed
+    count = None if fixed is None else len(fixed.coding.names)
+    require(isinstance(fixed, (Fixed, type(None))), "covariates")
+    effects = predictor.effects
+    require(count == (None if effects is None else len(effects)), "covariates")
+    if fixed is not None:
+        fixed.check()
     for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_",
                  "coef_", "means_", "temperature_"):  # fmt: skip
         check_finite(name, vars(model).get(name, 0.0))
     classes = vars(model).get("classes_")
     if classes is not None:
         require(np.ndim(classes) == 1 and len(classes) > 0, "classes")
-        scores = len(predictor.bias)
+        if classes.dtype.kind == "f":
+            check_finite("classes_", classes)
+        require(len(set(classes.tolist())) == len(classes), "classes")
+        scores, one = len(predictor.bias), vars(model).get("_multilabel") is True
+        count = len(classes)
+        suits = scores in (1, 2) if count == 2 else scores == count
+        suits = suits and (count > 1 or one)
         decides = isinstance(model, Decides)
-        require(not decides or scores in (1, len(classes)), "a score for each class")
+        require(not decides or suits, "a score for each class")
+    found = vars(model).get("solution_", [])
+    for one in found if isinstance(found, list) else [found]:
+        require(isinstance(one, Solution) and bool(one.message), "solution")
+    inner = vars(model).get("estimator_")
+    if inner is not None:
+        check_state(inner)
+    model._check_own_state()
+    X, width = predictor.example(2), model.n_features_in_
+    require(isinstance(width, int), "columns")
+    if X is not None:
+        columns = X.shape[1] if len(X.shape) > 1 else 1
+        # of views some may be in no kernel, or covariates
+        views = isinstance(X, MultiView) or fixed is not None
+        require(columns == width or (views and columns < width), "columns")
+        if not isinstance(X, KernelBank):
+            X = MultiView.wrap(X)
+        if fixed is not None and isinstance(X, MultiView):
+            X = with_values(X, (), fixed.coding.example(2))
+        check_answers(model, X)
+
+
+def check_answers(model: Any, X: Any) -> None:
+    """Raise ValueError unless a model has a finite answer for each sample of X."""
+    asked = [getattr(model, name) for name in ANSWERS if hasattr(model, name)]
+    if vars(model).get("_spread") is not None:
+        asked.append(lambda X: np.column_stack(model.predict(X, return_std=True)))
+    require(bool(asked), "nothing to predict")
+    for ask in asked:
+        answer = np.asarray(ask(X))
+        require(len(answer) == len(X), "an answer for each sample")
+        if answer.dtype.kind == "f":
+            sound = bool((np.abs(answer) < LARGEST).all())  # which NaN is not
+            require(sound, "the answer for a sample is not finite")
 
 
 def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:

@@ -8,7 +8,7 @@ from, and what they weigh there.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
@@ -18,7 +18,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import (
     UNUSED,
@@ -28,14 +28,40 @@ from sklearn.utils.metadata_routing import (
 )
 
 from mklearn.data.checks import NothingToLearnError, check_weight
+from mklearn.data.subjects import check_groups, group_folds
 from mklearn.data.threads import one_blas_thread
+from mklearn.data.views import in_order_of
+from mklearn.estimators._predictor import as_bank
 from mklearn.estimators._training import GramTraining
 from mklearn.kernels import KernelBank
+from mklearn.kernels.dense import DenseGrams
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.solvers import Status
 
 FloatArray = NDArray[np.float64]
+
+_DENSE = 2**28  # bytes that all Grams may take to be kept side by side
 Index = NDArray[np.intp]
+
+
+def error_over_folds(
+    values: NDArray[np.float64], sizes: Sequence[tuple[int, int]]
+) -> NDArray[np.float64]:
+    """Return the standard error of a mean over folds.
+
+    It is corrected for the overlap of training sets (Nadeau and Bengio 2003, section
+    3), and NaN for one fold.
+
+    Parameters
+    ----------
+    values : array of shape (n_folds, ...)
+    sizes : sequence of (int, int)
+        How many samples each fold learns from, and is tested on.
+    """
+    if len(values) < 2:
+        return np.full(np.shape(values)[1:], np.nan)
+    ratio = np.mean([test / train for train, test in sizes])
+    return np.asarray(np.sqrt((1.0 / len(values) + ratio) * values.var(0, ddof=1)))
 
 
 @dataclass(frozen=True)
@@ -84,6 +110,7 @@ class Part:
     whole: GramTraining
     fold: Fold
     budget: int | None
+    dense: bool = False  # whether there is memory for all Grams of a fold
 
     @cached_property
     def raw(self) -> KernelBank:
@@ -106,8 +133,17 @@ class Part:
             normaliser=normaliser,
             target=self.whole.target[self.fold.members],
             weight=self.fold.weight,
+            design=self._design(self.fold.members),
         )
         return training, normaliser.cross(self.raw_cross)
+
+    def design_tested(self) -> FloatArray | None:
+        """Return ones and covariates of the samples tested, None without covariates."""
+        return self._design(self.fold.tested)
+
+    def _design(self, rows: Index) -> FloatArray | None:
+        whole = self.whole.design
+        return None if whole is None else whole[rows]
 
     def score(self, model: Any, target: NDArray[Any]) -> float:
         """Return the score of a model for precomputed kernels, fitted here.
@@ -165,16 +201,26 @@ class Folds:
         # stored values go along: computed again, for a part of the samples, they would
         # have other last digits
         raw = self.training.raw.travelling()
+        dense = choices is None and _fits(raw)
+        if dense and raw.storage != "given":
+            raw = DenseGrams.of(raw).bank
         wholes = [replace(self.training, raw=raw)]
         if choices is not None:
             wholes = [replace(self.training, raw=raw.select(m)) for m in choices]
         found = Parallel(n_jobs=n_jobs, mmap_mode="c")(
-            delayed(_work)(job, Part(whole, fold, budget))
+            delayed(_work)(job, Part(whole, fold, budget, dense))
             for whole in wholes
             for fold in self.folds
         )
         n = len(self.folds)
         return [found[at : at + n] for at in range(0, len(found), n)]
+
+
+def _fits(raw: KernelBank) -> bool:
+    """Tell whether all Grams, and once more those of a fold, take little memory."""
+    n, _, M = raw.shape
+    limit = _DENSE if raw.memory_limit is None else min(_DENSE, raw.memory_limit // 4)
+    return 8 * M * n**2 <= limit and raw.present is None
 
 
 @one_blas_thread
@@ -275,6 +321,8 @@ class SearchMixin:
             Whether whole numbers make folds of distinct samples, so that no model is
             tested on what it knows, or of rows with weight.
         """
+        y = in_order_of(training.ids, y, "y")
+        sample_weight = in_order_of(training.ids, sample_weight, "sample_weight")
         row_weight = check_weight(sample_weight, len(training.group))
         truth = self._truth(self._target(y, row_weight))
         asked = self._asked_by_splitter(groups)
@@ -292,6 +340,10 @@ class SearchMixin:
             raise ValueError(f"cv must give at least one fold, got {self.cv!r}.")
         return Folds(training, tuple(folds))
 
+    def _kinds(self, target: NDArray[Any]) -> NDArray[np.intp] | None:
+        """Return what folds are to have equal shares of: classes, if there are any."""
+        return target if is_classifier(self) else None
+
     def _asked_by_splitter(self, groups: Any) -> dict[str, Any]:
         if groups is None:
             return {}
@@ -303,7 +355,6 @@ class SearchMixin:
         self, training: GramTraining, asked: dict[str, Any], together: bool
     ) -> Iterator[tuple[Index, Index]]:
         """Yield train and test as rows of X, in as many folds as there can be."""
-        classifier = is_classifier(self)
         if together:
             first, unit = training.index, training.group
         else:
@@ -311,6 +362,10 @@ class SearchMixin:
             unit = np.full(len(training.group), -1)
             unit[first] = np.arange(len(first))
         known = training.target[training.group[first]]
+        kinds = self._kinds(known)
+        classifier = kinds is not None
+        if kinds is not None:
+            known = kinds
         fewest = int(np.bincount(known).min()) if classifier else len(known)
         if fewest < 2:
             kind = "distinct samples" if together else "samples"
@@ -325,7 +380,10 @@ class SearchMixin:
                 + " folds as cv=."
             )
         splitter = check_cv(min(int(self.cv), fewest), known, classifier=classifier)
-        asked = {name: np.asarray(value)[first] for name, value in asked.items()}
+        n = len(training.group)
+        asked = {name: check_groups(value, n)[first] for name, value in asked.items()}
+        if "groups" in asked:
+            splitter = group_folds(int(self.cv), asked["groups"], known, classifier)
         for parts in splitter.split(np.zeros((len(known), 1)), known, **asked):
             train, test = (np.flatnonzero(np.isin(unit, part)) for part in parts)
             yield train, test
@@ -364,3 +422,78 @@ def _fold(
     rows = rows[group[rows] >= 0]
     tested, place = np.unique(group[rows], return_inverse=True)
     return Fold(members, weight[members], truth[rows], row_weight[rows], tested, place)
+
+
+# --- models of some of the kernels ----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """Samples to learn from and to be tested on, for models of some of the kernels.
+
+    Kernels are computed once for all models. Features of low rank are made for each of
+    them, and where there are covariates, samples are taken apart for each.
+
+    Attributes
+    ----------
+    names, kernels : tuple
+        Of all kernels, in their order; None for kernels that were given as Grams.
+    """
+
+    names: tuple[str, ...]
+    kernels: tuple[Any, ...]
+    _model: Any
+    _train: Any
+    _test: Any
+    _y: NDArray[Any]
+    _weight: FloatArray | None
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: NDArray[Any], X_test: Any) -> Subsets:
+        """Return the kernels of an estimator between samples and those of a test.
+
+        Parameters
+        ----------
+        model : estimator of mklearn
+            Neither fitted nor changed.
+        X, y
+            To learn from.
+        X_test
+            To be tested on; given kernels between these samples and those of X.
+        """
+        if model.approximation is not None or model.fixed is not None:
+            known = clone(model).fit(X, y)
+            stop_if_interrupted(known)
+            return cls(
+                known.kernel_names_, known.kernels_, clone(model), X, X_test, y, None
+            )
+        # whether kernels are definite is for the models to look at
+        fresh = clone(model).set_params(psd="ignore")
+        training = fresh._grams(X, y, None)
+        if training.precomputed:
+            cross = as_bank(X_test, cross=True)[:, training.index]
+        else:
+            cross = training.raw.cross(fresh._new_samples(X_test))
+        taken = clone(model).set_params(kernels="precomputed")
+        return cls(
+            training.names,
+            training.kernels,
+            taken,
+            training.raw.travelling(),
+            cross.stored(training.raw.memory_limit),
+            y[training.index],
+            training.weight,
+        )
+
+    def fitted(self, which: Index) -> tuple[Any, Any]:
+        """Return a model of some kernels, and the test samples as it takes them."""
+        model = clone(self._model)
+        if self._weight is None:
+            chosen = [self.kernels[m] for m in which]
+            model.set_params(kernels=chosen).fit(self._train, self._y)
+            test = self._test
+        else:
+            bank, test = self._train.select(which), self._test.select(which)
+            model.fit(bank, self._y, sample_weight=self._weight)
+        stop_if_interrupted(model)
+        return model, test

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from mklearn.kernels.normalise import Clip, Normaliser, Scaling
 
 FloatArray = NDArray[np.float64]
 
+LARGEST = 1e200  # of coefficients: their products with kernels leave room
+MOST = 10**7  # numbers that an example may have
 _BLOCK_BYTES = 2**26
 
 
@@ -36,12 +38,15 @@ class Predictor(ABC):
     rule : array of shape (T, q), or None
         Scores are ``coordinates @ rule' + bias``; without a rule coordinates are
         scores.
+    effects : array of shape (k, T), or None
+        Coefficients of covariates, which samples bring along as ``X.covariates``.
     """
 
     n_kernels: int
     used: NDArray[np.intp]
     bias: FloatArray
     rule: FloatArray | None = field(default=None, kw_only=True)
+    effects: FloatArray | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def project(self, X: Any) -> FloatArray:
@@ -61,17 +66,38 @@ class Predictor(ABC):
     def n_coordinates(self) -> int:
         """Number of coordinates q."""
 
+    @abstractmethod
+    def example(self, n: int) -> Any:
+        """Return ``n`` samples such as :meth:`scores` may be given.
+
+        None if these would take much memory.
+        """
+
     def scores(self, X: Any) -> FloatArray:
         """Return the scores of new samples, shape (n, T)."""
         Z = self.project(X)
         if self.rule is not None:
             Z = Z @ self.rule.T
+        if self.effects is not None:
+            Z = Z + self.of_covariates(X)
         return np.asarray(Z + self.bias)
+
+    def of_covariates(self, X: Any) -> FloatArray:
+        """Return what covariates add to the scores of new samples, shape (n, T)."""
+        if self.effects is None:
+            return np.zeros((X.shape[0], len(self.bias)))
+        values = getattr(X, "covariates", None)
+        if values is None or values.shape[1] != len(self.effects):
+            raise ValueError(
+                "This model has covariates; give new samples to the estimator, or to "
+                "its checked(X) first, which codes them."
+            )
+        return np.asarray(values @ self.effects)
 
     def parts(self, X: Any) -> FloatArray:
         """Return what each kernel adds to the scores, shape (n, T, n_kernels).
 
-        With the bias they sum to :meth:`scores`.
+        With the bias, and with what covariates add, they sum to :meth:`scores`.
         """
         terms = self.terms(X)
         if self.rule is not None:
@@ -88,6 +114,10 @@ class Predictor(ABC):
                 f"An intercept has shape {self.bias.shape} here, got {bias.shape}."
             )
         return replace(self, bias=bias)
+
+    def with_effects(self, effects: FloatArray | None) -> Self:
+        """Return the predictor with coefficients of covariates, shape (k, T)."""
+        return replace(self, effects=effects)
 
     def with_rule(self, rule: FloatArray, bias: FloatArray) -> Predictor:
         """Return the predictor with scores made of its coordinates."""
@@ -109,6 +139,10 @@ class Predictor(ABC):
             shape = (len(self.bias), self.n_coordinates)
             require(np.shape(self.rule) == shape, "coefficients")
             check_finite("rule", self.rule)
+        if self.effects is not None:
+            sound = np.ndim(self.effects) == 2
+            require(sound and self.effects.shape[1] == len(self.bias), "covariates")
+            check_finite("effects", self.effects)
 
 
 @dataclass(frozen=True)
@@ -216,6 +250,16 @@ class GramPredictor(Predictor):
         """Number of columns of A."""
         return int(self.A.shape[1])
 
+    def example(self, n: int) -> Any:
+        """Return samples of training, or Grams of ones."""
+        if self.reference is not None:
+            return self.reference.example(n)
+        if n * self.n_training * self.n_kernels > MOST:
+            return None
+        grams = np.ones((n, self.n_training, self.n_kernels))
+        diag = np.ones((n, self.n_kernels))
+        return KernelBank.from_grams(grams, row_diag=diag, cross=True)
+
     def project(self, X: Any) -> FloatArray:
         """Return the weighted sums over kernels and samples."""
         bank = self.cross(X)
@@ -259,6 +303,8 @@ class GramPredictor(Predictor):
         self.normaliser.check(n_used)
         n = len(self.normaliser.weight)
         require(bool((as_places(self.cols) < n).all()), "a sample there is not")
+        most = np.abs(self.theta).max() * np.abs(self.normaliser.scale).max()
+        require(most * np.abs(self.A).sum() < LARGEST, "numbers are too large")
         if self.clip is not None:
             require(isinstance(self.clip, Clip), "clipping")
             self.clip.check(n_used, n)
@@ -318,6 +364,10 @@ class FeaturePredictor(Predictor):
         """Number of columns of the coefficients."""
         return int(self.coef.shape[1])
 
+    def example(self, n: int) -> Any:
+        """Return samples of training."""
+        return self.features.example(n)
+
     def project(self, X: Any) -> FloatArray:
         """Return the weighted sums over features."""
         out = np.empty((X.shape[0], self.coef.shape[1]))
@@ -350,11 +400,14 @@ class FeaturePredictor(Predictor):
         """Raise ValueError if the values do not fit together."""
         super().check()
         require(isinstance(self.features, FeatureMap), "no features")
+        self.features.check()
+        require(len(self.features.slices) == len(self.used), "kernels")
         D = self.features.n_features
         require(self.coef.ndim == 2 and len(self.coef) == D, "coefficients")
         require(self.shift.shape == (D,), "means of features")
         check_finite("coef", self.coef)
         check_finite("shift", self.shift)
+        require(np.abs(self.coef).sum() < LARGEST, "numbers are too large")
 
 
 @dataclass(frozen=True)
@@ -394,6 +447,10 @@ class KnownScores(Predictor):
 
     project = scores
 
+    def example(self, n: int) -> Any:
+        """Return anything of the only length that there is."""
+        return self.values
+
     def terms(self, X: Any) -> FloatArray:
         """Return the scores as those of one kernel."""
         return self.scores(X)[:, :, None]
@@ -414,8 +471,11 @@ def block_rows(n_features: int) -> int:
     return int(np.clip(_BLOCK_BYTES // (8 * n_features), 256, 2048))
 
 
-def as_bank(X: Any, cross: bool = False) -> KernelBank:
-    """Return Grams as a bank; ``cross`` ones have no diagonal."""
+def as_bank(X: Any, cross: bool = False, finite: bool = False) -> KernelBank:
+    """Return Grams as a bank; ``cross`` ones have no diagonal.
+
+    ``finite`` says that NaN is looked for elsewhere.
+    """
     if isinstance(X, KernelBank):
         return X
     if isinstance(X, MultiView) or sparse.issparse(X):
@@ -423,7 +483,7 @@ def as_bank(X: Any, cross: bool = False) -> KernelBank:
             "kernels='precomputed' takes an (n, n, M) array or a KernelBank, got "
             f"{type(X).__name__}."
         )
-    return KernelBank.from_grams(X, cross=cross)
+    return KernelBank.from_grams(X, cross=cross, finite=finite)
 
 
 def kernels_first(suspected: bool) -> str:

@@ -13,8 +13,9 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import column_or_1d
 
 from mklearn.data.blocks import Block, Blocks
-from mklearn.data.checks import check_given, check_labels, check_values
+from mklearn.data.checks import check_given, check_labels, check_size, check_values
 from mklearn.data.reading import by_blocks
+from mklearn.data.views import paired
 from mklearn.estimators._predictor import Predictor
 from mklearn.problems.scatter import Gathered
 
@@ -89,7 +90,25 @@ class Shifted:
         return found
 
 
-Encoding = AgainstRest | Indicators | Shifted
+@dataclass(frozen=True)
+class Censored:
+    """Log times less a shift, ``1j`` added where they are censored, shape (n, 1)."""
+
+    shift: float
+    factors: None = None
+
+    def __call__(self, block: Block) -> Block:
+        """Return the block with marked log times, from columns of time and event."""
+        y = np.asarray(block.y, dtype=np.float64)
+        marked = np.log(y[:, :1]) - self.shift + 1j * (1.0 - y[:, 1:2])
+        return Block(block.X, marked, block.weight)
+
+    def of_sums(self, found: Gathered) -> Gathered:
+        """Refuse: sums do not know who is predicted too early."""
+        raise ValueError("Sums over samples are not enough for censored times.")
+
+
+Encoding = AgainstRest | Indicators | Shifted | Censored
 
 
 def one_vs_rest(labels: NDArray[np.intp], k: int) -> FloatArray:
@@ -229,9 +248,26 @@ class LabelsMixin(Decides, ClassifierMixin):
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return self.classes_[(scores > 0).astype(int)]
-        return self.classes_[scores.argmax(axis=1)]
+        return self.classes_[decided(scores.reshape(len(scores), -1))]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy; ``y`` is paired with the samples as in ``fit``.
+
+        Parameters
+        ----------
+        X : as in ``predict``
+        y : array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), optional
+        """
+        weight = paired(X, sample_weight, "sample_weight")
+        return float(super().score(X, paired(X, y), weight))
+
+
+def decided(scores: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the numbers of the classes that scores (n, 1) or (n, n_classes) say."""
+    if scores.shape[1] == 1:
+        return (scores[:, 0] > 0).astype(np.intp)
+    return scores.argmax(axis=1)
 
 
 # --- values ---------------------------------------------------------------------------
@@ -240,6 +276,7 @@ class LabelsMixin(Decides, ClassifierMixin):
 def count_outputs(block: Block) -> int:
     """Return the number of columns of y, 0 if it is one-dimensional."""
     y = np.asarray(check_given(block.y))
+    check_size(np.asarray(y, dtype=np.float64))
     return 0 if y.ndim == 1 else int(y.shape[1])
 
 
@@ -271,6 +308,18 @@ class NumbersMixin(Decides, RegressorMixin):
         """
         scores = self._scores(X)
         return scores[:, 0] if self._flat else scores
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R squared; ``y`` is paired with the samples as in ``fit``.
+
+        Parameters
+        ----------
+        X : as in ``predict``
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array of shape (n_samples,), optional
+        """
+        weight = paired(X, sample_weight, "sample_weight")
+        return float(super().score(X, paired(X, y), weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,32 +8,48 @@ counted, targets encoded, problems posed and predictors made in the same way.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.data.blocks import Block, Blocks
+from mklearn.data.clock import Clock, OutOfTimeError
 from mklearn.data.sampling import RowSample
 from mklearn.data.views import MultiView
-from mklearn.estimators._predictor import FeaturePredictor, GramPredictor
+from mklearn.estimators._predictor import (
+    FeaturePredictor,
+    GramPredictor,
+    block_rows,
+)
 from mklearn.estimators._targets import Encoding, count_labels
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.feature_map import APPROXIMATIONS, FeatureMap, check_rank
 from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.kernels.memory import available_memory
-from mklearn.kernels.normalise import Clip, Normaliser, Scaling
+from mklearn.kernels.normalise import (
+    Clip,
+    Normaliser,
+    Scaling,
+    check_definite,
+    sum_is_definite,
+)
 from mklearn.problems import MKLProblem
-from mklearn.problems.losses import Pointwise
+from mklearn.problems.design import Design
+from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.losses import Formula, Pointwise
 from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.mkl import hard_margin
-from mklearn.problems.pseudo_samples import Reduced, weights_of
+from mklearn.problems.ordered import SLOPE, TARGETS, OrderedProblem
+from mklearn.problems.pseudo_samples import Reduced, ReducedEvidence, weights_of
 from mklearn.problems.scatter import Gathered, Statistics, gather
-from mklearn.problems.weights import WeightSet
-from mklearn.solvers import Solution
+from mklearn.problems.survival import CoxFormula
+from mklearn.problems.weights import WeightSet, for_kernels
+from mklearn.solvers import Solution, Status
 from mklearn.solvers.registry import choose_solver
 
 FloatArray = NDArray[np.float64]
@@ -41,6 +57,8 @@ Index = NDArray[np.intp]
 
 SAMPLE = 20_000  # rows that a feature map is fitted on, if rows come in blocks
 _BLOCK_BYTES = 2**26
+_SUMS = 8  # scatters that a thread has in hand: in the making, waiting, added
+_COPIES = 5  # of the features of a block that its sums take: centred, weighted, ...
 
 ALL = slice(None)
 
@@ -67,8 +85,14 @@ class GramTraining:
         Of each row in X, its distinct sample; -1 if it has no weight.
     precomputed : bool
         Whether X are Grams.
+    ids : array or None
+        The names of the rows in X.
     Y, cost : arrays of shape (n, T) and (n,)
         Targets and costs at C = 1, once they are encoded.
+    clock : Clock
+        Started when ``fit`` was.
+    design : array of shape (n, 1 + k) or None
+        Ones and coded covariates, where there are any.
     """
 
     raw: KernelBank
@@ -80,8 +104,11 @@ class GramTraining:
     index: Index
     group: Index
     precomputed: bool
+    ids: NDArray[Any] | None = field(default=None, repr=False)
     Y: FloatArray = field(default_factory=lambda: np.zeros((0, 0)), repr=False)
     cost: FloatArray = field(default_factory=lambda: np.zeros(0), repr=False)
+    clock: Clock = field(default_factory=Clock, repr=False)
+    design: FloatArray | None = field(default=None, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,20 +134,64 @@ class GramTraining:
         return replace(self, Y=block.y, cost=block.weight)
 
     def problem(
-        self, loss: Pointwise, C: float, weights: WeightSet, tasks: slice = ALL
+        self, loss: Formula, C: float, weights: WeightSet, tasks: slice | Index = ALL
     ) -> MKLProblem:
         """Return the problem of some tasks, with weights of their own."""
-        Y, cost = self.Y[:, tasks], C * self.cost
-        costs = np.repeat(cost[:, None], Y.shape[1], axis=1)
-        return MKLProblem(self.bank, loss.on(Y, costs), weights)
+        made = self._beside(loss.of(self.Y[:, tasks], self.cost, C))
+        return MKLProblem(self.bank, made, weights)
+
+    def targets(self) -> tuple[FloatArray, FloatArray]:
+        """Return the encoded targets of all samples, and their costs at C = 1."""
+        return self.Y, self.cost
+
+    def scores(self, theta: FloatArray, A: FloatArray, bias: FloatArray) -> FloatArray:
+        """Return the scores of the samples, shape (n, T)."""
+        beside = bias if self.design is None else self.design @ bias
+        return self.bank.apply(theta, A) + beside
+
+    def evidence(self) -> EvidenceProblem:
+        """Return the restricted likelihood of the values; weights are exactnesses."""
+        return EvidenceProblem(self.bank, self.Y, self.cost, self.design)
 
     def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> MKLProblem:
         """Return the problem in which ``1 / C`` is the weight of one more kernel."""
-        return hard_margin(self.bank, self.Y[:, tasks], self.cost, weights, unit)
+        made = hard_margin(self.bank, self.Y[:, tasks], self.cost, weights, unit)
+        return replace(made, loss=self._beside(made.loss))
+
+    def _beside(self, loss: Any) -> Any:
+        """Return a loss with the covariates, where there are any."""
+        if self.beside is None:
+            return loss
+        if not hasattr(loss, "design"):
+            raise ValueError(
+                f"fixed= is for losses that are sums over samples, and "
+                f"{type(loss).__name__} couples classes or targets; use another loss."
+            )
+        return replace(loss, design=self.beside)
+
+    @cached_property
+    def beside(self) -> Design | None:
+        """What enters without a penalty, where that is more than a constant."""
+        return None if self.design is None else Design(self.design)
 
     def solver(self, solver: Any, problem: Any) -> Any:
         """Return what a name means for a problem of samples."""
         return choose_solver(solver, problem)
+
+    def confirm(self, solution: Solution, psd: str) -> None:
+        """Raise ValueError if bounds do not hold because a kernel is not definite.
+
+        A look at a part of each kernel may have missed it. Where the weighted sum of
+        the kernels is not positive semidefinite, a solver makes no more progress or
+        bounds cross, all of them are looked at.
+        """
+        if psd != "check":
+            return
+        stuck = solution.status in (Status.STALLED, Status.ROUNDED)
+        theta = solution.theta[..., : self.raw.shape[2]]
+        with suppress(OutOfTimeError), self.clock.within():
+            if solution.crossed or stuck or not sum_is_definite(self.bank, theta):
+                check_definite(self.raw, psd, exact=True)
 
     def shares(self, problem: Any, solution: Solution) -> FloatArray:
         """Return each kernel's share in the solution, without kernels of training."""
@@ -133,15 +204,15 @@ class GramTraining:
         self, theta: FloatArray, A: FloatArray, bias: FloatArray, whole: bool = False
     ) -> GramPredictor:
         """Return what prediction needs; see :meth:`GramPredictor.of`."""
+        _check_finite(theta, A, bias)
         return GramPredictor.of(self, theta, A, bias, whole)
 
     def fitted(self, A: FloatArray) -> dict[str, Any]:
         """Return what only this representation can tell of a fit."""
         support = np.flatnonzero(A.any(axis=1))
-        return {
-            "support_": self.index[support],
-            "dual_coef_": A[support].T.copy(),
-        }
+        # distinct samples lie in an order of their own, users see that of their rows
+        support = support[np.argsort(self.index[support])]
+        return {"support_": self.index[support], "dual_coef_": A[support].T.copy()}
 
 
 # --- features -------------------------------------------------------------------------
@@ -164,6 +235,10 @@ class FeatureTraining:
         Sums over all rows, once they are encoded (or if they are all there is).
     median : array of shape (T,)
         Of the values, if they are in memory; zero otherwise.
+    clock : Clock
+        Started when ``fit`` was.
+    n_rows : int
+        How many there are, where there are rows.
     """
 
     rows: Blocks | None
@@ -172,6 +247,10 @@ class FeatureTraining:
     memory: int
     found: Gathered | None = field(default=None, repr=False)
     median: FloatArray = field(default_factory=lambda: np.zeros(1), repr=False)
+    clock: Clock = field(default_factory=Clock, repr=False)
+    n_rows: int = 0
+
+    beside: ClassVar[None] = None
 
     @classmethod
     def of(
@@ -190,7 +269,8 @@ class FeatureTraining:
         if sample.holes and sample.n_rows > sample.size:
             means = rows.reduce(partial(_presence, features=features))
             features = features.with_means(means)
-        return cls(rows, features, normalize, memory, None, median)
+        n = sample.n_rows
+        return cls(rows, features, normalize, memory, None, median, n_rows=n)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -246,13 +326,19 @@ class FeatureTraining:
         if self.rows is None:
             return replace(self, found=encode.of_sums(self.gathered))
         rows = self.rows.then(partial(_featurised, features=self.features, to=encode))
-        found = rows.reduce(partial(gather, factors=encode.factors))
+        rows = rows.held(8 * self.n_rows * (self.features.n_features + 2))
+        with self.clock.preparing():
+            found = rows.reduce(partial(gather, factors=encode.factors))
         return replace(self, rows=rows, found=found)
 
     def problem(
-        self, loss: Pointwise, C: float, weights: WeightSet, tasks: slice = ALL
+        self, loss: Formula, C: float, weights: WeightSet, tasks: slice | Index = ALL
     ) -> Any:
         """Return the problem of some tasks, with weights of their own."""
+        weights = for_kernels(weights, self.kernels, self.names)
+        if isinstance(loss, CoxFormula):
+            return self._in_order(loss, float(C), weights)
+        assert isinstance(loss, Pointwise)
         if loss.quadratic:
             return self.reduced.squared(float(C), weights, tasks)
         if self.rows is None:
@@ -262,6 +348,39 @@ class FeatureTraining:
         slices = self.features.slices
         return FeatureProblem(
             self.rows, loss, float(C), weights, slices, self.scaling, part, tasks
+        )
+
+    def evidence(self) -> ReducedEvidence:
+        """Return the restricted likelihood of the values; weights are exactnesses."""
+        return self.reduced.evidence()
+
+    def targets(self) -> tuple[FloatArray, FloatArray]:
+        """Return the encoded targets of all samples, and their costs at C = 1."""
+        assert self.rows is not None
+        Y, cost = zip(*self.rows.map(_targets), strict=True)
+        return np.concatenate(Y), np.concatenate(cost)
+
+    def scores(self, theta: FloatArray, A: FloatArray, bias: FloatArray) -> FloatArray:
+        """Return the scores of the samples, shape (n, T)."""
+        assert self.rows is not None
+        at = self.scaling.raw(weights_of(theta, A, self.features.slices), bias)
+        return np.concatenate(self.rows.map(partial(_scored, at=at)))
+
+    def _in_order(self, loss: CoxFormula, C: float, weights: WeightSet) -> Any:
+        """Return the problem of rows that lie in the order of their times."""
+        assert self.rows is not None
+        Y, cost = self.targets()
+        T = len(self.statistics.target)
+        return OrderedProblem(
+            self.rows,
+            loss,
+            C,
+            weights,
+            self.features.slices,
+            self.scaling,
+            self.statistics.with_targets(np.eye(T)[:, [SLOPE]]),
+            slice(SLOPE, SLOPE + 1),
+            joint=loss.of(Y[:, TARGETS], cost, C),
         )
 
     def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> Any:
@@ -275,6 +394,9 @@ class FeatureTraining:
         """Return what a name means for passes, or for pseudo-samples."""
         return choose_solver(solver, problem, samples=False)
 
+    def confirm(self, solution: Solution, psd: str) -> None:
+        """Do nothing: products of features are positive semidefinite."""
+
     def shares(self, problem: Any, solution: Solution) -> FloatArray:
         """Return each kernel's share in the solution."""
         return np.asarray(problem.contributions(solution.theta, solution.A))
@@ -283,6 +405,7 @@ class FeatureTraining:
         self, theta: FloatArray, A: FloatArray, bias: FloatArray, whole: bool = False
     ) -> FeaturePredictor:
         """Return what prediction needs, from A (D, T) in the features' coordinates."""
+        _check_finite(theta, A, bias)
         slices = self.features.slices
         if np.ndim(theta) == 1:
             w = weights_of(theta, A, slices)
@@ -302,8 +425,29 @@ Training = GramTraining | FeatureTraining
 OF_ONE = ("support_", "dual_coef_", "approximation_error_")
 
 
+def _check_finite(theta: FloatArray, A: FloatArray, bias: FloatArray) -> None:
+    """Raise ValueError if a fit has ended in what is no model."""
+    parts = {"kernel weights": theta, "dual variables": A, "bias": bias}
+    wrong = [name for name, part in parts.items() if not np.isfinite(part).all()]
+    if wrong:
+        raise ValueError(
+            f"The fit has ended in values that are not finite ({', '.join(wrong)}): "
+            "numbers have left the range of floating-point arithmetic. Bring kernels "
+            "(normalize='multiplicative'), targets, costs and weights nearer to one."
+        )
+
+
 def _featurised(block: Block, features: FeatureMap, to: Encoding) -> Block:
     return to(Block(features.transform(block.X), block.y, block.weight))
+
+
+def _targets(block: Block) -> tuple[FloatArray, FloatArray]:
+    return block.y, block.weight
+
+
+def _scored(block: Block, at: tuple[FloatArray, FloatArray]) -> FloatArray:
+    w, bias = at
+    return np.asarray(block.X @ w + bias)
 
 
 def _presence(block: Block, features: FeatureMap) -> Any:
@@ -313,7 +457,7 @@ def _presence(block: Block, features: FeatureMap) -> Any:
 def room(memory_limit: int | None) -> int:
     """Return the bytes that features may take: the limit, or half of what is free."""
     limit = available_memory() // 2 if memory_limit is None else int(memory_limit)
-    return max(0, limit - 8 * _BLOCK_BYTES)
+    return max(0, limit // 8, limit - 8 * _BLOCK_BYTES)
 
 
 def check_approximation(approximation: Any, rank: Any, landmarks: Any) -> None:
@@ -339,6 +483,19 @@ def check_size(features: FeatureMap) -> None:
         )
 
 
+def portion(n_features: int, limit: int) -> tuple[int, int]:
+    """Return rows of a block, and threads, that a limit in bytes has room for.
+
+    A quarter of it is for blocks, of which some copies are made, and for the sums of
+    each thread. Rows do not depend on how many threads there are. At the least there is
+    one thread, with the sums that any fit takes, whatever the limit.
+    """
+    part = max(1, limit // 4)
+    row = _COPIES * 8 * n_features
+    rows = int(np.clip(part // (4 * row), 16, block_rows(n_features)))
+    return rows, max(1, part // (rows * row + _SUMS * 8 * n_features**2))
+
+
 # --- samples --------------------------------------------------------------------------
 
 
@@ -355,13 +512,17 @@ def is_all(index: NDArray[np.intp], n: int) -> bool:
 
 
 def merge_equal(
-    data: Any, target: NDArray[Any], weight: NDArray[np.float64]
+    data: Any,
+    target: NDArray[Any],
+    weight: NDArray[np.float64],
+    others: FloatArray | None = None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
     """Drop samples without weight and merge equal rows of equal target.
 
     Equal samples of equal target are one sample with the sum of their weights: the
     optimum is the same and the problem smaller. Rows of a table are put in an order
     that depends on their content only, so the answer does not depend on how they came.
+    ``others``, shape (n, k), is what else must be equal.
 
     Returns the first row, the group of each row (-1: dropped), and the weights.
     """
@@ -379,18 +540,24 @@ def merge_equal(
         def content(i: int) -> bytes:
             part = slice(ends[i], ends[i + 1])
             indices = data.indices[part].astype(np.int64)
-            return bytes(indices.tobytes() + data.data[part].tobytes())
+            return bytes(indices.tobytes() + data.data[part].tobytes() + last(i))
     else:
         data = np.ascontiguousarray(data) + 0.0  # no negative zeros
+        rows, width = data.tobytes(), data.shape[1] * data.itemsize
 
         def content(i: int) -> bytes:
-            return bytes(data[i].tobytes())
+            return rows[i * width : (i + 1) * width] + last(i)
 
+    if others is not None:
+        target = np.column_stack([target.reshape(n, -1), others + 0.0])
+    labels, size = target.tobytes(), target.nbytes // max(n, 1)
+
+    def last(i: int) -> bytes:
+        return labels[i * size : (i + 1) * size]
+
+    blake2b = hashlib.blake2b
     digests = np.array(
-        [
-            hashlib.blake2b(content(i) + target[i].tobytes(), digest_size=16).digest()
-            for i in present.tolist()
-        ],
+        [blake2b(content(i), digest_size=16).digest() for i in present.tolist()],
         dtype="V16",
     )
     _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from mklearn.data.blocks import Block
 from mklearn.data.checks import check_given
+from mklearn.data.dask import ClusterError, DaskBlocks, is_dask
 from mklearn.data.files import GeneratorBlocks
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._predictor import block_rows
@@ -18,6 +20,8 @@ from mklearn.kernels.feature_map import FeatureMap
 from mklearn.problems.scatter import Gathered, gather
 
 FloatArray = NDArray[np.float64]
+
+_PORTION = 16  # partitions that are lost together if a cluster is
 
 
 class Accumulator:
@@ -91,15 +95,38 @@ class Accumulator:
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame or MultiView
+        X : array, sparse matrix, DataFrame or MultiView, or a Dask collection
+            Partitions of Dask are added a few at a time, and if the cluster is lost
+            the error says which of them the sums hold: go on with the others.
         y : array of shape (n_samples,); values may have shape (n_samples, n_outputs)
         sample_weight : array of shape (n_samples,), optional
         """
         check_given(y)
+        if is_dask(X):
+            self._update_on_cluster(DaskBlocks(X, y, sample_weight))
+            return
         source = GeneratorBlocks([(X, y, sample_weight)])
         source.names = None if self.names is None else tuple(self.names)
         for block in source:
             self.add(block)
+
+    def _update_on_cluster(self, blocks: DaskBlocks) -> None:
+        """Add the partitions of Dask, whose workers add up what they hold."""
+        none = self.copy()
+        none._found = None
+        for start, portion in blocks.portions(_PORTION):
+            try:
+                found = portion.total(partial(_of_block, none=none))
+            except ClusterError as error:
+                raise ClusterError(
+                    f"The cluster was lost; the sums hold the first {start} of "
+                    f"{len(blocks)} partitions. Go on with update(X.partitions[{start}:"
+                    f"], y.partitions[{start}:]) when it is back. ({error})"
+                ) from error
+            if found is not None:
+                total = self + found
+                self.classes, self.flat = total.classes, total.flat
+                self._found = total._found
 
     def add(self, block: Block) -> None:
         """Add a block of checked samples to the sums."""
@@ -132,6 +159,12 @@ class Accumulator:
         if known is None:
             self.classes = labels
             return
+        if (known.dtype.kind in "OUS") != (labels.dtype.kind in "OUS"):
+            raise ValueError(
+                f"Labels were {_kind(known)} before, such as {known[0]!r}, and are "
+                f"{_kind(labels)} now, such as {labels[0]!r}; give all samples labels "
+                "of one kind."
+            )
         classes = np.union1d(known, labels)
         if len(classes) > len(known) and self._found is not None:
             self._found = _spread(self._found, np.searchsorted(classes, known), classes)
@@ -162,6 +195,17 @@ class Accumulator:
         if self._found is None:
             raise ValueError("There are no samples yet; call update(X, y) first.")
         return self._found
+
+
+def _kind(labels: NDArray[Any]) -> str:
+    return "text" if labels.dtype.kind in "OUS" else "numbers"
+
+
+def _of_block(block: Block, none: Accumulator) -> Accumulator:
+    """Return the sums of one block, on the worker that has it."""
+    sums = none.copy()
+    sums.add(block)
+    return sums
 
 
 def _spread(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseKernelMachine
 from mklearn.estimators._folds import Part, SearchMixin, best_cell
 from mklearn.estimators._predictor import GramPredictor, Predictor
-from mklearn.estimators._targets import LabelsMixin
+from mklearn.estimators._targets import LabelsMixin, decided
 from mklearn.estimators._training import GramTraining
 from mklearn.estimators.classifier import MKLClassifier
 from mklearn.kernels.measures import centred_products
@@ -31,7 +32,9 @@ class UniformMKLClassifier(MKLClassifier):
 
     Parameters
     ----------
-    kernels, C, normalize, class_weight, psd, tol, max_iter, time_limit, memory_limit
+    kernels, fixed, C, normalize, class_weight, psd
+        As in :class:`MKLClassifier`.
+    tol, max_iter, time_limit, memory_limit
         As in :class:`MKLClassifier`.
 
     Attributes
@@ -62,6 +65,7 @@ class UniformMKLClassifier(MKLClassifier):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         normalize: str | None = "multiplicative",
         class_weight: Any = None,
@@ -73,6 +77,7 @@ class UniformMKLClassifier(MKLClassifier):
     ) -> None:
         super().__init__(
             kernels,
+            fixed=fixed,
             C=C,
             norm=np.inf,
             normalize=normalize,
@@ -91,6 +96,7 @@ class _GivenWeights(MKLClassifier):
     def _fit_weights(self, training: GramTraining, theta: NDArray[np.float64]) -> None:
         """Learn the classifier on the plain sum of the weighted kernels."""
         training = training.encoded(self._against_rest(training))
+        self._check_beside(training)
         used = np.flatnonzero(theta)
         problem = training.problem(self._formula(), float(self.C), self._weights())
         problem = replace(problem, bank=training.bank.weighted(theta).select(used))
@@ -98,7 +104,8 @@ class _GivenWeights(MKLClassifier):
         A = solution.A
         parts = np.zeros(len(theta))
         parts[used] = problem.bank.quad(A)
-        predictor = training.predictor(theta, A, solution.bias)
+        bias, effects = self._effects(solution.bias)
+        predictor = training.predictor(theta, A, bias).with_effects(effects)
         self._keep(training, predictor, theta, A, shares(parts))
         self.solution_, self.duality_gap_ = solution, solution.gap
         self.n_iter_, self.C_ = solution.n_iter, float(self.C)
@@ -114,7 +121,9 @@ class AlignmentMKLClassifier(_GivenWeights):
 
     Parameters
     ----------
-    kernels, C, normalize, class_weight, psd, tol, max_iter, time_limit, memory_limit
+    kernels, fixed, C, normalize, class_weight, psd
+        As in :class:`MKLClassifier`.
+    tol, max_iter, time_limit, memory_limit
         As in :class:`MKLClassifier`.
 
     Attributes
@@ -149,6 +158,7 @@ class AlignmentMKLClassifier(_GivenWeights):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         normalize: str | None = "multiplicative",
         class_weight: Any = None,
@@ -160,6 +170,7 @@ class AlignmentMKLClassifier(_GivenWeights):
     ) -> None:
         super().__init__(
             kernels,
+            fixed=fixed,
             C=C,
             norm=np.inf,
             normalize=normalize,
@@ -201,7 +212,7 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
 
     Parameters
     ----------
-    kernels, C, normalize, class_weight
+    kernels, fixed, C, normalize, class_weight
         As in :class:`MKLClassifier`.
     cv : int, splitter or iterable
         Folds, on which each kernel is tried alone.
@@ -242,6 +253,7 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         normalize: str | None = "multiplicative",
         class_weight: Any = None,
@@ -255,6 +267,7 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
     ) -> None:
         super().__init__(
             kernels,
+            fixed=fixed,
             C=C,
             norm=1,
             normalize=normalize,
@@ -279,7 +292,8 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
         X, y, sample_weight
             As in :class:`MKLClassifier`; weights count in the scores as well.
         groups : array of shape (n_samples,), optional
-            What ``cv.split`` is given as groups.
+            Subjects, which are never in both parts of a fold: what ``cv.split`` is
+            given as groups; a number of folds becomes folds of groups.
         """
         self._check_parameters()
         training = self._grams(X, y, sample_weight)
@@ -298,6 +312,8 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
 
     def _score(self, part: Part) -> float:
         """Return the accuracy of one kernel on one fold."""
+        if part.whole.design is not None:
+            return self._score_beside(part)
         model = MKLClassifier(
             "precomputed",
             C=self.C,
@@ -310,6 +326,24 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
             time_limit=self.time_limit,
         )
         return part.score(model, self.classes_[part.whole.target])
+
+    def _score_beside(self, part: Part) -> float:
+        """Return the same with covariates."""
+        with warnings.catch_warnings():
+            # a kernel that is constant on a fold is simply a bad kernel
+            warnings.simplefilter("ignore", UserWarning)
+            training, cross = part.normalised(self.normalize)
+            training = training.encoded(self._against_rest(training))
+            formula, C = self._formula(), float(self.C)
+            solution = self._solve(
+                training, training.problem(formula, C, self._weights())
+            )
+        scores = cross.apply(solution.theta, solution.A)
+        new = part.design_tested()
+        assert new is not None
+        scores = scores + new @ solution.bias
+        target = part.whole.target[part.fold.tested]
+        return part.fold.accuracy(decided(scores) == target)
 
 
 class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
@@ -406,7 +440,8 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         X, y, sample_weight
             As in :class:`MKLClassifier`; weights count in the scores as well.
         groups : array of shape (n_samples,), optional
-            What ``cv.split`` is given as groups.
+            Subjects, which are never in both parts of a fold: what ``cv.split`` is
+            given as groups; a number of folds becomes folds of groups.
         """
         name = "reg" if "reg" in self.estimator.get_params() else "C"
         default = np.logspace(-6, 0, 13) if name == "reg" else np.logspace(-3, 3, 13)
@@ -433,8 +468,10 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         kept = training.predictor(weights, np.ones((n, 1)), np.zeros(1))
         chosen = OfOneKernel.of(kept, self.estimator_.predictor_)
         self._keep(training, chosen, weights, np.zeros((n, 1)), weights.copy())
-        self.support_ = training.index[self.estimator_.support_]
-        self.dual_coef_ = self.estimator_.dual_coef_
+        support = training.index[self.estimator_.support_]
+        order = np.argsort(support)
+        self.support_ = support[order]
+        self.dual_coef_ = self.estimator_.dual_coef_[:, order]
         self.solution_ = self.estimator_.solution_
         return self
 
@@ -503,6 +540,10 @@ class OfOneKernel(Predictor):
     def n_coordinates(self) -> int:
         """Number of scores."""
         return len(self.bias)
+
+    def example(self, n: int) -> Any:
+        """Return samples, or Grams, as the kernels ask for it."""
+        return self.kept.example(n)
 
     def project(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of the model on the kernel, without bias."""

@@ -60,7 +60,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     time_limit : float, optional
         Limit in seconds.
     memory_limit : int, optional
-        Bytes for kernel values; half of the free memory by default.
+        Bytes for kernel values; 2 GB by default, or half of what is free if less.
     random_state : int, RandomState or None
         Order in which "newton" and "projected_gradient" visit samples; None is a fixed
         order as well. Answers differ within the duality gap only.
@@ -164,7 +164,8 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         loss = CrammerSinger(training.target, cost, len(self.classes_))
         problem = self._problem(training.bank, loss)
         solver = self._seeded(training.solver(self.solver, problem))
-        self._store(training, [problem], [self._solve_by(solver, problem)])
+        solution = self._solve_by(solver, problem, training.clock)
+        self._store(training, [problem], [solution])
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

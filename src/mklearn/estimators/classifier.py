@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,29 +10,31 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
+from mklearn.data.checks import NothingToLearnError
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import (
-    BaseMKL,
+    PosedMixin,
     StatisticsMixin,
     check_loss,
     check_positive,
 )
 from mklearn.estimators._targets import LabelsMixin
-from mklearn.estimators._training import Training
-from mklearn.problems.losses import Pointwise, by_name
+from mklearn.estimators._training import FeatureTraining, Training
+from mklearn.problems.losses import by_name
 from mklearn.solvers import Solution
 
 
 def _gives_probabilities(model: MKLClassifier) -> bool:
-    if model.loss == "logistic":
+    if model.loss in ("logistic", "multinomial"):
         return True
     raise AttributeError(
-        f"Probabilities need loss='logistic', and loss is {model.loss!r}."
+        "Probabilities need loss='logistic' or 'multinomial', and loss is "
+        f"{model.loss!r}."
     )
 
 
-class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
+class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
     """Classifier on a learned combination of kernels (ℓp-norm MKL).
 
     Solves, to a certified duality gap, ::
@@ -47,6 +50,11 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         What to combine. "auto" builds a bank from X: a linear kernel and five RBF
         widths on standardised columns for each view. "precomputed" takes Gram matrices
         of shape (n, n, n_kernels), kernels last, or a :class:`KernelBank`, as X.
+    fixed : str, int, or list of these, optional
+        Covariates: names or numbers of columns of X, or names of views, that enter
+        linearly and without a penalty beside the intercept, and that no kernel sees
+        unless it names them. Categories become indicators of all values but the first;
+        collinear columns are dropped. Columns that are no covariates must be numbers.
     C : float or "learn"
         Cost of errors. "learn" (only for ``loss="squared_hinge"``) finds it together
         with the weights: ``1 / C`` is the weight of one more kernel, the identity,
@@ -56,9 +64,12 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         positive definite matrix E for ``theta'E theta <= 1``, one row for each kernel
         (and a last one for the identity if C is learned); or a set such as
         ``ElasticNet(0.5)`` or ``BlockNorm(4)``.
-    loss : {"hinge", "squared_hinge", "squared", "logistic"}
+    loss : {"hinge", "squared_hinge", "squared", "logistic", "multinomial"}
         ``V(f, y)`` for labels -1 and 1: ``max(0, 1 - y f)``, ``½ max(0, 1 - y f)^2``,
-        ``½ (y - f)^2`` or ``log(1 + exp(-y f))``.
+        ``½ (y - f)^2`` or ``log(1 + exp(-y f))``; or, for all classes at once,
+        ``log(sum_c exp(f_c)) - f_y`` (of two classes the logistic loss). The last takes
+        as many (n, n) factors for each step as there are classes, and no
+        ``approximation``.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
         How kernels are made comparable, with the statistics of the training samples.
         None takes them exactly as given.
@@ -77,9 +88,11 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
     max_iter : int
         Limit on the solver's iterations.
     time_limit : float, optional
-        Limit in seconds for each problem solved.
+        Limit in seconds for ``fit``, kernels and their check included. What is reached
+        by then is kept, with a warning; an error, if not all kernels were computed.
     memory_limit : int, optional
-        Bytes that kernels may take; half of what is free by default.
+        Bytes that kernels may take; 2 GB by default, or half of what is free if less
+        (and for kernels that are costly to compute).
     callback : callable, optional
         Called with the history after each iteration; a true answer stops.
     verbose : int
@@ -114,6 +127,12 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
     dual_coef_ : array of shape (1 or n_classes, n_support)
         Without ``approximation``.
     intercept_ : array of shape (1 or n_classes,)
+    fixed_effects_ : array of shape (n_covariates,) or (n_classes, n_covariates)
+        Coefficients of the covariates, in the units of X.
+    fixed_names_ : tuple of str
+        Columns that the covariates have become.
+    fixed_dropped_ : tuple of str
+        Columns that are collinear with those before them, or constant.
     duality_gap_ : float
         The relative gap that certifies the solution (the largest over problems).
     n_iter_ : int
@@ -148,6 +167,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float | str = 1.0,
         norm: Any = 2,
         loss: str = "hinge",
@@ -168,6 +188,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.C = C
         self.norm = norm
         self.loss = loss
@@ -205,11 +226,41 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
     def _learn(self, training: Training) -> MKLClassifier:
         """Pose the problems, solve them, and keep what was found."""
         training, _ = self._encoded(training)
-        problems = [self._problem(training, which) for which in self._sharing()]
+        self._check_beside(training)
+        problems = self._posed(training)
         solutions = [self._solve(training, problem) for problem in problems]
         self._store(training, problems, solutions)
         self.C_ = self._cost_used(training, solutions)
         return self
+
+    def _check_beside(self, training: Any) -> None:
+        """Raise ValueError if covariates leave nothing; warn if effects are infinite.
+
+        The latter are as large as the tolerance asks for.
+        """
+        super()._check_beside(training)
+        beside, formula = training.beside, self._formula()
+        if beside is None or formula.quadratic:
+            return
+        told = np.array([beside.told(y) for y in training.Y.T])
+        if (told > 1.0 - 1e-6).all():
+            raise NothingToLearnError(
+                "The covariates tell all classes apart, so that nothing is left for "
+                "kernels; leave out a covariate that stands for the target."
+            )
+        if (told > 1e-6).any() and formula.value(np.full(1, 40.0), np.ones(1))[0] > 0:
+            warnings.warn(
+                "Covariates alone tell the classes of some samples, so that no finite "
+                f"effects of theirs are the best ones for loss={self.loss!r}; those in "
+                "fixed_effects_ are as large as tol asks for. Merge rare categories, "
+                "or leave them out.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _posed(self, training: Training) -> list[Any]:
+        """Return a problem for each set of classes that share their weights."""
+        return [self._problem(training, which) for which in self._sharing()]
 
     def _problem(self, training: Training, tasks: slice) -> Any:
         """Return the problem of some classes against the rest."""
@@ -219,10 +270,23 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
 
     def _encoded(self, training: Training) -> tuple[Training, float]:
         """Return the training with targets -1 and 1, and no shift of values."""
+        if self.loss == "multinomial" and len(self.classes_) > 2:
+            if isinstance(training, FeatureTraining):
+                raise ValueError(
+                    "loss='multinomial' of more than two classes compares all samples, "
+                    "and approximation= has features in their place; use loss="
+                    "'logistic', each class against the rest, or approximation=None."
+                )
+            if getattr(self, "weights", "shared") != "shared":
+                raise ValueError(
+                    "loss='multinomial' is one problem of all classes, which share "
+                    "their kernel weights; use weights='shared', or loss='logistic'."
+                )
         return training.encoded(self._against_rest(training)), 0.0
 
-    def _formula(self) -> Pointwise:
-        return by_name(self.loss)
+    def _formula(self) -> Any:
+        two = len(getattr(self, "classes_", ())) == 2
+        return by_name("logistic" if self.loss == "multinomial" and two else self.loss)
 
     def _sharing(self) -> list[slice]:
         """Return which columns of the targets share their kernel weights."""
@@ -254,8 +318,9 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n_samples, n_classes).
 
-        For two classes this is the logistic model; for more, the probabilities of each
-        class against the rest, divided by their sum.
+        For two classes this is the logistic model; for more, that of all classes at
+        once (``loss="multinomial"``), or the probabilities of each class against the
+        rest, divided by their sum (``"logistic"``).
 
         Parameters
         ----------
@@ -265,7 +330,9 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, BaseMKL):
         if scores.shape[1] == 1:
             return np.column_stack([expit(-scores), expit(scores)])
         # shifting all logarithms keeps the ratios where every probability underflows
-        logs = -np.logaddexp(0.0, -scores)
+        logs = scores
+        if self.loss == "logistic":
+            logs = -np.logaddexp(0.0, -scores)
         p = np.exp(logs - logs.max(axis=1, keepdims=True))
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import expit, softmax
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
@@ -20,15 +19,21 @@ from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL, StatisticsMixin, check_positive
 from mklearn.estimators._spaces import FeatureSpace, Fit, GramSpace, space_of
 from mklearn.estimators._targets import Indicators, LabelsMixin
-from mklearn.estimators._training import Training
+from mklearn.estimators._training import GramTraining, Training
 from mklearn.kernels.normalise import CENTRED_TRACE
-from mklearn.problems.discriminant import criterion, gaussian_rule, projection
-from mklearn.solvers import Iterate, Solution
+from mklearn.problems.discriminant import (
+    criterion,
+    gaussian_rule,
+    projection,
+    temperature,
+)
+from mklearn.solvers import Iterate, Multilevel, Solution
 
 FloatArray = NDArray[np.float64]
 
 CHOICES = ("learn", "loo", "gcv")
 REGS = np.logspace(-6, 0, 13)
+_MANY = 600  # samples from which on a part of them is worth a look first
 
 
 class MKLDiscriminant(
@@ -67,8 +72,9 @@ class MKLDiscriminant(
     norm : float, matrix or weight set
         As in :class:`MKLClassifier`; 1 is the simplex of the papers.
     solver : str or Solver
-        "newton" (the default), "silp", "qcqp", "sdp", "sdp-approx", the name of any
-        other solver, or an instance such as ``Semidefinite(backend="scs")``.
+        "newton" (the default; with many samples a part of them comes first), "silp",
+        "qcqp", "sdp", "sdp-approx", the name of any other solver, or an instance such
+        as ``Semidefinite(backend="scs")``.
     priors : None, "empirical" or array of shape (n_classes,)
         Probabilities of the classes: equal ones, those of the training samples, or
         given ones (misclassification costs). They move the intercepts only.
@@ -286,6 +292,15 @@ class MKLDiscriminant(
         solve = partial(self._solve, space.training)
         return space.fit(reg, self._weights(), solve, first)
 
+    def _chosen(self, training: Training, problem: Any, start: Iterate | None) -> Any:
+        """Return the solver; many samples begin with a part, which saves factors."""
+        solver = super()._chosen(training, problem, start)
+        many = isinstance(training, GramTraining) and len(training.weight) >= _MANY
+        named = isinstance(self.solver, str) and self.solver == "newton"
+        if many and named and start is None and self.criterion == "rkda":
+            solver = Multilevel(solver, coarsest=_MANY // 4)
+        return solver
+
     def _keep_fit(self, space: GramSpace | FeatureSpace, fit: Fit) -> None:
         """Keep directions, decision rule and probabilities."""
         rank = fit.A.shape[1] if self._multilabel else len(self.classes_) - 1
@@ -301,12 +316,12 @@ class MKLDiscriminant(
         if self._multilabel:
             self.temperature_ = np.array(
                 [
-                    _temperature(out[:, [j]], fit.labels[:, j], fit.weight)
+                    temperature(out[:, [j]], fit.labels[:, j], fit.weight)
                     for j in range(len(self.classes_))
                 ]
             )
         else:
-            self.temperature_ = _temperature(out, fit.labels, fit.weight)
+            self.temperature_ = temperature(out, fit.labels, fit.weight)
         self.solution_ = space.shown(fit)
         self.duality_gap_, self.n_iter_ = fit.solution.gap, fit.solution.n_iter
         self.reg_ = fit.reg
@@ -450,25 +465,6 @@ class MKLDiscriminant(
         tags.classifier_tags.multi_class = self.criterion != "kfda"
         tags.classifier_tags.multi_label = self.criterion != "kfda"
         return tags
-
-
-def _temperature(scores: FloatArray, labels: NDArray[Any], w: FloatArray) -> float:
-    """Return the factor, at most one, that makes the labels most likely."""
-    rows = np.arange(len(scores))
-    size = float(np.abs(scores).max(initial=0.0))
-    if not (np.isfinite(size) and size > 0):
-        return 1.0
-
-    def cost(log_factor: float) -> float:
-        s = np.exp(log_factor) * scores
-        if s.shape[1] == 1:
-            return -float(w @ log_expit(np.where(labels == 1, s[:, 0], -s[:, 0])))
-        return -float(w @ log_softmax(s, axis=1)[rows, labels])
-
-    # between certainty as claimed and hardly any
-    least = min(np.log(1e-3 / size), -1.0)
-    found = minimize_scalar(cost, bounds=(least, 0.0), method="bounded")
-    return float(np.exp(found.x))
 
 
 def _check_priors(priors: Any, k: int, frequency: FloatArray) -> FloatArray:

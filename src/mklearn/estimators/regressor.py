@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -9,17 +10,28 @@ import numpy as np
 
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import (
-    BaseMKL,
+    PosedMixin,
     StatisticsMixin,
     check_loss,
     check_positive,
 )
+from mklearn.estimators._own import (
+    Assembled,
+    check_weights,
+    is_own,
+    is_shared,
+    spread_solution,
+    target_groups,
+)
 from mklearn.estimators._targets import NumbersMixin, Shifted
-from mklearn.estimators._training import Training
+from mklearn.estimators._training import GramTraining, Training
 from mklearn.problems.losses import Pointwise, by_name
+from mklearn.problems.targets import FewerColumns, OwnSquared
+from mklearn.solvers import Iterate, Solution
+from mklearn.solvers.targets import OwnWeights
 
 
-class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
+class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
     """Regression on a learned combination of kernels (ℓp-norm MKL).
 
     Solves, to a certified duality gap, ::
@@ -35,6 +47,8 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         What to combine, as in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifier`.
     C : float
         Cost of errors.
     loss : {"squared", "epsilon_insensitive"}
@@ -44,6 +58,10 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     norm : float, matrix or weight set
         The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum), or a
         set as in :class:`MKLClassifier`.
+    weights : {"shared", "per-target"} or array of shape (n_outputs,)
+        Whether all outputs share one set of kernel weights, each has its own, or those
+        of a group share theirs: the array names the group of each output. With
+        "per-target" and the squared loss thousands of outputs are worked on together.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
         How kernels are made comparable, with the statistics of the training samples.
         None takes them exactly as given.
@@ -59,17 +77,23 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     kernel_names_ : tuple of str
     kernels_ : tuple
         The kernels with all parameters as numbers (None for precomputed ones).
-    kernel_weights_ : array of shape (n_kernels,)
-        The ``theta`` above, on the normalised kernels, shared by all outputs.
-    kernel_contributions_ : array of shape (n_kernels,)
+    kernel_weights_ : array of shape (n_kernels,), or (n_outputs, n_kernels)
+        The ``theta`` above, on the normalised kernels; a row for each output unless
+        ``weights="shared"``.
+    kernel_contributions_ : array of the shape of the weights
         Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
     support_ : array
         Rows of X with a coefficient that is not zero (without ``approximation``).
     dual_coef_ : array of shape (n_outputs, n_support)
         Without ``approximation``.
     intercept_ : array of shape (n_outputs,)
+    fixed_effects_ : array of shape (n_covariates,) or (n_outputs, n_covariates)
+        Coefficients of the covariates, in the units of X.
+    fixed_names_, fixed_dropped_ : tuple of str
+        As in :class:`MKLClassifier`.
     duality_gap_ : float
-        The relative gap that certifies the solution.
+        The relative gap that certifies the solution; of several, the largest. That of
+        each output is in ``solution_.about.gaps`` with ``weights="per-target"``.
     n_iter_ : int
     solution_ : Solution
         Of the problem with ``y - median(y)``, which differs in the bias only; with
@@ -99,10 +123,12 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         loss: str = "squared",
         epsilon: float = 0.1,
         norm: Any = 2,
+        weights: Any = "shared",
         normalize: str | None = "multiplicative",
         solver: Any = "auto",
         psd: str = "check",
@@ -118,10 +144,12 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
         random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.C = C
         self.loss = loss
         self.epsilon = epsilon
         self.norm = norm
+        self.weights = weights
         self.normalize = normalize
         self.solver = solver
         self.psd = psd
@@ -144,7 +172,8 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
         ----------
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Outputs share the kernel weights; bring them to comparable scales.
+            Outputs share the kernel weights unless ``weights`` says otherwise; bring
+            them to comparable scales.
         sample_weight : array of shape (n_samples,), optional
             Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
         """
@@ -154,9 +183,103 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
     def _learn(self, training: Training) -> MKLRegressor:
         """Pose the problem, solve it, and keep what was found."""
         training, shift = self._encoded(training)
-        problem = training.problem(self._formula(), self.C, self._weights())
-        self._store(training, [problem], [self._solve(training, problem)], shift)
+        self._check_beside(training)
+        self._learn_at(training, shift, self.C)
         return self
+
+    def _learn_at(
+        self, training: Training, shift: Any, C: Any, start: Any = None
+    ) -> None:
+        """Solve the problem of some cost, or of one for each target."""
+        formula, weights = self._formula(), self._weights()
+        if is_shared(self.weights):
+            problem, solution = self._solve_shared(training, C, start)
+            self._store(training, [problem], [solution], shift)
+        elif is_own(self.weights) and self._at_once(training):
+            assert isinstance(training, GramTraining)
+            self._store_own(training, self._own(training, C, weights), shift)
+        else:
+            groups = target_groups(self.weights, _outputs(training))
+            parts = [training.problem(formula, C, weights, g) for g in groups]
+            solutions = [self._solve(training, problem) for problem in parts]
+            self._store_groups(training, groups, parts, solutions, shift)
+
+    def _posed(self, training: Training) -> list[Any]:
+        """Return the one problem of all outputs, or that of each group."""
+        formula, weights = self._formula(), self._weights()
+        if is_shared(self.weights):
+            return [training.problem(formula, self.C, weights)]
+        groups = target_groups(self.weights, _outputs(training))
+        return [training.problem(formula, self.C, weights, g) for g in groups]
+
+    def _solve_shared(
+        self, training: Training, C: float, start: Iterate | None = None
+    ) -> tuple[Any, Solution]:
+        """Solve the problem of all targets, as one of no more targets than samples."""
+        formula, weights = self._formula(), self._weights()
+        problem, fewer = training.problem(formula, C, weights), self._fewer(training)
+        if fewer is None:
+            return problem, self._solve(training, problem, start)
+        assert isinstance(training, GramTraining)
+        few = replace(training, Y=fewer.columns)
+        if start is not None:
+            start = Iterate(start.theta, start.A @ fewer.mix)
+        found = self._solve(few, few.problem(formula, C, weights), start)
+        return problem, spread_solution(found, fewer)
+
+    def _fewer(self, training: Training) -> FewerColumns | None:
+        """Return fewer columns that stand for all targets, where there are any."""
+        if not (isinstance(training, GramTraining) and self._formula().quadratic):
+            return None
+        if training.beside is not None:
+            return None
+        n, T = training.Y.shape
+        return FewerColumns.of(training.Y) if n < T else None
+
+    def _at_once(self, training: Training) -> bool:
+        """Tell whether all targets can be worked on together."""
+        return isinstance(training, GramTraining) and self._formula().quadratic
+
+    def _own(self, training: GramTraining, C: float, weights: Any) -> OwnSquared:
+        return OwnSquared(training.bank, training.Y, C * training.cost, weights)
+
+    def _solve_own(self, training: GramTraining, problem: OwnSquared) -> Solution:
+        """Solve the problems of all targets together, and say if some are not."""
+        solver = OwnWeights(
+            self.tol, lambda problem: training.solver(self.solver, problem)
+        )
+        return self._solve_by(solver, problem, training.clock)
+
+    def _store_own(
+        self, training: GramTraining, problem: OwnSquared, shift: Any
+    ) -> None:
+        solution = self._solve_own(training, problem)
+        theta, A, bias = solution.theta, solution.A, solution.bias + shift
+        shares = problem.contributions(theta, A)
+        self._keep(training, training.predictor(theta, A, bias), theta, A, shares)
+        self.solution_, self.n_iter_ = solution, solution.n_iter
+        self.duality_gap_ = float(solution.about.gaps.max())
+
+    def _store_groups(
+        self,
+        training: Training,
+        groups: list[Any],
+        problems: list[Any],
+        solutions: list[Solution],
+        shift: Any,
+    ) -> None:
+        """Keep what was solved, with a row of weights for each target."""
+        found = Assembled.of(
+            groups,
+            solutions,
+            lambda g: training.shares(problems[g], solutions[g]),
+            len(training.names),
+        )
+        predictor = training.predictor(found.theta, found.A, found.bias + shift)
+        self._keep(training, predictor, found.theta, found.A, found.shares)
+        self.solution_ = solutions
+        self.duality_gap_ = max(s.gap for s in solutions)
+        self.n_iter_ = max(s.n_iter for s in solutions)
 
     def _encoded(self, training: Training) -> tuple[Training, Any]:
         """Return the training with values around zero, and what was subtracted."""
@@ -170,9 +293,22 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, BaseMKL):
         return {} if self._formula().quadratic else {"loss": self.loss}
 
     def _check_parameters(self) -> None:
+        if self.fixed is not None and not is_shared(self.weights):
+            raise ValueError(
+                f"fixed= needs weights='shared', got {self.weights!r}: fit one model "
+                "for each target."
+            )
         super()._check_parameters()
         check_positive("C", self.C)
         check_loss(self.loss, "numbers")
+        check_weights(self.weights)
         epsilon = self.epsilon
         if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
             raise ValueError(f"epsilon must be a number from 0 on, got {epsilon!r}.")
+
+
+def _outputs(training: Training) -> int:
+    """Return the number of targets."""
+    if isinstance(training, GramTraining):
+        return int(training.Y.shape[1])
+    return len(training.statistics.target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
@@ -11,23 +11,40 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, r2_score
 
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL
-from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
+from mklearn.estimators._folds import (
+    Fold,
+    Folds,
+    Part,
+    SearchMixin,
+    best_cell,
+    error_over_folds,
+    stop_on_ctrl_c,
+)
+from mklearn.estimators._own import is_own, is_shared, target_groups
 from mklearn.estimators._predictor import KnownScores
+from mklearn.estimators._targets import decided
+from mklearn.estimators._training import GramTraining
 from mklearn.estimators.classifier import MKLClassifier
 from mklearn.estimators.regressor import MKLRegressor
+from mklearn.estimators.survival import MKLCox
 from mklearn.kernels import KernelBank
+from mklearn.kernels.dense import DenseGrams
 from mklearn.problems import LpBall
+from mklearn.problems.targets import FewerColumns
 from mklearn.problems.weights import WeightSet
 from mklearn.solvers import Iterate, Path, Solution, mkl_path
-from mklearn.solvers.path import NORMS, check_costs, scaled
+from mklearn.solvers.path import NORMS, check_costs, rough_path, scaled
 
 FloatArray = NDArray[np.float64]
 
+_SLACK = 10.0  # gaps on folds, as multiples of the tolerance of the last fit
+_SINGLE = 1e-4  # tolerances that single precision is good enough for on folds
 _BATCH = 2**26  # bytes of products with test kernels that are held at a time
 
 
@@ -37,7 +54,13 @@ class _Scored:
 
     path: Path  # without solutions
     scores: FloatArray  # (P, K), NaN for cells that were not reached
-    A: FloatArray  # (P, K, n_members, T)
+    A: FloatArray  # (P, K, n_members, T), or of fewer columns
+    fewer: FewerColumns | None = None
+
+    def dual(self, i: int, k: int) -> FloatArray:
+        """Return the dual variables of a cell, shape (n_members, T)."""
+        A = np.asarray(self.A[i, k])
+        return A if self.fewer is None else self.fewer.spread(A)
 
 
 class _PathSearch(SearchMixin, BaseMKL):
@@ -47,6 +70,10 @@ class _PathSearch(SearchMixin, BaseMKL):
     ``n_jobs`` besides those of the plain estimator but ``C`` and ``norm``, and say in
     ``_plain`` what one cell is, and in ``_cell`` what it knows on folds.
     """
+
+    C_: Any
+    norm_: Any
+    best_index_: Any
 
     @one_blas_thread
     def fit(
@@ -62,13 +89,25 @@ class _PathSearch(SearchMixin, BaseMKL):
             Factors of C that count in the scores, too; weight 2 equals the sample given
             twice, weight 0 its absence.
         groups : array of shape (n_samples,), optional
-            What ``cv.split`` is given as groups: ``cv=GroupKFold()`` keeps the samples
-            of a group together.
+            Subjects, which are never in both parts of a fold: what ``cv.split`` is
+            given as groups; a number of folds becomes folds of groups.
         """
         self._check_parameters()
         training = self._grams(X, y, sample_weight)
+        self._check_beside(self._encoded(training)[0])
         folds = self._folds(training, y, sample_weight, groups, together=True)
-        job = partial(self._run_fold, weighted=sample_weight is not None)
+        return self._search(training, folds, sample_weight is not None)
+
+    def _search(self, training: GramTraining, folds: Folds, weighted: bool) -> Any:
+        """Choose one cell for all targets, and learn from all samples."""
+        self._store(*self._chosen_by(training, folds, weighted))
+        return self
+
+    def _chosen_by(
+        self, training: GramTraining, folds: Folds, weighted: bool
+    ) -> tuple[Any, ...]:
+        """Return training, problem, solution and shift of the cell that is best."""
+        job = partial(self._run_fold, weighted=weighted)
         (found,) = folds.run(job, self.n_jobs)
         self.Cs_, self.norms_ = found[0].path.Cs, np.array(found[0].path.norms)
         self.path_ = tuple(one.path for one in found)
@@ -78,22 +117,33 @@ class _PathSearch(SearchMixin, BaseMKL):
         i, k = choose_cell(self.scores_, self.Cs_, self.norms_, self.rule)
         self.best_index_ = (i, k)
         self.C_, self.norm_ = float(self.Cs_[k]), float(self.norms_[i])
+        sizes = [(len(fold.members), len(fold.place)) for fold in folds.folds]
+        self.gain_over_sum_ = gain_over_sum(self.scores_, self.norms_, (i, k), sizes)
         # folds share most of their samples: their mean is close to the last solution
-        n, (_, T) = len(training.weight), found[0].A.shape[2:]
-        A, count = np.zeros((n, T)), np.zeros((n, 1))
-        for fold, one in zip(folds.folds, found, strict=True):
-            A[fold.members] += one.A[i, k]
-            count[fold.members] += 1
         theta = np.mean([one.path.theta[i, k] for one in found], axis=0)
         training, shift = self._encoded(training)
         weights = self._weights()
         problem = training.problem(self._formula(), self.C_, weights)
+        A, count = np.zeros(training.Y.shape), np.zeros((len(training.Y), 1))
+        for fold, one in zip(folds.folds, found, strict=True):
+            A[fold.members] += one.dual(i, k)
+            count[fold.members] += 1
         start = Iterate(
             scaled(theta, weights), problem.loss.repair(A / np.maximum(count, 1))
         )
-        solution = self._solve(training, problem, start)
-        self._store(training, [problem], [solution], shift)
-        return self
+        problem, solution = self._solve_shared(training, self.C_, start)
+        return training, [problem], [solution], shift
+
+    def _solve_shared(
+        self, training: Any, C: float, start: Iterate | None = None
+    ) -> tuple[Any, Solution]:
+        """Solve the last problem."""
+        problem = training.problem(self._formula(), C, self._weights())
+        return problem, self._solve(training, problem, start)
+
+    def _fewer(self, training: Any) -> FewerColumns | None:
+        """Return fewer columns that stand for all targets, where there are any."""
+        return None
 
     def _weights(self) -> WeightSet:
         return LpBall(self.norm_)
@@ -108,36 +158,56 @@ class _PathSearch(SearchMixin, BaseMKL):
             training, cross = part.normalised(self.normalize)
             warnings.simplefilter("ignore", ConvergenceWarning)
             training, shift = self._encoded(training)
+            fewer = self._fewer(training)
+            if fewer is not None:
+                training = replace(training, Y=fewer.columns)
             one, formula = LpBall(1.0), self._formula()
-            path = mkl_path(
-                training.bank,
+            kernels: Any = training.bank
+            follow: Any = mkl_path
+            if part.dense:
+                rough = np.float32 if self.tol >= _SINGLE else np.float64
+                kernels, follow = DenseGrams.of(training.bank, rough), rough_path
+            path = follow(
+                kernels,
                 lambda C: training.problem(formula, C, one).loss,
                 self._costs_tried(),
                 tuple(float(p) for p in self.norms),
                 solver=self.solver,
-                tol=self.tol,
+                tol=_SLACK * self.tol,
                 max_iter=self.max_iter,
                 time_limit=self.time_limit,
                 callback=self.callback,
                 verbose=self.verbose,
             )
         stop_on_ctrl_c(s for row in path.solutions for s in row if s is not None)
+        score = self._scorer(fold, weighted)
+        new = part.design_tested()
+        P, K, _ = path.shape
+        scores = np.full((P, K), np.nan)
+        A = np.full((P, K, *training.Y.shape), np.nan)
+        known = DenseGrams.of(cross, rough) if part.dense else cross
+        for i in range(P):
+            row = [s for s in path.solutions[i] if s is not None]
+            for k, (s, F) in enumerate(zip(row, _decisions(known, row), strict=True)):
+                values = F + (s.bias if training.design is None else new @ s.bias)
+                values = values if fewer is None else fewer.spread(values)
+                scores[i, k] = score((values + shift)[fold.place])
+                A[i, k] = s.A
+        # the solutions would take as much memory as the samples for each cell
+        return _Scored(replace(path, solutions=()), scores, A, fewer)
+
+    def _scorer(self, fold: Fold, weighted: bool) -> Callable[[FloatArray], float]:
+        """Return what makes a score of the decisions on the rows of a fold."""
         cell = self._cell()
         scorer = check_scoring(cell, scoring=self.scoring)
         weight = {"sample_weight": fold.row_weight} if weighted else {}
         numbers = np.arange(len(fold.place))[:, None]
-        P, K, _ = path.shape
-        scores = np.full((P, K), np.nan)
-        A = np.full((P, K, *training.Y.shape), np.nan)
-        for i in range(P):
-            row = [s for s in path.solutions[i] if s is not None]
-            for k, (s, F) in enumerate(zip(row, _decisions(cross, row), strict=True)):
-                values = (F + s.bias + shift)[fold.place]
-                cell.predictor_ = KnownScores.of(values)
-                scores[i, k] = scorer(cell, numbers, fold.truth, **weight)
-                A[i, k] = s.A
-        # the solutions would take as much memory as the samples for each cell
-        return _Scored(replace(path, solutions=()), scores, A)
+
+        def score(values: FloatArray) -> float:
+            cell.predictor_ = KnownScores.of(values)
+            return float(scorer(cell, numbers, fold.truth, **weight))
+
+        return score
 
     # --- checks -----------------------------------------------------------------------
 
@@ -163,11 +233,12 @@ class _PathSearch(SearchMixin, BaseMKL):
 
     def _warn_paths(self) -> None:
         gaps = np.stack([path.gap for path in self.path_])
-        missing, loose = int(np.isnan(gaps).sum()), int((gaps > self.tol).sum())
+        tol = _SLACK * self.tol
+        missing, loose = int(np.isnan(gaps).sum()), int((gaps > tol).sum())
         if missing or loose:
             warnings.warn(
                 f"Of {gaps.size} problems on folds {missing} were not reached and "
-                f"{loose} stopped above tol={self.tol:.2g}; raise time_limit or "
+                f"{loose} stopped at gaps above {tol:.2g}; raise time_limit or "
                 "max_iter, or try a smaller grid.",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -193,11 +264,47 @@ def choose_cell(
     return i, k
 
 
-def _decisions(cross: KernelBank, solutions: list[Solution]) -> Iterator[FloatArray]:
+def gain_over_sum(
+    scores: FloatArray,
+    norms: FloatArray,
+    chosen: tuple[int, int],
+    sizes: Sequence[tuple[int, int]],
+) -> tuple[float, float] | None:
+    """Return by how much a cell scores better than the best plain sum, and its error.
+
+    Parameters
+    ----------
+    scores : array of shape (P, K, n_folds)
+    norms : array of shape (P,)
+    chosen : tuple of int
+        The numbers of norm and cost.
+    sizes : sequence of (int, int)
+        How many samples each fold learns from, and is tested on.
+
+    Returns
+    -------
+    (float, float) or None
+        None if the sum, ``p = inf``, was not tried to the end, or with one fold.
+    """
+    sums = scores[np.isinf(norms)]
+    sums = sums[np.isfinite(sums).all(axis=2)]
+    if not len(sums) or sums.shape[1] < 2:
+        return None
+    best = sums[sums.mean(axis=1).argmax()]
+    gains = scores[chosen] - best
+    return float(gains.mean()), float(error_over_folds(gains, sizes))
+
+
+def _decisions(
+    cross: KernelBank | DenseGrams, solutions: list[Solution]
+) -> Iterator[FloatArray]:
     """Yield ``sum_m theta_m K_m A`` of each solution, shape (n_test, T).
 
     The kernels are evaluated once for many solutions, not once for each.
     """
+    if isinstance(cross, DenseGrams):
+        yield from (cross.apply(s.theta, s.A) for s in solutions)
+        return
     n, _, M = cross.shape
     if not solutions:
         return
@@ -230,6 +337,9 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         What to combine, as in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifier`. On each fold their effects are those
+        of the training part; a category that is not in it has none.
     Cs : int or array
         Costs to try; an integer is the size of a logarithmic grid from 0.001 to 1000.
     norms : list of float
@@ -245,7 +355,10 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         below it. Simplest, also among ties: the smallest C, then the largest p.
     loss, normalize, solver, class_weight, psd
         As in :class:`MKLClassifier`.
-    tol, max_iter
+    tol : float
+        As in :class:`MKLClassifier`, for the last fit. Problems on folds end at ten
+        times this gap, which is as exact as a choice needs.
+    max_iter : int
         As in :class:`MKLClassifier`, for each problem.
     time_limit : float, optional
         Limit in seconds for the path of each fold, and for the last fit.
@@ -270,11 +383,19 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
     norms_ : array of shape (n_norms,)
     best_index_ : tuple of int
         Where the choice is in ``mean_scores_``.
+    gain_over_sum_ : tuple of (float, float), or None
+        By how much the choice scored better on the folds than the plain sum with its
+        best C, and the standard error of that; None if ``norms`` lack ``inf``. If the
+        gain is less than two errors, the sum would have done. As it is the gain of the
+        best of many it is rather too large: :func:`mklearn.model_selection.compare`
+        measures it on samples that took no part in the choice.
     path_ : tuple of Path, one for each fold
         Weights, bounds and iterations of every problem, without the solutions.
     classes_, kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLClassifier`, of the last fit.
     support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
+        As in :class:`MKLClassifier`, of the last fit.
+    fixed_effects_, fixed_names_, fixed_dropped_
         As in :class:`MKLClassifier`, of the last fit.
 
     References
@@ -296,6 +417,7 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         Cs: Any = 7,
         norms: Any = NORMS,
         cv: Any = 5,
@@ -315,6 +437,7 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         verbose: int = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.Cs = Cs
         self.norms = norms
         self.cv = cv
@@ -346,6 +469,17 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         cell.classes_ = self.classes_
         return cell
 
+    def _scorer(self, fold: Fold, weighted: bool) -> Callable[[FloatArray], float]:
+        if self.scoring is not None:
+            return super()._scorer(fold, weighted)
+        weight = fold.row_weight if weighted else None
+        truth = np.searchsorted(self.classes_, fold.truth)
+
+        def accuracy(values: FloatArray) -> float:
+            return float(np.average(decided(values) == truth, weights=weight))
+
+        return accuracy
+
 
 class MKLRegressorCV(_PathSearch, MKLRegressor):
     """:class:`MKLRegressor` that chooses C and the norm by cross-validation.
@@ -356,9 +490,14 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         What to combine, as in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifierCV`.
     Cs, norms, cv, scoring, rule
         As in :class:`MKLClassifierCV`. With an integer ``cv`` the folds are of distinct
         samples; those of a table are in an order that follows from their content.
+    weights : {"shared", "per-target"} or array of shape (n_outputs,)
+        As in :class:`MKLRegressor`. Cost and norm are chosen for all outputs together,
+        for each of them, or for each group.
     loss, epsilon, normalize, solver, psd
         As in :class:`MKLRegressor`.
     tol, max_iter, time_limit, memory_limit, n_jobs, callback, verbose
@@ -366,11 +505,16 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
 
     Attributes
     ----------
-    C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, path_
-        As in :class:`MKLClassifierCV`.
+    C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, gain_over_sum_, path_
+        As in :class:`MKLClassifierCV`. Unless ``weights="shared"``, choices are arrays
+        of shape (n_outputs,), scores have one more axis, for outputs or groups, and
+        there is no ``gain_over_sum_``; with "per-target" and the squared loss there are
+        no paths.
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLRegressor`, of the last fit.
     support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
+        As in :class:`MKLRegressor`, of the last fit.
+    fixed_effects_, fixed_names_, fixed_dropped_
         As in :class:`MKLRegressor`, of the last fit.
 
     References
@@ -392,11 +536,13 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         Cs: Any = 7,
         norms: Any = NORMS,
         cv: Any = 5,
         scoring: Any = None,
         rule: str = "best",
+        weights: Any = "shared",
         loss: str = "squared",
         epsilon: float = 0.1,
         normalize: str | None = "multiplicative",
@@ -411,11 +557,13 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         verbose: int = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.Cs = Cs
         self.norms = norms
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
+        self.weights = weights
         self.loss = loss
         self.epsilon = epsilon
         self.normalize = normalize
@@ -436,6 +584,7 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         return MKLRegressor(
             loss=self.loss,
             epsilon=self.epsilon,
+            weights=self.weights,
             tol=self.tol,
             max_iter=self.max_iter,
             time_limit=self.time_limit,
@@ -445,3 +594,254 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         cell = self._plain()
         cell._flat = self._flat
         return cell
+
+    _solve_shared = MKLRegressor._solve_shared
+    _fewer = MKLRegressor._fewer
+
+    def _search(self, training: GramTraining, folds: Folds, weighted: bool) -> Any:
+        if is_shared(self.weights):
+            return super()._search(training, folds, weighted)
+        if is_own(self.weights) and self._formula().quadratic:
+            return self._search_own(training, folds, weighted)
+        return self._search_groups(training, folds, weighted)
+
+    def _search_groups(
+        self, training: GramTraining, folds: Folds, weighted: bool
+    ) -> Any:
+        """Choose a cell for each group of targets, one after the other."""
+        T = training.target.shape[1]
+        groups = target_groups(self.weights, T)
+        problems, solutions, paths = [], [], []
+        chosen, scores, flat = np.empty((2, T)), [], self._flat
+        for group in groups:
+            part = replace(training, target=training.target[:, group])
+            cut = tuple(
+                replace(fold, truth=fold.truth.reshape(-1, T)[:, group])
+                for fold in folds.folds
+            )
+            self._flat = False
+            _, problem, solution, _ = self._chosen_by(part, Folds(part, cut), weighted)
+            problems += problem
+            solutions += solution
+            chosen[:, group] = np.array([[self.C_], [self.norm_]])
+            scores.append(self.scores_)
+            paths.append(self.path_)
+        self._flat = flat
+        whole, shift = self._encoded(training)
+        self._store_groups(whole, groups, problems, solutions, shift)
+        self._keep_choices(chosen, np.stack(scores, axis=-1))
+        self.path_ = tuple(paths)
+        return self
+
+    def _search_own(self, training: GramTraining, folds: Folds, weighted: bool) -> Any:
+        """Choose a cell for each target, all targets together in each cell."""
+        (found,) = folds.run(partial(self._run_own, weighted=weighted), self.n_jobs)
+        scores = np.stack(found, axis=2)  # (P, K, n_folds, T)
+        self.Cs_ = np.sort(self._costs_tried())
+        self.norms_ = np.array([float(p) for p in self.norms])
+        T = scores.shape[-1]
+        cells = [
+            choose_cell(scores[..., t], self.Cs_, self.norms_, self.rule)
+            for t in range(T)
+        ]
+        whole, shift = self._encoded(training)
+        assert isinstance(whole, GramTraining)
+        groups, problems, solutions = [], [], []
+        for i, k in sorted(set(cells)):
+            group = np.array([t for t in range(T) if cells[t] == (i, k)])
+            part = replace(whole, Y=whole.Y[:, group])
+            ball = LpBall(float(self.norms_[i]))
+            problem = self._own(part, float(self.Cs_[k]), ball)
+            groups.append(group)
+            problems.append(problem)
+            solutions.append(self._solve_own(part, problem))
+        chosen = np.array([[self.Cs_[k], self.norms_[i]] for i, k in cells]).T
+        self._store_groups(whole, groups, problems, solutions, shift)
+        self.duality_gap_ = max(float(s.about.gaps.max()) for s in solutions)
+        self._keep_choices(chosen, scores)
+        self.path_ = ()
+        return self
+
+    def _keep_choices(self, chosen: FloatArray, scores: FloatArray) -> None:
+        """Store what was chosen for each target."""
+        self.__dict__.pop("gain_over_sum_", None)  # of a group, or an earlier fit
+        Cs, norms = chosen
+        self.scores_, self.mean_scores_ = scores, scores.mean(axis=2)
+        known = self.norms_.tolist()
+        which = np.array([known.index(p) for p in norms.tolist()])
+        self.C_, self.norm_ = Cs, norms
+        self.best_index_ = (which, np.searchsorted(self.Cs_, Cs))
+
+    def _run_own(self, part: Part, weighted: bool) -> FloatArray:
+        """Return the score of every cell for each target on a fold, (P, K, T)."""
+        fold = part.fold
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            training, cross = part.normalised(self.normalize)
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            whole, shift = self._encoded(training)
+            assert isinstance(whole, GramTraining)
+            rough = clone(self).set_params(tol=_SLACK * self.tol)
+            found = []
+            for p in self.norms:
+                for C in np.sort(self._costs_tried()):
+                    problem = self._own(whole, float(C), LpBall(float(p)))
+                    solution = rough._solve_own(whole, problem)
+                    stop_on_ctrl_c([solution])
+                    F = cross.apply_each(solution.theta, solution.A)
+                    values = (F + solution.bias + shift)[fold.place]
+                    found.append(self._score_each(fold, values, weighted))
+        return np.reshape(found, (len(self.norms), -1, len(shift)))
+
+    def _score_each(self, fold: Fold, values: FloatArray, weighted: bool) -> FloatArray:
+        """Return the score of each target."""
+        n, T = values.shape
+        truth = fold.truth.reshape(n, T)
+        weight = fold.row_weight if weighted else None
+        if self.scoring is None:
+            found = r2_score(
+                truth, values, sample_weight=weight, multioutput="raw_values"
+            )
+            return np.asarray(found, dtype=float)
+        one = clone(self)
+        one._flat = True
+        cuts = [replace(fold, truth=truth[:, t]) for t in range(T)]
+        return np.array(
+            [one._scorer(cut, weighted)(values[:, [t]]) for t, cut in enumerate(cuts)]
+        )
+
+
+class MKLCoxCV(_PathSearch, MKLCox):
+    """:class:`MKLCox` that chooses C and the norm by cross-validation.
+
+    As :class:`MKLClassifierCV`; the score is the concordance index unless ``scoring``
+    says otherwise.
+
+    Parameters
+    ----------
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to combine, as in :class:`MKLClassifier`.
+    Cs, norms
+        As in :class:`MKLClassifierCV`.
+    cv : int, splitter or iterable of (train, test)
+        Folds. An integer makes folds of distinct samples, each with its share of the
+        events.
+    scoring, rule
+        As in :class:`MKLClassifierCV`.
+    ties, normalize, solver, psd
+        As in :class:`MKLCox`.
+    tol, max_iter, time_limit, memory_limit, n_jobs, callback, verbose
+        As in :class:`MKLClassifierCV`.
+
+    Attributes
+    ----------
+    C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, gain_over_sum_, path_
+        As in :class:`MKLClassifierCV`.
+    kernel_names_, kernels_, kernel_weights_, kernel_contributions_
+        As in :class:`MKLCox`, of the last fit.
+    unique_times_, baseline_cumulative_hazard_, strata_
+        As in :class:`MKLCox`, of the last fit.
+    support_, dual_coef_, duality_gap_, n_iter_, solution_, predictor_
+        As in :class:`MKLCox`, of the last fit.
+
+    References
+    ----------
+    Cox, D. R. (1972). Regression models and life-tables. *Journal of the Royal
+    Statistical Society B* 34, 187-220.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MKLCoxCV
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 3))
+    >>> y = rng.exponential(np.exp(-X[:, 0]))
+    >>> model = MKLCoxCV(["linear", "rbf"], Cs=3, norms=[1, 2], cv=3).fit(X, y)
+    >>> model.scores_.shape, bool(model.mean_scores_.max() > 0.6)
+    ((2, 3, 3), True)
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        Cs: Any = 7,
+        norms: Any = NORMS,
+        cv: Any = 5,
+        scoring: Any = None,
+        rule: str = "best",
+        ties: str = "breslow",
+        normalize: str | None = "multiplicative",
+        solver: Any = "auto",
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        n_jobs: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.Cs = Cs
+        self.norms = norms
+        self.cv = cv
+        self.scoring = scoring
+        self.rule = rule
+        self.ties = ties
+        self.normalize = normalize
+        self.solver = solver
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.n_jobs = n_jobs
+        self.callback = callback
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        *,
+        strata: Any = None,
+    ) -> Any:
+        """Choose cost and norm by cross-validation, then learn from all samples.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`MKLCox.fit`.
+        groups : array of shape (n_samples,), optional
+            What ``cv.split`` is given as groups: ``cv=GroupKFold()`` keeps the samples
+            of a group together.
+        strata : array of shape (n_samples,), optional
+            As in :meth:`MKLCox.fit`. Scores on folds compare samples of all strata.
+        """
+        return super().fit(X, self._stratified(y, strata), sample_weight, groups)
+
+    def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
+        """Return targets as scikit-survival has them, for scorers."""
+        out = np.empty(len(target), dtype=[("event", bool), ("time", np.float64)])
+        out["event"], out["time"] = target[:, 1] > 0, target[:, 0]
+        return out
+
+    def _kinds(self, target: NDArray[Any]) -> NDArray[np.intp] | None:
+        """Return who had an event, if there are enough of both kinds for all folds."""
+        kinds = target[:, 1].astype(np.intp)
+        count = np.bincount(kinds, minlength=2)
+        return kinds if count.min() >= int(self.cv) else None
+
+    def _plain(self) -> MKLCox:
+        return MKLCox(
+            ties=self.ties,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            time_limit=self.time_limit,
+        )
+
+    def _cell(self) -> MKLCox:
+        return self._plain()

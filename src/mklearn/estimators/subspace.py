@@ -262,7 +262,7 @@ class SubspaceKernel(
         reg = self._regularisation(float(np.mean(w @ training.bank.diag())))
         kernels = self._kernels(training, reg)
         settings: dict[str, Any] = {
-            "time_limit": self.time_limit,
+            "time_limit": training.clock.left(),
             "callback": self.callback,
             "verbose": self.verbose,
         }

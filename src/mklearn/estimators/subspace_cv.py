@@ -15,6 +15,7 @@ from mklearn.data.checks import NothingToLearnError
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import check_positive
 from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
+from mklearn.estimators._targets import decided
 from mklearn.estimators._training import GramTraining
 from mklearn.estimators.subspace import (
     SubspaceClassifier,
@@ -22,11 +23,15 @@ from mklearn.estimators.subspace import (
     unit_cost,
 )
 from mklearn.kernels import KernelBank
+from mklearn.kernels.dense import DenseGrams
 from mklearn.kernels.normalise import CENTRED_TRACE
 from mklearn.problems.subspace import label_factor
 from mklearn.solvers.subspace import svm_on
 
 FloatArray = NDArray[np.float64]
+
+_FEW = 2000  # samples of a fold whose Gram may lie in memory
+_LOOSER = 10  # gaps of SVMs that are good enough to choose by, in units of tol
 
 # numbers of reg and C, features of test samples, the SVMs' coefficients and biases
 _Cell = tuple[int, int, FloatArray, FloatArray, FloatArray]
@@ -158,7 +163,8 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
         X, y, sample_weight
             As in :class:`SubspaceKernel`; weights count in the scores as well.
         groups : array of shape (n_samples,), optional
-            What ``cv.split`` is given as groups.
+            Subjects, which are never in both parts of a fold: what ``cv.split`` is
+            given as groups; a number of folds becomes folds of groups.
         """
         self._check_parameters()
         self.regs_ = _grid("regs", self.regs)
@@ -225,7 +231,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
                 return scores
             truth = part.whole.target[fold.tested]
             for i, j, features, coef, bias in self._path(training, cross):
-                found = _classes(features @ coef + bias)
+                found = decided(features @ coef + bias)
                 scores[i, j] = fold.accuracy(found == truth)
         return scores
 
@@ -245,6 +251,9 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
                 continue
             unit = unit_cost(found.features, w) if self.relative else 1.0
             features = cross.apply(theta, found.coef)
+            known: Any = found.features  # few samples: their Gram, for rough answers
+            if len(known) <= _FEW:
+                known = DenseGrams((known @ known.T)[None])
             A: FloatArray | None = None
             for j, C in enumerate((unit * self.Cs_).tolist()):
                 loss = self._loss(training, C)
@@ -257,7 +266,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
                     features = cross.apply(solution.theta, found.coef)
                 else:
                     solution = svm_on(
-                        found.features, loss, tol=self.tol, start=start,
+                        known, loss, tol=_LOOSER * self.tol, start=start,
                         time_limit=self.time_limit,
                     )  # fmt: skip
                 stop_on_ctrl_c([solution])
@@ -272,9 +281,3 @@ def _grid(name: str, values: Any) -> FloatArray:
     for value in found.tolist():
         check_positive(name, value)
     return np.unique(found)
-
-
-def _classes(scores: FloatArray) -> NDArray[np.intp]:
-    if scores.shape[1] == 1:
-        return (scores[:, 0] > 0).astype(np.intp)
-    return scores.argmax(axis=1)

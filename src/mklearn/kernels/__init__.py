@@ -4,6 +4,7 @@ from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.families import per_feature, per_view, rbf_ladder
 from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.groups import GroupReport, per_group
 from mklearn.kernels.landmarks import ApproximationError
 from mklearn.kernels.measures import alignment, hsic
 from mklearn.kernels.specs import (
@@ -19,6 +20,7 @@ from mklearn.kernels.specs import (
     Matern52,
     Polynomial,
     Precomputed,
+    Product,
     Spectrum,
     Tanimoto,
     WeightedDegree,
@@ -31,6 +33,7 @@ __all__ = [
     "Cosine",
     "FeatureMap",
     "Function",
+    "GroupReport",
     "HistogramIntersection",
     "Kernel",
     "KernelBank",
@@ -41,12 +44,14 @@ __all__ = [
     "MultiView",
     "Polynomial",
     "Precomputed",
+    "Product",
     "Spectrum",
     "Tanimoto",
     "WeightedDegree",
     "alignment",
     "hsic",
     "per_feature",
+    "per_group",
     "per_view",
     "rbf_ladder",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,26 @@ from mklearn.data.threads import run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels import memory
 from mklearn.kernels.affine import Affine, Mask, Terms
-from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
+from mklearn.kernels.columns import (
+    FeatureSet,
+    check_weight,
+    columns_in,
+    example,
+    feature_key,
+    grouped,
+    sharing,
+    union_of,
+)
 from mklearn.kernels.families import KernelLike, expand_kernels
 from mklearn.kernels.memory import Index, MemoryEstimate
 from mklearn.kernels.sources import (
     DiagonalSource,
     FeatureSource,
     GramSource,
+    Limits,
     Request,
+    Seen,
+    SharedSource,
     Source,
     add_each,
     same,
@@ -29,6 +42,7 @@ from mklearn.kernels.sources import (
 )
 from mklearn.kernels.specs import Kernel, unique_names
 from mklearn.kernels.state import BankState, Reference
+from mklearn.kernels.twofold import add_products
 
 FloatArray = NDArray[np.float64]
 
@@ -72,11 +86,37 @@ class Part:
             return self
         return Part(source, np.arange(n_kernels), self.positions, self.features)
 
+    @property
+    def scattered(self) -> bool:
+        """Whether its kernels are few of a stack of given Grams."""
+        source = self.source
+        return isinstance(source, GramSource) and source.scatters(len(self.which))
+
+    def copied_bytes(self) -> int:
+        """Return what a copy of its kernels takes, if they are scattered."""
+        if not self.scattered:
+            return 0
+        assert isinstance(self.source, GramSource)
+        n_rows, n_cols, _ = self.source.shape
+        return 8 * n_rows * n_cols * len(self.which)
+
+    def gathered(self) -> Part:
+        """Return the part with a copy of its kernels, if they are scattered."""
+        if not self.scattered:
+            return self
+        assert isinstance(self.source, GramSource)
+        source = self.source.gathered(self.which)
+        return replace(self, source=source, which=np.arange(len(self.which)))
+
     def raw(self) -> Part:
         """Return the part without stored values, which may lie differently."""
         return replace(self, source=self.source.raw())
 
 
+NOT_FINITE = (
+    "A Gram matrix contains NaN or infinity; check the kernel, or drop the samples it "
+    "fails on."
+)
 _TILE = 512  # columns that are computed at once at the least
 _TABULATE = 2**14  # values of a sum that are worth a table of it
 
@@ -146,8 +186,20 @@ class KernelBank:
         specs = expand_kernels(kernels, data)
         # names come from what was asked for, not from numbers found in the data
         self.names = unique_names([spec.label() for spec in specs])
-        self._parts, found = [], {}
-        for members in grouped(feature_key(spec, data) for spec in specs):
+        self._parts = []
+        found: dict[int, Kernel] = {}
+        shared = sharing(specs, data)
+        for members in shared:
+            kernels_of = [specs[m] for m in members]
+            features = FeatureSet.fit(union_of(kernels_of, data), data, weight)
+            groups = columns_in(kernels_of, features)
+            columns = SharedSource.of(kernels_of, features.take(data), groups)
+            which = np.arange(len(members))
+            self._parts.append(Part(columns, which, members, features))
+            found.update(zip(members.tolist(), kernels_of, strict=True))
+        others = np.setdiff1d(np.arange(len(specs)), np.concatenate([[], *shared]))
+        for chosen in grouped(feature_key(specs[m], data) for m in others):
+            members = others[chosen]
             features = FeatureSet.fit(specs[members[0]], data, weight)
             samples = features.take(data)
             holes = features.absent(data)
@@ -176,6 +228,7 @@ class KernelBank:
         *,
         row_diag: ArrayLike | None = None,
         cross: bool = False,
+        finite: bool = False,
     ) -> KernelBank:
         """Return a bank of Gram matrices that are given.
 
@@ -188,10 +241,13 @@ class KernelBank:
             ``k(x, x)`` of the rows, for cross Grams that are normalised spherically.
         cross : bool
             Rows and columns are different samples though there may be as many.
+        finite : bool
+            Whether the numbers are known to be finite, or will be looked at by
+            :meth:`survey`; they are looked at here otherwise.
         """
         given: NDArray[Any] | list[NDArray[Any]]
         if isinstance(grams, (list, tuple)):
-            given = [_as_gram(g, 2) for g in grams]
+            given = [_as_gram(g, 2, finite) for g in grams]
             shapes = {g.shape for g in given}
             if len(shapes) != 1:
                 raise ValueError(
@@ -202,7 +258,8 @@ class KernelBank:
             n_kernels = len(given)
         else:
             grams = np.asarray(grams)
-            given = _as_gram(grams[:, :, None] if grams.ndim == 2 else grams, 3)
+            grams = grams[:, :, None] if grams.ndim == 2 else grams
+            given = _as_gram(grams, 3, finite)
             n_rows, n_cols, n_kernels = given.shape
         diag = None if row_diag is None else np.asarray(row_diag, dtype=np.float64)
         if diag is not None and diag.shape != (n_rows, n_kernels):
@@ -431,6 +488,19 @@ class KernelBank:
             bank._mask = self._mask.take(index)
         return bank
 
+    def gathered(self) -> KernelBank:
+        """Return the bank with copies of given Grams that lie among many others.
+
+        A stack of Grams, kernels last, is read as a whole for any kernel of it. Nothing
+        is copied where the memory has no room.
+        """
+        size = sum(part.copied_bytes() for part in self._parts)
+        if size == 0 or size > memory.available_memory() // 4:
+            return self
+        bank = copy.copy(self)
+        bank._parts = [part.gathered() for part in self._parts]
+        return bank
+
     def _number(self, name: str) -> int:
         if name not in self.names:
             raise ValueError(
@@ -482,6 +552,10 @@ class KernelBank:
         )
         present = None if self._mask is None else self._mask.cols
         return BankState(self.names, references, present)
+
+    def example(self, n: int) -> Any:
+        """Return ``n`` samples such as :meth:`cross` may be given."""
+        return example((p.features for p in self._parts if p.features), n)
 
     def _without_rows(self, cols: Index | None) -> KernelBank:
         """Return the raw bank of no rows and some columns, cut down to these."""
@@ -584,7 +658,8 @@ class KernelBank:
         ----------
         memory_limit : int, optional
             Bytes that values, blocks in flight and a solver's rows may take together;
-            by default half of what is free. The samples themselves are not counted.
+            by default 2 GB (half of what is free if that is less, or if values are
+            costly to compute). The samples themselves are not counted.
         storage : {"auto", "float64", "float32", "mmap", "recompute"}
             "auto" takes the first that fits: float64, float32, then recomputing for
             kernels that are formulas of a dot product or distance and memory-mapped
@@ -646,6 +721,28 @@ class KernelBank:
     def combine(self, theta: ArrayLike) -> FloatArray:
         """Return ``sum_m theta[m] K[m]``, shape (n_rows, n_cols)."""
         return self._combine_rows(np.arange(self._size[0]), self._check_theta(theta))
+
+    def combine_symmetric(
+        self, theta: ArrayLike, out: FloatArray | None = None
+    ) -> FloatArray:
+        """Return :meth:`combine` of a square bank from the values above the diagonal.
+
+        The Grams are taken to be symmetric: half of their values are never looked at.
+        ``out`` (n, n) is written to if it is given.
+        """
+        self._require_square("combine_symmetric")
+        theta, n = self._check_theta(theta), self._size[0]
+        out = np.empty((n, n)) if out is None else out
+        out[:] = 0.0
+        bank = self._compact()
+
+        def work(block: Index) -> None:
+            first, end = int(block[0]), int(block[-1]) + 1
+            bank._combine_block(block, theta, out[first:end, first:], first, True)
+            out[end:, first:end] = out[first:end, end:].T
+
+        run_blocks(work, np.array_split(np.arange(n), max(1, min(n // 96, 16))))
+        return out
 
     def columns(
         self, idx: ArrayLike, theta: ArrayLike, many: bool = False
@@ -820,37 +917,156 @@ class KernelBank:
             bank, a = self[np.ix_(used, used)], A[used]
         bank = bank._compact()
 
-        def work(block: Index) -> FloatArray:
+        def work(block: Index) -> list[FloatArray]:
             # pairs right of the diagonal block count twice
-            total, end = np.zeros(shape), int(block[-1]) + 1
+            total: list[FloatArray] = []
+            end = int(block[-1]) + 1
             for start, stop in bank._col_ranges(len(block), int(block[0])):
                 right = 2.0 * a[start:stop]
                 right[: max(0, end - start)] *= 0.5
-                total += bank._quad_block(block, a[block], right, start, each, count)
+                here = quad_block(block, a[block], right, start)
+                total = here if not total else _added(total, here)
             return total
 
-        # the smaller the blocks, the nearer is half
-        blocks = bank._row_blocks(len(used), self.shape[2], a.shape[1])
-        count = len(used) ** 2 // (2 * len(blocks))
-        return np.asarray(np.sum(run_blocks(work, blocks), axis=0))
+        def quad_block(
+            rows: Index, left: FloatArray, right: FloatArray, start: int
+        ) -> list[FloatArray]:
+            if short:
+                return bank._short_quads(rows, left, right, start, each, count)
+            S = bank._multiply_block(rows, right, start)
+            how = "it,itm->tm" if each else "it,itm->m"
+            return [np.einsum(how, left, S).reshape(shape)]
 
-    def inner(self, matrix: FloatArray) -> FloatArray:
-        """Return ``sum_ij K[m][i, j] matrix[i, j]`` for every kernel, (n_kernels,)."""
+        count = len(used) ** 2 // 2
+        one = np.arange(1)
+        short = bool(bank._short_quads(one, a[:1], a[:1], 0, each, count))
+        # the smaller the blocks, the nearer is half
+        size = (1, 0) if short else (self.shape[2], a.shape[1])
+        blocks = bank._row_blocks(len(used), *size)
+        sums = reduce(_added, run_blocks(work, blocks))
+        if not short:
+            return sums[0]
+        out = np.empty(shape)
+        for part, sum_ in zip(bank._parts, sums, strict=True):
+            out[:, part.positions] = part.source.settle(part.which, sum_)
+        return out if bank._affine is None else out * bank._affine.scale
+
+    def twofold(
+        self, thetas: FloatArray, A: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what ``apply_each`` and ``quads`` do, summed in twice the precision.
+
+        The Gram matrices are those of :meth:`gram`, taken as exact. This takes many
+        times as long.
+
+        Parameters
+        ----------
+        thetas : array of shape (n_targets, n_kernels)
+        A : array of shape (n_cols, n_targets)
+        """
+        self._require_square("twofold")
+        used = np.flatnonzero(A.any(axis=1))
+        hi, lo = np.zeros(A.shape), np.zeros(A.shape)
+        quads = np.zeros((A.shape[1], self.shape[2]))
+        for m in range(self.shape[2]):
+            K = np.ascontiguousarray(self.gram(m)[:, used])
+            quads[:, m] = add_products(K, A, used, thetas[:, m], hi, lo)
+        return hi + lo, quads
+
+    def grams(self) -> FloatArray:
+        """Return all Gram matrices, shape (n_kernels, n_rows, n_cols)."""
+        if self._affine is None and self._mask is None and len(self._parts) == 1:
+            part = self._parts[0]
+            every = np.arange(self._size[0], dtype=np.intp)
+            values = part.source.each(part.request(every, 0, self._size[1]))
+            if values is not None:
+                return values[np.argsort(part.positions)]
+        return np.stack([self.gram(m) for m in range(self.shape[2])])
+
+    def survey(self, weight: ArrayLike, tol: float) -> Seen:
+        """Look at raw, square kernels once, in the order in which they lie in memory.
+
+        Parameters
+        ----------
+        weight : array of shape (n,)
+            Weights of the samples in the row means.
+        tol : float
+            What counts as rounding, as a share of the largest diagonal entry: a
+            difference of mirror images, a negative eigenvalue of two samples.
+        """
+        self._require_square("survey")
+        w = np.asarray(weight, dtype=np.float64)
+        diag = self.diag()
+        if not np.isfinite(diag).all():
+            raise ValueError(NOT_FINITE)
+        slack = tol * np.maximum(diag.max(axis=0), 0.0)
+        tiny = np.finfo(float).tiny
+        limits = Limits(slack, 1.0 / np.maximum(diag + slack, tiny))
+        n, _, M = self.shape
+        out = Seen(np.empty((M, n)), *np.empty((3, M)))
+        for part in self._parts:
+            at = part.positions
+            mine = Limits(limits.unlike[at], limits.reach[:, at])
+            found = None
+            if self._mask is None and same(part.rows, part.cols):
+                found = part.source.survey(part.which, part.rows, w, mine)
+            if found is None:
+                found = self._only(part)._survey_blocks(w, mine)
+            for mine_, all_ in zip(found, out, strict=True):
+                all_[at] = mine_
+        return out
+
+    def _survey_blocks(self, weight: FloatArray, limits: Limits) -> Seen:
+        """Do what :meth:`survey` does with values that have to be asked for."""
+        n, _, M = self.shape
+        out = Seen(np.empty((M, n)), *np.zeros((3, M)))
+        for rows in memory.row_blocks(n, 16 * n, self.memory_limit):
+            here, mirrored = self[rows], self[:, rows]
+            for m in range(M):
+                K, reach = here.gram(m), limits.reach[:, m]
+                out.means[m, rows] = K @ weight
+                apart = np.abs(K - mirrored.gram(m).T) > limits.unlike[m]
+                out.unlike[m] += np.count_nonzero(apart)
+                K *= K
+                out.squares[m] += K.sum()
+                K *= reach[rows, None] * reach
+                K[np.arange(len(rows)), rows] = 0.0
+                out.beyond[m] += np.count_nonzero(K > 1.0)
+        return out
+
+    def inner(self, matrix: FloatArray, upper: bool = False) -> FloatArray:
+        """Return ``sum_ij K[m][i, j] matrix[i, j]`` for every kernel, (n_kernels,).
+
+        ``upper`` says that the matrix is symmetric, and that only its upper triangle
+        is to be read: half of the pairs are.
+        """
         if matrix.shape != self._size:
             raise ValueError(
                 f"The matrix must have shape {self._size}, got {matrix.shape}."
             )
-        out = np.zeros(self.shape[2])
         bank = self._compact()
         n_rows, n_cols = self._size
         blocks = memory.row_blocks(n_rows, 8 * n_cols, self.memory_limit, n_cols)
-        for part in bank._parts:
-            alone = bank._only(part)
-            for m, theta in zip(part.positions, np.eye(len(part.which)), strict=True):
-                for rows in blocks:
-                    values = alone._combine_rows(rows, theta)
-                    out[m] += np.vdot(values, matrix[rows])
-        return out
+        tabulate = n_rows * n_cols > _TABULATE
+
+        each = [(part.positions, bank._only(part)) for part in bank._parts]
+
+        def work(rows: Index) -> FloatArray:
+            here = slice(int(rows[0]), int(rows[-1]) + 1)
+            start, found = here.start if upper else 0, np.zeros(self.shape[2])
+            right = matrix[here, start:]
+            if upper:  # pairs right of the diagonal block count twice
+                right = 2.0 * right
+                right[:, : len(rows)] = np.triu(right[:, : len(rows)])
+                right[np.diag_indices(len(rows))] *= 0.5
+            for places, alone in each:
+                for m, theta in zip(places, np.eye(len(places)), strict=True):
+                    values = np.zeros(right.shape)
+                    alone._combine_block(rows, theta, values, start, tabulate)
+                    found[m] = np.vdot(values, right)
+            return found
+
+        return np.asarray(np.sum(run_blocks(work, blocks), axis=0))
 
     def _only(self, part: Part) -> KernelBank:
         """Return the bank of the kernels of one part."""
@@ -868,11 +1084,7 @@ class KernelBank:
 
         For a cross bank these are the kernels of the new samples with themselves.
         """
-        out = np.empty((self._size[0], self.shape[2]))
-        for part in self._parts:
-            rows = slice(None) if part.rows is None else part.rows
-            for k, m in zip(part.which, part.positions, strict=True):
-                out[:, m] = part.source.diag(int(k), rows)
+        out = self._raw_diag()
         affine = self._affine
         if affine is not None:
             out *= affine.scale
@@ -884,6 +1096,46 @@ class KernelBank:
             out *= self._mask.rows.T
         if affine is not None and affine.outer is not None:
             out += 2.0 * affine.outer.row.T + affine.outer.const
+        return out
+
+    def sizes(self) -> FloatArray:
+        """Return what bounds the terms of all entries, shape (n_rows, n_kernels).
+
+        Of a square bank of positive semidefinite kernels, no value ``K[m][i, j]``, and
+        no term that a normalisation makes it of, is larger than the product of entries
+        i and j of column m. Rounding errors are in proportion to these.
+        """
+        affine, out = self._affine, self._raw_diag()
+        if affine is None:
+            return np.asarray(np.sqrt(np.maximum(out, 0.0)))
+        out *= np.abs(affine.scale)
+        if affine.u is not None:
+            out *= (affine.u**2).T
+        added = [affine.row, affine.col, affine.const]
+        if affine.outer is not None:
+            added += affine.outer
+        for term in added:
+            if term is not None:
+                out += np.abs(term).reshape(len(term), -1).max(axis=1, initial=0.0)
+        return np.asarray(np.sqrt(np.maximum(out, 0.0)))
+
+    def rounding(self, n_terms: int) -> float:
+        """Return the relative error of sums of products with so many entries.
+
+        It is that of any order of summation. Values that are computed when they are
+        needed may differ a little from one question to the next.
+        """
+        unit = float(np.finfo(np.float64).eps) / 2
+        again = max(part.source.slip for part in self._parts)
+        return (n_terms + self.shape[2] + 16) * unit + again
+
+    def _raw_diag(self) -> FloatArray:
+        """Return the diagonals without normalisation, shape (n_rows, n_kernels)."""
+        out = np.empty((self._size[0], self.shape[2]))
+        for part in self._parts:
+            rows = slice(None) if part.rows is None else part.rows
+            for k, m in zip(part.which, part.positions, strict=True):
+                out[:, m] = part.source.diag(int(k), rows)
         return out
 
     def totals(self, weight: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -1125,7 +1377,7 @@ class KernelBank:
             products *= self._mask.rows[:, rows].T[:, None, :]
         return products
 
-    def _quad_block(
+    def _short_quads(
         self,
         rows: Index,
         left: FloatArray,
@@ -1133,26 +1385,30 @@ class KernelBank:
         start: int,
         each: bool,
         count: int,
-    ) -> FloatArray:
-        """Return ``left[:, t]' K[m][rows, start:stop] A[:, t]`` as ``_quads`` does."""
+    ) -> list[FloatArray]:
+        """Return what the sources know of ``left[:, t]' K[m][rows, start:] A[:, t]``.
+
+        One array for each part, none at all if products do as well for one of them.
+        """
         affine, stop = self._affine, start + len(A)
-        out = np.empty((A.shape[1] if each else 1, self.shape[2]))
         plain = affine is None or (affine.u is None and affine.row is None)
-        plain = plain and self._mask is None
-        for part in self._parts if plain else []:
+        if not plain or self._mask is not None:
+            return []
+        found = []
+        for part in self._parts:
             asked = part.request(rows, start, stop)
             q = part.source.quad(asked, left, A.T, each, count)
             if q is None:
-                plain = False
-                break
-            out[:, part.positions] = q
-        if plain:
-            return out if affine is None else out * affine.scale
-        S = self._multiply_block(rows, A, start)
-        return np.asarray(np.einsum("it,itm->tm" if each else "it,itm->m", left, S))
+                return []
+            found.append(q)
+        return found
 
 
-def _as_gram(gram: Any, ndim: int) -> NDArray[Any]:
+def _added(one: list[FloatArray], other: list[FloatArray]) -> list[FloatArray]:
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def _as_gram(gram: Any, ndim: int, finite: bool) -> NDArray[Any]:
     """Return a Gram, or a stack of them, as a float array; not copied if it is one."""
     array = np.asarray(gram)
     if array.ndim != ndim or 0 in array.shape:
@@ -1167,12 +1423,8 @@ def _as_gram(gram: Any, ndim: int) -> NDArray[Any]:
         )
     if array.dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
         array = array.astype(np.float64)
-    for row in array:
-        if not np.isfinite(row).all():
-            raise ValueError(
-                "A Gram matrix contains NaN or infinity; check the kernel, or drop the "
-                "samples it fails on."
-            )
+    if not finite and not all(np.isfinite(row).all() for row in array):
+        raise ValueError(NOT_FINITE)
     return array
 
 

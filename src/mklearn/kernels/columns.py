@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy import sparse
 from mklearn.data import checks
 from mklearn.data.views import MultiView
 from mklearn.kernels.functions import moments
-from mklearn.kernels.specs import Kernel
+from mklearn.kernels.specs import Kernel, Linear
 
 FloatArray = NDArray[np.float64]
 
@@ -41,6 +41,10 @@ class FeatureSet:
 
     def __post_init__(self) -> None:
         width = self.width
+        if not isinstance(width, int) or width < 1:
+            raise ValueError(f"A view has at least one column, got {width!r}.")
+        if self.names is not None and len(self.names) != width:
+            raise ValueError(f"{len(self.names)} names are those of other columns.")
         if self.index is not None:
             index = np.asarray(self.index)
             if index.dtype.kind != "i" or index.ndim != 1 or not len(index):
@@ -99,6 +103,25 @@ class FeatureSet:
             X = self._filled(X, holes)
         return self._scaled(X)
 
+    def check(self) -> None:
+        """Raise ValueError unless there is a sample that stands for absent ones."""
+        if self.filler is None or isinstance(self.filler, str) != self.text:
+            raise ValueError("There is no sample that stands for absent ones.")
+
+    def example(self, n: int) -> Any:
+        """Return a view of ``n`` samples such as :meth:`take` may be given."""
+        if self.text:
+            return np.array([self.filler] * n, dtype=object)
+        index = np.arange(self.width) if self.index is None else self.index
+        if not self.sparse:
+            view = np.zeros((n, self.width))
+            view[:, index] = 0.0 if self.filler is None else self.filler
+            return view
+        one = sparse.csr_array((1, len(index)) if self.filler is None else self.filler)
+        parts = (one.data, index[one.indices], one.indptr)
+        row = sparse.csr_array(parts, shape=(1, self.width))
+        return sparse.csr_array(sparse.vstack([row] * n))
+
     def absent(self, data: MultiView) -> NDArray[np.bool_] | None:
         """Return which samples of ``data`` lack the view, None if all have it."""
         view = self._find_view(data)
@@ -155,10 +178,91 @@ class FeatureSet:
         return view
 
 
+def example(features: Iterable[FeatureSet], n: int) -> Any:
+    """Return samples with the views that some features are taken from.
+
+    A table where there was but one view, else a :class:`MultiView`.
+    """
+    known: dict[str, FeatureSet] = {}
+    views: dict[str, Any] = {}
+    for one in features:
+        first = known.setdefault(one.view, one)
+        if (one.width, one.text, one.sparse) != (first.width, first.text, first.sparse):
+            raise ValueError(f"View {one.view!r} has two shapes.")
+        view = one.example(n)
+        if one.view not in views or one.text:
+            views[one.view] = view
+        elif one.index is not None and not one.sparse:
+            views[one.view][:, one.index] = view[:, one.index]
+    alone = {one.only_view for one in known.values()} == {True}
+    return views.popitem()[1] if alone and len(views) == 1 else MultiView(views)
+
+
 def feature_key(kernel: Kernel, data: MultiView) -> Hashable:
     """Return what kernels on the same features have in common."""
     view, index = _place(kernel, data)
     return view, None if index is None else index.tobytes(), kernel.standardized
+
+
+MANY = 32  # linear kernels on other columns each that are worth sharing columns
+
+
+def sharing(specs: Sequence[Kernel], data: MultiView) -> list[NDArray[np.intp]]:
+    """Return which linear kernels look at many different groups of the same columns."""
+    keys: list[Hashable] = []
+    for kernel in specs:
+        key = None
+        if type(kernel) is Linear and _plainly_told(kernel.columns):
+            key = data.view_name(kernel.view), kernel.standardized
+        keys.append(key)
+    return [
+        members
+        for members in grouped(keys)
+        if keys[members[0]] is not None
+        and len({feature_key(specs[m], data) for m in members}) >= MANY
+    ]
+
+
+def is_linear(kernels: Iterable[Kernel]) -> bool:
+    """Tell whether all kernels are plain dot products."""
+    return all(type(kernel) is Linear for kernel in kernels)
+
+
+def _plainly_told(columns: Any) -> bool:
+    """Tell whether columns are numbers or names, each of them once."""
+    listed = columns if isinstance(columns, tuple) else (columns,)
+    plain = all(
+        isinstance(c, str) or (type(c) is int and c >= 0) for c in listed
+    )  # no masks, and nothing counted from the end
+    return plain and len(set(listed)) == len(listed)
+
+
+def union_of(kernels: Sequence[Kernel], data: MultiView) -> Kernel:
+    """Return a kernel that sees what any of several on one view see."""
+    view = kernels[0].view
+    parts = [data.column_index(view, kernel.columns) for kernel in kernels]
+    return replace(kernels[0], columns=tuple(np.unique(np.concatenate(parts)).tolist()))
+
+
+def columns_in(
+    kernels: Sequence[Kernel], features: FeatureSet
+) -> list[NDArray[np.intp]]:
+    """Return where the columns of each kernel stand among those of a set.
+
+    Raise ValueError if a kernel looks at others.
+    """
+    index = np.arange(features.width) if features.index is None else features.index
+    place: dict[Any, int] = {int(column): i for i, column in enumerate(index)}
+    numbers: dict[Any, Any] = {name: i for i, name in enumerate(features.names or ())}
+    out = []
+    for kernel in kernels:
+        columns: Any = kernel.columns
+        wanted = columns if isinstance(columns, tuple) else (columns,)
+        found = [place.get(numbers.get(c, c), -1) for c in wanted]
+        if not _plainly_told(columns) or min(found, default=-1) < 0:
+            raise ValueError(f"Kernel {kernel.label()!r} sees other columns.")
+        out.append(np.array(sorted(found), dtype=np.intp))
+    return out
 
 
 def grouped(keys: Iterable[Hashable]) -> list[NDArray[np.intp]]:
@@ -178,7 +282,7 @@ def _place(kernel: Kernel, data: MultiView) -> tuple[str, NDArray[np.intp] | Non
         raise ValueError(
             f"Kernel {kernel.label()!r} needs {needs} but view {view!r} holds {has}."
         )
-    if kernel.columns is None:
+    if kernel.columns is None and data.visible(view) is None:
         return view, None
     index = data.column_index(view, kernel.columns)
     if len(index) == 0:

@@ -23,9 +23,9 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from mklearn.data.compiling import njit
 from mklearn.kernels.functions import exponential_combine, exponential_multiply
 
 FloatArray = NDArray[np.float64]
@@ -93,10 +93,23 @@ class Grid:
 
     def quads(self, B: NDArray[Any], left: FloatArray, right: FloatArray) -> FloatArray:
         """Return ``sum_t left[:, t]' map_m(B) right[:, t]`` for all m, shape (M,)."""
+        return self.of_moments(self.moments(B, left, right))
+
+    def moments(
+        self, B: NDArray[Any], left: FloatArray, right: FloatArray
+    ) -> FloatArray:
+        """Return the pairs of samples collected by interval, whatever the maps.
+
+        They add up over blocks, so that the maps are evaluated once for all of them.
+        """
         moments = np.zeros((len(self.middle), _DEGREE + 1))
         pairs = left @ right.T
         _collect(B, pairs, self.root, self.first, self.middle, self.scale, moments)
         moments[-1] = 0.0
+        return moments
+
+    def of_moments(self, moments: FloatArray) -> FloatArray:
+        """Return the quadratic forms of all maps, shape (M,)."""
         at_nodes = (moments @ _FROM_VALUES).reshape(1, -1)
         out = np.zeros((len(self.maps), 1, 1))
         exponential_multiply(self.nodes.reshape(1, -1), self.maps, at_nodes, out)

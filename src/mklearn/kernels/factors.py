@@ -37,8 +37,16 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
         with one_blas_thread:
             L, info = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
         return np.asarray(L), info == 0
-    for k in range(0, n, _PIECE):
-        here = slice(k, min(k + _PIECE, n))
+    for here in _pieces(n):
+
+        def ahead(rows: slice, here: slice = here) -> None:
+            known = slice(0, here.start)
+            # of the transpose, which lies in memory as the product does
+            part = matrix[here, known] @ matrix[rows, known].T
+            matrix.T[here, rows] -= np.triu(part) if rows == here else part
+
+        if here.start:
+            run_blocks(ahead, _pieces(n, here.start))
         with one_blas_thread:
             corner, info = dpotrf(matrix[here, here], lower=1, clean=0)
         if info:
@@ -49,15 +57,7 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
             part = matrix[rows, here]
             matrix[rows, here] = dtrsm(1.0, corner, part, side=1, lower=1, trans_a=1)
 
-        def rest(rows: slice, here: slice = here) -> None:
-            part = matrix[rows, here]
-            matrix[rows, rows] -= np.tril(part @ part.T)
-            # of the transpose, which lies in memory as the product does
-            matrix.T[rows, rows.stop :] -= part @ matrix[rows.stop :, here].T
-
-        left = _pieces(n, here.stop)
-        run_blocks(below, left)
-        run_blocks(rest, left)
+        run_blocks(below, _pieces(n, here.stop))
     return matrix, True
 
 
@@ -97,10 +97,10 @@ def invert_triangle(L: FloatArray) -> FloatArray:
 
         def work(cols: slice, here: slice = here, corner: FloatArray = corner) -> Any:
             # above the rows of the piece stands the inverse, in them still L
-            between = slice(cols.start, here.start)
-            inverse = L[between, cols].copy()
-            inverse[:_PIECE] = np.tril(inverse[:_PIECE])
-            return -corner @ (L[here, between] @ inverse)
+            rest = slice(cols.stop, here.start)
+            part = L[here, cols] @ np.tril(L[cols, cols])
+            part += L[here, rest] @ L[rest, cols]
+            return -corner @ part
 
         before = _pieces(here.start)
         for cols, part in zip(before, run_blocks(work, before), strict=True):
@@ -115,7 +115,10 @@ def inverse(L: FloatArray) -> FloatArray:
     if n < _SMALL:
         with one_blas_thread:
             return np.tril(dpotri(L, lower=1)[0])
-    return lower_gram(invert_triangle(np.array(np.tril(L), order="F")), triangle=True)
+    factor = invert_triangle(L.copy(order="F"))
+    for here in _pieces(n):  # what lies above these is not read
+        factor[here, here] = np.tril(factor[here, here])
+    return lower_gram(factor, triangle=True)
 
 
 def lower_gram(A: FloatArray, triangle: bool = False) -> FloatArray:

@@ -26,6 +26,7 @@ from mklearn.kernels.specs import (
     Matern32,
     Matern52,
     Polynomial,
+    Product,
     Spectrum,
     Tanimoto,
     WeightedDegree,
@@ -42,7 +43,9 @@ class Family:
 
     def expand(self, data: MultiView) -> list[Kernel]:
         """Return the kernels, one set for each column or view of ``data``."""
-        if self.over == "views":
+        if self.over == "names" and len(data.names) == 1:
+            return list(self.kernels)
+        if self.over in ("views", "names"):
             wanted = self.names if self.names is not None else data.names
             return [
                 _moved(kernel, view=view)
@@ -221,10 +224,17 @@ def expand_kernels(kernels: KernelLike, data: MultiView) -> list[Kernel]:
         return auto_kernels(data)
     out: list[Kernel] = []
     for item in _flatten([kernels], keep_families=True):
+        if isinstance(item, Product):
+            item = item.located(data)
         out += item.expand(data) if isinstance(item, Family) else [item]
     if not out:
         raise ValueError("The list of kernels is empty; give at least one kernel.")
     return out
+
+
+def flat_kernels(kernels: Iterable[Any]) -> list[Kernel]:
+    """Return kernels, names, callables and lists of these as a list of kernels."""
+    return _flatten(kernels)
 
 
 def _flatten(kernels: Iterable[Any], keep_families: bool = False) -> list[Any]:
@@ -239,7 +249,9 @@ def _flatten(kernels: Iterable[Any], keep_families: bool = False) -> list[Any]:
                     f"Unknown kernel {item!r}; known are {sorted(BY_NAME)}. 'auto' and "
                     "'precomputed' stand alone, not in a list."
                 )
-            out.append(BY_NAME[key]())
+            named = BY_NAME[key]()
+            # a name does not say which of several views it means: it means each
+            out.append(Family((named,), "names") if keep_families else named)
         elif isinstance(item, type) and issubclass(item, Kernel):
             raise TypeError(f"Got the class {item.__name__}; pass an instance of it.")
         elif callable(item):

@@ -29,9 +29,16 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 from mklearn.data.views import MultiView
-from mklearn.kernels.columns import FeatureSet, check_weight, feature_key, grouped
+from mklearn.kernels.columns import (
+    FeatureSet,
+    check_weight,
+    example,
+    feature_key,
+    grouped,
+)
 from mklearn.kernels.families import KernelLike, expand_kernels
 from mklearn.kernels.landmarks import (
     CUTOFF,
@@ -62,6 +69,9 @@ class Piece(Protocol):
 
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the features of each kernel, shape (n, width)."""
+
+    def check(self) -> None:
+        """Raise ValueError if the values do not fit together."""
 
     def select(self, which: Sequence[int]) -> Piece:
         """Return the piece with some of the kernels."""
@@ -266,6 +276,36 @@ class FeatureMap:
                 out[:, part] /= np.where(size > 0, size, np.inf)[:, None]
         return out, gone
 
+    def check(self) -> None:
+        """Raise ValueError if features and kernels do not fit together."""
+        M, end = len(self.slices), 0
+        places: list[int] = []
+        if not len(self.names) == len(self.kernels) == M > 0:
+            raise ValueError("Each kernel has a name and features.")
+        for features, piece, positions in self.pieces:
+            if not isinstance(features, FeatureSet):
+                raise ValueError("A kernel has no features.")
+            features.check()
+            if not isinstance(piece, (Nystroem, Fourier, Explicit)):
+                raise ValueError("Features are of no kind.")
+            piece.check()
+            widths = dict(zip(positions, piece.widths, strict=True))
+            for m, width in widths.items():
+                part = self.slices[m]
+                if part.step is not None or part.stop - part.start != width:
+                    raise ValueError("Features have other columns.")
+            places += positions
+        if sorted(places) != list(range(M)):
+            raise ValueError("Kernels have no features, or two.")
+        for part in self.slices:
+            if part.start != end or part.stop <= end:
+                raise ValueError("Features have other columns.")
+            end = part.stop
+
+    def example(self, n: int) -> Any:
+        """Return ``n`` samples such as :meth:`transform` may be given."""
+        return example((features for features, _, _ in self.pieces), n)
+
     def select(self, kernels: Sequence[int]) -> FeatureMap:
         """Return the map of some kernels, in that order."""
         chosen = [int(m) for m in kernels]
@@ -364,6 +404,16 @@ class Nystroem:
         """Number of features of each kernel."""
         return tuple(root.shape[1] for root in self.roots)
 
+    def check(self) -> None:
+        """Raise ValueError if the values do not fit together."""
+        values = self.points.data if sparse.issparse(self.points) else self.points
+        if values.dtype.kind == "f":
+            _require_finite(values)
+        for kernel, root in zip(self.kernels, self.roots, strict=True):
+            _require_finite(root)
+            if not isinstance(kernel, Kernel) or len(root) > self.points.shape[0]:
+                raise ValueError("Landmarks and kernels do not fit together.")
+
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the features of each kernel."""
         for K, root in zip(
@@ -405,6 +455,14 @@ class Fourier:
         """Number of features of each kernel."""
         return tuple(2 * count for count in self.counts)
 
+    def check(self) -> None:
+        """Raise ValueError if the values do not fit together."""
+        _require_finite(self.omega)
+        _require_finite(self.scales)
+        known = range(1, self.omega.shape[1] + 1)
+        if len(self.scales) != len(self.counts) or not set(self.counts) <= set(known):
+            raise ValueError("Frequencies and kernels do not fit together.")
+
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the features of each kernel."""
         angle = np.asarray(samples @ self.omega)
@@ -441,6 +499,14 @@ class Explicit:
         """Number of features of the kernel."""
         return (self.count,)
 
+    def check(self) -> None:
+        """Raise ValueError if there cannot be so many features."""
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError("Features are of no kernel.")
+        degree = self.kernel.parameters().get("degree", 1)
+        if not degree <= max(_MOST, self.count):  # of d columns, there are more
+            raise ValueError(f"{self.count} features are not of degree {degree}.")
+
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the features."""
         yield self.kernel.explicit(samples)
@@ -448,6 +514,11 @@ class Explicit:
     def select(self, which: Sequence[int]) -> Explicit:
         """Return the piece itself: it has one kernel."""
         return self
+
+
+def _require_finite(values: Any) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError("Features need finite numbers.")
 
 
 def _frequencies(kind: str, d: int, count: int, rng: np.random.Generator) -> FloatArray:

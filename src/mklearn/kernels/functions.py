@@ -17,10 +17,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial.distance import cdist
+
+from mklearn.data.compiling import njit
 
 FloatArray = NDArray[np.floating[Any]]
 Features = Any  # (n, d) float64 array or CSR matrix

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigvalsh_tridiagonal
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
+from mklearn.data.threads import run_blocks
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.memory import row_blocks
+from mklearn.kernels.sources import Seen
 
 FloatArray = NDArray[np.float64]
+
+
+# Up to this many samples, or so many operations, definiteness is found out for certain,
+# above in a sample.
+EXACT = 256
+_OPERATIONS = 1.5e8
+_GROUP = 2**21  # bytes of a few kernels on the samples that are looked at
 
 
 def symmetry_error(bank: KernelBank) -> float:
@@ -24,38 +33,128 @@ def symmetry_error(bank: KernelBank) -> float:
     return float(difference / largest) if largest > 0 else 0.0
 
 
-def extreme_eigenvalues(bank: KernelBank, steps: int = 100) -> tuple[float, float]:
-    """Return (estimates of) the smallest and the largest eigenvalue of one kernel.
+def negative_values(
+    bank: KernelBank, seen: Seen, tol: float, exact: bool = False
+) -> FloatArray:
+    """Return, for each kernel, a value that its least eigenvalue is not above.
 
-    Exact up to 500 samples. Above, the extreme Ritz values of ``steps`` Lanczos steps:
-    they lie between the two eigenvalues, so that a negative one proves the kernel
-    indefinite. A negative entry on the diagonal is a bound that costs nothing.
+    It is zero where nothing negative was found, and below ``-tol`` times the largest
+    eigenvalue elsewhere: the value ``x'Kx / x'x`` of a direction x, which proves that
+    the kernel is not positive semidefinite. What is looked at, with S the first samples
+    of a fixed random order (:func:`sample_size`), all of them if ``exact``:
+
+    - each sample, and each pair of samples;
+    - every direction on S, by a Cholesky factor;
+    - the first quarter R of S with any other sample i, by what R leaves of the diagonal
+      entry, ``K_ii - K_iR K_RR^-1 K_Ri``.
+
+    So a negative eigenvalue is found if its vector lies on at most two samples, or on
+    those in S. If it is spread over all samples, ``K = P - c v v'`` with a positive
+    semidefinite P, it is found if R leaves less of the trace of P than of ``c v v'``:
+    for kernels of low rank, or whose eigenvalues fall fast. Others may be missed.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square and symmetric, not normalised.
+    seen : Seen
+        What :meth:`KernelBank.survey` saw of it.
+    tol : float
+    exact : bool
+        Take all samples as S, which costs ``n^3 / 3`` operations for each kernel.
     """
-    n = bank.shape[0]
-    if n <= 500:
-        values = np.linalg.eigvalsh(bank.gram(0))
-        return float(values[0]), float(values[-1])
-    diag = bank.diag()[:, 0]
-    if diag.min() < 0:
-        return float(diag.min()), float(diag.max())
-    Q = np.zeros((n, steps))
-    alpha, beta = np.zeros(steps), np.zeros(steps)
-    q = np.random.default_rng(0).standard_normal(n)
-    q /= np.linalg.norm(q)
-    k = 0
-    while k < steps:
-        Q[:, k] = q
-        r = bank.apply([1.0], q)[:, 0]
-        alpha[k] = q @ r
-        for _ in range(2):  # without this, rounding brings found directions back
-            r -= Q[:, : k + 1] @ (Q[:, : k + 1].T @ r)
-        beta[k] = np.linalg.norm(r)
-        k += 1
-        if beta[k - 1] <= 1e-12 * np.abs(alpha[:k]).max():
-            break  # the directions found hold all that the kernel does to q
-        q = r / beta[k - 1]
-    values = eigvalsh_tridiagonal(alpha[:k], beta[: k - 1])
-    return float(values[0]), float(max(values[-1], diag.max()))
+    n, _, M = bank.shape
+    # the Frobenius norm is above the largest eigenvalue, and above its rounding
+    slack = (tol + bank.eps) * np.sqrt(seen.squares)
+    diag = bank.diag()
+    low = diag.min(axis=0)
+    for m in np.flatnonzero(seen.beyond):
+        low[m] = min(low[m], _least_of_pairs(bank.select([m]), diag[:, m]))
+    size = n if exact else sample_size(n, M)
+    order = np.random.default_rng(0).permutation(n)[:size]
+    few = order[: len(order) // 4] if size < n else order[:0]
+    width = 8 * (size**2 + n * len(few))
+    # kernels that lie side by side come together, unless they take much memory
+    group = max(8 if width <= 2 * _GROUP else 1, _GROUP // width)
+
+    def work(start: int) -> FloatArray:
+        at = np.arange(start, min(start + group, M))
+        part = bank.select(at)
+        corners = part[np.ix_(order, order)].grams()
+        strips = part[np.ix_(few, np.arange(n))].grams() if len(few) else [None] * M
+        return np.array(
+            [
+                _least_of_sample(corner, strip, few, diag[:, m], slack[m])
+                for m, corner, strip in zip(at, corners, strips, strict=False)
+            ]
+        )
+
+    found = np.concatenate(run_blocks(work, range(0, M, group)))
+    low = np.minimum(low, found)
+    return np.where(low < -slack, low, 0.0)
+
+
+def sample_size(n: int, n_kernels: int) -> int:
+    """Return how many of n samples are looked at for any negative direction on them.
+
+    All, if they or the kernels are few. Of many, so many that their factor costs no
+    more than a pass over all entries.
+    """
+    if n <= EXACT or n_kernels * n**3 / 3 <= _OPERATIONS:
+        return n
+    return max(64, round(0.8 * n ** (2 / 3)))
+
+
+def _least_of_pairs(bank: KernelBank, diag: FloatArray) -> float:
+    """Return the least eigenvalue of one kernel on two samples."""
+    least, n = 0.0, len(diag)
+    for rows in row_blocks(n, 8 * n, bank.memory_limit):
+        K = bank[rows].gram(0)
+        K[np.arange(len(rows)), rows] = 0.0
+        middle = (diag[rows, None] + diag) / 2
+        apart = np.hypot((diag[rows, None] - diag) / 2, K)
+        least = min(least, float(np.min(middle - apart)))
+    return least
+
+
+def _least_of_sample(
+    corner: FloatArray,
+    strip: FloatArray | None,
+    few: NDArray[np.intp],
+    diag: FloatArray,
+    slack: float,
+) -> float:
+    """Return ``x'Kx / x'x`` of a negative direction, zero if none is found.
+
+    ``corner`` is the kernel on some samples, ``strip`` that of the first ``few`` of
+    them with all.
+    """
+    shifted = corner.T.copy(order="F")
+    shifted.ravel(order="K")[:: len(shifted) + 1] += slack + np.finfo(float).tiny
+    L, minor = dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
+    if minor > 0:  # the first so many samples have a negative direction
+        return _rayleigh(corner[:minor, :minor], slack)
+    if strip is None:
+        return 0.0
+    r = len(few)
+    W = dtrtrs(L[:r, :r], np.asfortranarray(strip), lower=1)[0]
+    W *= W
+    left = diag - W.sum(axis=0)
+    left[few] = 0.0
+    i = int(np.argmin(left))
+    if left[i] + slack >= 0.0:
+        return 0.0
+    K = np.empty((r + 1, r + 1))
+    K[:r, :r], K[r, r] = corner[:r, :r], diag[i]
+    K[:r, r] = K[r, :r] = strip[:, i]
+    return _rayleigh(K, slack)
+
+
+def _rayleigh(K: FloatArray, slack: float) -> float:
+    """Return ``x'Kx / x'x`` for the x that the last sample's Schur complement has."""
+    shifted = K[:-1, :-1] + slack * np.eye(len(K) - 1)
+    x = np.append(-np.linalg.solve(shifted, K[:-1, -1]), 1.0)
+    return float(x @ K @ x / (x @ x))
 
 
 def hsic(K: ArrayLike, L: ArrayLike) -> float:
@@ -146,7 +245,7 @@ def centred_products(
     # a block holds the values of all kernels, side by side
     for rows in row_blocks(n, 8 * n * M, bank.memory_limit):
         block = bank[rows]
-        grams = np.stack([block.gram(m) for m in range(M)])
+        grams = block.grams()
         grams -= means[:, rows, None] + means[:, None, :]
         grams += mean[:, None, None]
         with_target += np.einsum("aij,ij->a", grams, Z[rows] @ Z.T)

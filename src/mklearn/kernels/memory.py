@@ -7,7 +7,9 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -19,13 +21,36 @@ Index = NDArray[np.intp]
 Storage = Literal["float64", "float32", "mmap", "recompute"]
 STORAGES: tuple[Storage, ...] = get_args(Storage)
 
+_GRAMS = "mklearn-grams-"
+
 
 class Folder:
-    """A temporary folder that goes when nobody maps files in it any more."""
+    """A temporary folder that goes when nobody maps files in it any more.
+
+    Files lose their names as soon as they are mapped, so that nothing is left of them
+    even if the process is killed. Windows keeps the names of files in use: there the
+    next process removes what killed ones have left, which is what can be removed.
+    """
 
     def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="mklearn-")
+        if os.name == "nt":
+            for left in Path(tempfile.gettempdir()).glob(f"{_GRAMS}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        self.path = tempfile.mkdtemp(prefix=_GRAMS)
         weakref.finalize(self, shutil.rmtree, self.path, True)
+
+    def mapped(self, name: str, shape: tuple[int, int]) -> NDArray[np.float64]:
+        """Return a new array that lies in a file."""
+        path = os.path.join(self.path, name)
+        array = np.asarray(np.memmap(path, np.float64, "w+", 0, shape))
+        if os.name != "nt":
+            os.unlink(path)
+        return array
+
+    def close(self) -> None:
+        """Remove the folder if it is empty."""
+        with suppress(OSError):
+            os.rmdir(self.path)
 
 
 def fill(
@@ -62,10 +87,9 @@ def allocate(
             f"Memory-mapped Grams need {needed:,} bytes in {folder.path} and {free:,} "
             "are free; set TMPDIR to a larger disk or use storage='recompute'."
         )
-    files = (os.path.join(folder.path, f"{k}.f64") for k in range(count))
-    return [
-        np.asarray(np.memmap(file, np.float64, "w+", 0, shape)) for file in files
-    ], folder
+    arrays = [folder.mapped(f"{k}.f64", shape) for k in range(count)]
+    folder.close()
+    return arrays, folder
 
 
 def available_memory() -> int:
@@ -142,7 +166,7 @@ def estimate(
             f"storage must be 'auto' or one of {STORAGES}, got {storage!r}."
         )
     n_rows, n_cols, n_kernels = shape
-    limit = available_memory() // 2 if memory_limit is None else int(memory_limit)
+    limit = default_limit(uses) if memory_limit is None else int(memory_limit)
     working = BLOCKS * n_threads() * max(block_bytes(limit), 8 * n_cols)
     if working > limit:
         raise ValueError(
@@ -171,6 +195,17 @@ def estimate(
     )
 
 
+def default_limit(uses: Uses) -> int:
+    """Return the budget that is taken where none is given.
+
+    Beyond two gigabytes values of formulas are computed again sooner than they are read
+    from memory, and the rest of the machine is left to others. What is costly to
+    compute, strings or functions of the user's, may take half of what is free.
+    """
+    half = available_memory() // 2
+    return half if any(use[0].slow() for use in uses) else min(half, ENOUGH)
+
+
 def _human(size: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
@@ -179,6 +214,7 @@ def _human(size: float) -> str:
     return f"{size:.3g} TB"
 
 
+ENOUGH = 2 * 10**9  # bytes for values that can be computed again
 BLOCKS = 4  # a block of values, and what its computation needs beside it
 _PARTS = 16  # blocks of rows at the least, if they are worth it
 _MIN_WORK = 2**19  # kernel values that are read before a second thread has started

@@ -29,9 +29,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from mklearn.data.checks import NothingToLearnError
 from mklearn.kernels.affine import Affine, Terms
-from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.bank import NOT_FINITE, KernelBank
 from mklearn.kernels.columns import check_weight
-from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
+from mklearn.kernels.factors import cholesky
+from mklearn.kernels.measures import negative_values, sample_size, symmetry_error
+from mklearn.kernels.sources import Seen
 
 FloatArray = NDArray[np.float64]
 
@@ -87,11 +89,13 @@ class Normaliser:
                 array = getattr(self, field)
                 if array is None and field not in ("scale", "weight"):
                     continue
-                if np.shape(array) != shape or not np.isfinite(array).all():
+                if np.shape(array) != shape or not (np.abs(array) < 1e150).all():
                     raise ValueError(
                         f"The normalisation needs finite {field} of shape {shape}, got "
                         f"{np.shape(array)}."
                     )
+        if not (np.min(self.weight) >= 0 and abs(np.sum(self.weight) - 1) < 1e-6):
+            raise ValueError("The weights of samples must sum to one.")
         if self.kind not in (*NORMALIZATIONS, CENTRED_TRACE):
             raise ValueError(f"There is no normalisation {self.kind!r}.")
 
@@ -217,7 +221,10 @@ class Normaliser:
 
 
 def fit_normaliser(
-    kind: str | None, bank: KernelBank, sample_weight: ArrayLike | None = None
+    kind: str | None,
+    bank: KernelBank,
+    sample_weight: ArrayLike | None = None,
+    seen: Seen | None = None,
 ) -> Normaliser:
     """Fit a normalisation on a square training bank.
 
@@ -231,6 +238,8 @@ def fit_normaliser(
     bank : KernelBank
     sample_weight : array of shape (n,), optional
         A sample of weight 2 counts as two equal samples.
+    seen : Seen, optional
+        What :func:`look_at` saw of the bank with these weights.
     """
     n, n_cols, M = bank.shape
     check_kind(kind)
@@ -251,7 +260,8 @@ def fit_normaliser(
     elif kind == "trace":
         scale = kernel_scales(kind, bank, total, each @ diag / (total * _share(start)))
     else:
-        return _fit_spread(start, bank, total, start.weight @ diag / _share(start))
+        mean_diag = start.weight @ diag / _share(start)
+        return _fit_spread(start, bank, total, mean_diag, seen)
     start = replace(start, scale=scale, root=root)
     if present is None and not bank.several_views:
         return start
@@ -260,16 +270,28 @@ def fit_normaliser(
 
 
 def _fit_spread(
-    start: Normaliser, bank: KernelBank, total: float, diag: FloatArray
+    start: Normaliser,
+    bank: KernelBank,
+    total: float,
+    diag: FloatArray,
+    seen: Seen | None,
 ) -> Normaliser:
     """Return the normalisations that know the mean of each kernel."""
-    means, mean = _means(start, bank)
+    alike = start.present is None and not bank.several_views
+    alone = start.kind == "multiplicative" and alike
+    if seen is not None:
+        means, mean = seen.means, seen.means @ start.weight
+    elif alone:
+        # half of the pairs, and no means by row, where the mean is all that is asked
+        means, mean = np.zeros((len(start.scale), 0)), bank.quad(start.weight)
+    else:
+        means, mean = _means(start, bank)
     # a difference is zero where it is no more than the rounding of its terms
     rounding = max(1e-12, 16 * bank.eps)
     scale = kernel_scales(start.kind, bank, total, diag, diag - mean, rounding)
     if start.kind != "multiplicative":
         return replace(start, scale=scale, means=means, mean=mean)
-    if start.present is None and not bank.several_views:
+    if alone:
         return replace(start, scale=scale)
     centre, level = scale[:, None] * means, scale * mean
     return replace(start, scale=scale, centre=centre, level=level)
@@ -509,7 +531,13 @@ class Clip:
         return bank
 
 
-def check_definite(bank: KernelBank, psd: str, tol: float = 1e-6) -> Clip | None:
+def check_definite(
+    bank: KernelBank,
+    psd: str,
+    seen: Seen | None = None,
+    tol: float = 1e-6,
+    exact: bool = False,
+) -> Clip | None:
     """Check kernels that are not known to be positive semidefinite.
 
     Parameters
@@ -517,39 +545,116 @@ def check_definite(bank: KernelBank, psd: str, tol: float = 1e-6) -> Clip | None
     bank : KernelBank
         Square training bank.
     psd : {"check", "clip", "ignore"}
-        "check" raises on an indefinite kernel, "clip" returns a repair that removes
-        the negative eigenspace from training and cross kernels alike.
+        "check" raises on an indefinite kernel, as far as a look at a part of it tells
+        (:func:`~mklearn.kernels.measures.negative_values`); "clip" looks at all of it
+        and returns a repair that removes the negative eigenspace from training and
+        cross kernels alike.
+    seen : Seen, optional
+        What :func:`look_at` saw of the bank.
     tol : float
         Eigenvalues above ``-tol`` times the largest one count as rounding.
+    exact : bool
+        Look at all of each kernel in any case.
     """
-    if psd not in ("check", "clip", "ignore"):
-        raise ValueError(f"psd must be 'check', 'clip' or 'ignore', got {psd!r}.")
+    check_psd(psd)
     if bank.shape[0] != bank.shape[1]:
         raise ValueError(f"Definiteness is for square kernels, got {bank.shape}.")
-    if psd == "ignore":
+    unknown = _unknown(bank)
+    if psd == "ignore" or len(unknown) == 0:
         return None
+    part = bank.select(unknown)
+    if seen is None:
+        seen = _surveyed(part, np.ones(len(bank)), tol)
+    for k in np.flatnonzero(seen.unlike).tolist():
+        error = symmetry_error(part.select([k]))
+        if error > tol:
+            raise ValueError(
+                f"Kernel {part.names[k]!r} is not symmetric: entries differ from their "
+                f"mirror images by up to {error:.2g} of the largest; pass (K + K.T) / "
+                "2."
+            )
+    low = negative_values(part, seen, tol, exact or psd == "clip")
     negative: dict[int, NegativePart] = {}
-    for m, kernel in enumerate(bank.kernels):
-        if kernel is not None and kernel.definite:
-            continue
-        one, name = bank.select([m]), bank.names[m]
-        error = symmetry_error(one)
-        if error > 1e-6:
-            raise ValueError(
-                f"Kernel {name!r} is not symmetric: entries differ from their mirror "
-                f"images by up to {error:.2g} of the largest; pass (K + K.T) / 2."
-            )
-        low, high = extreme_eigenvalues(one)
-        if low >= -tol * max(high, np.finfo(float).tiny):
-            continue
+    for k in np.flatnonzero(low).tolist():
         if psd == "check":
-            raise ValueError(
-                f"Kernel {name!r} is not positive semidefinite: it has an eigenvalue "
-                f"of {low:.3g} or less, and its largest is about {high:.3g}. Try "
-                "psd='clip' to remove the negative part, or psd='ignore' to go on "
-                "without guarantee."
-            )
-        values, vectors = np.linalg.eigh(one.gram(0))
+            raise indefinite(part.names[k], low[k], part.select([k]).diag().max())
+        values, vectors = np.linalg.eigh(part.gram(k))
         below = values < -tol * values[-1]
-        negative[m] = NegativePart(values[below], vectors[:, below])
+        if below.any():
+            found = NegativePart(values[below], vectors[:, below])
+            negative[int(unknown[k])] = found
     return Clip(negative) if negative else None
+
+
+def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> bool:
+    """Tell whether kernels that were looked at in part have a sum that is definite.
+
+    The bounds of a solution hold if the weighted sum of its kernels is positive
+    semidefinite, whatever the kernels are one by one. One Cholesky factor of the sum
+    tells, which is cheap beside one of each kernel.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square.
+    theta : array of shape (M,) or (T, M)
+    tol : float
+        Eigenvalues above ``-tol`` times the norm of the sum count as rounding.
+    """
+    unknown, n = _unknown(bank), bank.shape[0]
+    if len(unknown) == 0 or sample_size(n, len(unknown)) == n:
+        return True  # all of each was looked at
+    for weights in np.atleast_2d(theta):
+        if weights[unknown].any():
+            K = bank.combine_symmetric(weights)
+            K[np.diag_indices(n)] += (tol + bank.eps) * np.linalg.norm(K)
+            if not cholesky(K.T)[1]:
+                return False
+    return True
+
+
+def look_at(bank: KernelBank, weight: FloatArray) -> Seen | None:
+    """Return what one pass over given kernels sees, for all that comes after.
+
+    None if some kernels are formulas, about which less has to be found out. Raises
+    ValueError if there is a NaN or an infinity.
+    """
+    if len(_unknown(bank)) < bank.shape[2]:
+        return None
+    return _surveyed(bank, weight / weight.sum(), 1e-6)
+
+
+def _surveyed(bank: KernelBank, weight: FloatArray, tol: float) -> Seen:
+    seen = bank.survey(weight, tol)
+    if not np.isfinite(seen.squares).all():
+        # squares of finite numbers may overflow, and are looked at one by one then
+        for m in np.flatnonzero(~np.isfinite(seen.squares)).tolist():
+            if not np.isfinite(bank.gram(m)).all():
+                raise ValueError(NOT_FINITE)
+    return seen
+
+
+def _unknown(bank: KernelBank) -> NDArray[np.intp]:
+    """Return which kernels are not positive semidefinite by their formula."""
+    known = [kernel is not None and kernel.definite for kernel in bank.kernels]
+    return np.flatnonzero(~np.array(known))
+
+
+def check_psd(psd: str) -> None:
+    """Raise ValueError unless there is such a way to treat indefinite kernels."""
+    if psd not in ("check", "clip", "ignore"):
+        raise ValueError(f"psd must be 'check', 'clip' or 'ignore', got {psd!r}.")
+
+
+def indefinite(name: str, low: float, high: float) -> ValueError:
+    """Return the error of a kernel with a negative eigenvalue."""
+    return ValueError(
+        f"Kernel {name!r} is not positive semidefinite: it has an eigenvalue of "
+        f"{low:.3g} or less, and its largest is at least {high:.3g}. {REMEDY}"
+    )
+
+
+REMEDY = (
+    "Try psd='clip' to remove the negative part, or psd='ignore' to go on without "
+    "guarantee."
+)

@@ -9,6 +9,7 @@ them on threads and adds up. Sources never hand out more than a block.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,10 +17,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mklearn.data.compiling import njit
+from mklearn.data.threads import run_blocks
 from mklearn.kernels import functions
 from mklearn.kernels.expsums import Tables
 from mklearn.kernels.functions import BASES, Prepared, prepare
@@ -31,6 +33,7 @@ FloatArray = NDArray[np.float64]
 Columns = Index | slice
 
 _MANY = 4  # targets for which BLAS is faster than a loop
+_SLIP = 1e-14  # between exponentials of one table and of the next
 
 
 class Request(NamedTuple):
@@ -46,6 +49,47 @@ class Request(NamedTuple):
     cols: Columns
     u: FloatArray | None = None
     v: FloatArray | None = None
+
+
+class Seen(NamedTuple):
+    """What one pass over square kernels as they lie in memory saw of each of them.
+
+    Attributes
+    ----------
+    means : array of shape (k, n)
+        ``K_k w`` for the weights that were given.
+    squares : array of shape (k,)
+        The sum of all squared entries; not finite if an entry is not.
+    unlike : array of shape (k,)
+        Not zero if some mirror images differ by more than was allowed: the number of
+        such pairs, or that of the samples where ``K g`` and ``K'g`` differ by a
+        thousandth of it, for random g with entries between 1 and 2 in size. A single
+        difference is seen for certain, any number of them unless they cancel, which
+        has a probability below a thousandth for each of two rows.
+    beyond : array of shape (k,)
+        Pairs with ``K_ij^2`` above what the two diagonal entries allow.
+    """
+
+    means: FloatArray
+    squares: FloatArray
+    unlike: FloatArray
+    beyond: FloatArray
+
+
+class Limits(NamedTuple):
+    """What entries of square kernels may be.
+
+    Attributes
+    ----------
+    unlike : array of shape (k,)
+        How far two mirror images may be apart.
+    reach : array of shape (n, k)
+        One over what a diagonal entry allows: a pair i, j is beyond it where
+        ``K_ij^2 reach_i reach_j > 1``.
+    """
+
+    unlike: FloatArray
+    reach: FloatArray
 
 
 class Known(NamedTuple):
@@ -72,6 +116,10 @@ class Source(Storable, Protocol):
         """Relative rounding error of the values."""
 
     @property
+    def slip(self) -> float:
+        """How far a value may differ, relatively, when it is asked for again."""
+
+    @property
     def square(self) -> bool:
         """Whether rows and columns are the same samples."""
 
@@ -95,12 +143,30 @@ class Source(Storable, Protocol):
     ) -> FloatArray | None:
         """Return ``left[:, t]' K_k At[t]``, for ``each`` t or summed in one row.
 
-        Asked without factors only. None if ``multiply`` does as well for blocks of
-        ``count`` values.
+        Asked without factors only, for one of the blocks that have ``count`` values
+        together. What it returns is added up over these, and :meth:`settle` makes
+        quadratic forms of the sum. None if ``multiply`` does as well.
         """
+
+    def settle(self, which: Index, sums: FloatArray) -> FloatArray:
+        """Return the quadratic forms of kernels, (T or 1, len(which)), from sums."""
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         """Return ``k(x, x)`` of row samples."""
+
+    def survey(
+        self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
+    ) -> Seen | None:
+        """Look at square kernels on the samples ``at`` in one pass.
+
+        None if values are not at hand as arrays.
+        """
+
+    def each(self, asked: Request) -> FloatArray | None:
+        """Return the kernels on a block, (len(which), n_rows, n_cols), in one go.
+
+        None if there is nothing to be gained by taking them together.
+        """
 
     def rough(self) -> Source:
         """Return the source with values in single precision where that is faster."""
@@ -140,9 +206,24 @@ class GivenSource(ABC):
     def eps(self) -> float:
         return float(np.finfo(np.float64).eps)
 
+    @property
+    def slip(self) -> float:
+        return 0.0
+
     def quad(
         self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
+        return None
+
+    def settle(self, which: Index, sums: FloatArray) -> FloatArray:
+        return sums
+
+    def survey(
+        self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
+    ) -> Seen | None:
+        return None
+
+    def each(self, asked: Request) -> FloatArray | None:
         return None
 
     def rough(self) -> Any:
@@ -243,11 +324,12 @@ class GramSource(GivenSource):
         n_kernels = len(self.grams)
         # a pass over the stack reads all its kernels, whatever their weight
         if self.stack is not None and 4 * np.count_nonzero(weights) > n_kernels:
-            by_row = np.zeros((len(rows), n_kernels))
+            by_kernel = np.zeros((n_kernels, 1 if u is None else len(rows)))
+            np.add.at(by_kernel, which, weights[:, None] * (1.0 if u is None else u))
+            by_row = np.ascontiguousarray(
+                np.broadcast_to(by_kernel.T, (len(rows), n_kernels))
+            )
             by_col = np.zeros((0 if v is None else v.shape[1], n_kernels))
-            for position, k in enumerate(which):
-                scale = 1.0 if u is None else u[position]
-                by_row[:, k] += weights[position] * scale
             if v is not None:
                 by_col[:, which] = v.T
             _combine_stack(self.stack, by_row, by_col, rows, start, index, out)
@@ -272,7 +354,8 @@ class GramSource(GivenSource):
         which, rows, cols, _, v = asked
         start, index = _split(cols)
         n_kernels = len(self.grams)
-        if self.stack is not None and 4 * len(which) > n_kernels:
+        many = len(At) >= _MANY and len(index) == 0  # worth products of matrices
+        if self.stack is not None and 4 * len(which) > n_kernels and not many:
             by_col = np.zeros((0 if v is None else v.shape[1], n_kernels))
             if v is not None:
                 by_col[:, which] = v.T
@@ -290,11 +373,23 @@ class GramSource(GivenSource):
         for position, k in enumerate(which):
             a = At if v is None else At * v[position]
             K = self.grams[k]
-            if len(At) >= _MANY and len(index) == 0:
+            if many:
                 _multiply_blas(K, rows, start, a, out[position])
             else:
                 _multiply_gram(K, rows, start, index, a, out[position])
         return out
+
+    def scatters(self, count: int) -> bool:
+        """Tell whether so many of its kernels are read faster from a copy."""
+        return self.stack is not None and 4 * count <= self.stack.shape[2]
+
+    def gathered(self, which: Index) -> GramSource:
+        """Return the source of copies of some Grams of a stack."""
+        assert self.stack is not None
+        grams = np.empty((*self.stack.shape[:2], len(which)), self.stack.dtype)
+        _gather_stack(self.stack, which, self.square, grams)
+        diag = None if self.row_diag is None else self.row_diag[:, which]
+        return GramSource(grams, diag, square=self.square)
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         if self.row_diag is not None:
@@ -306,6 +401,59 @@ class GramSource(GivenSource):
                 "normalisation other than 'spherical'."
             )
         return np.diagonal(self.grams[k])[rows].astype(np.float64)
+
+    def survey(
+        self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
+    ) -> Seen | None:
+        n, k = len(limits.reach), len(which)
+        diag = np.stack([self.grams[m].diagonal() for m in which], axis=1)
+        diag = np.asarray(diag if at is None else diag[at], dtype=np.float64)
+        if self.stack is not None and 4 * k > len(self.grams):
+            index = np.arange(n, dtype=np.intp) if at is None else at
+            every = len(self.grams)
+            unlike, reach = np.full(every, np.inf), np.zeros((n, every))
+            unlike[which], reach[:, which] = limits
+            parts = run_blocks(
+                partial(_survey_stack, self.stack, index, weight, unlike, reach),
+                _triangle(n, every),
+            )
+            sums, counts = (sum(part[i] for part in parts) for i in (0, 1))
+            sums, counts = sums[:, which], counts[:, which]
+        else:
+            probe = np.random.default_rng(0).uniform(-1.0, 1.0, n)
+            probe += np.sign(probe)
+
+            def look(k: int) -> tuple[FloatArray, FloatArray]:
+                K = self.grams[which[k]]
+                K = K if at is None else K[np.ix_(at, at)]
+                K = K if K.flags.c_contiguous or not K.flags.f_contiguous else K.T
+                reach = np.ascontiguousarray(limits.reach[:, k])
+                sums, sides, counts = _survey_gram(K, weight, probe, reach)
+                apart = np.abs(sides[0] - sides[1]) > 1e-3 * limits.unlike[k]
+                counts[1] = np.count_nonzero(apart)
+                return sums, counts
+
+            parts = run_blocks(look, range(k))
+            sums, counts = (np.stack([part[i] for part in parts], 1) for i in (0, 1))
+        sums += weight[:, None] * diag
+        return Seen(
+            np.ascontiguousarray(sums.T),
+            counts[0] + np.sum(diag**2, axis=0),
+            counts[1],
+            counts[2],
+        )
+
+    def each(self, asked: Request) -> FloatArray | None:
+        which, rows, cols, _, _ = asked
+        start, index = _split(cols)
+        width = cols.stop - start if isinstance(cols, slice) else len(index)
+        out = np.empty((len(which), len(rows), width))
+        if self.stack is not None:
+            _take_stack(self.stack, which, rows, start, index, out)
+            return out
+        for k, block in zip(which, out, strict=True):
+            _take_gram(self.grams[k], rows, start, index, block)
+        return out
 
     def raw(self) -> Source:
         if self.origin is None:
@@ -387,6 +535,17 @@ def _combine_stack(stack, by_row, by_col, rows, start, cols, out):  # type: igno
             out[i, j] += total
 
 
+@njit(cache=True, nogil=True)
+def _gather_stack(stack, which, half, out):  # type: ignore[no-untyped-def]
+    for i in range(stack.shape[0]):
+        for j in range(i if half else 0, stack.shape[1]):
+            entry, o = stack[i, j], out[i, j]
+            for k in range(which.size):
+                o[k] = entry[which[k]]
+            if half and j > i:
+                out[j, i] = o
+
+
 @njit(cache=True, nogil=True, fastmath=True)
 def _multiply_gram(K, rows, start, cols, At, out):  # type: ignore[no-untyped-def]
     for i in range(rows.size):
@@ -434,6 +593,102 @@ def _multiply_stack(stack, rows, start, cols, At, by_col, out):  # type: ignore[
                         total[m] += a * by_col[j, m] * np.float64(entry[m])
             for m in range(n_kernels):
                 out[m, i, t] = total[m]
+
+
+@njit(cache=True, nogil=True)
+def _take_stack(stack, which, rows, start, cols, out):  # type: ignore[no-untyped-def]
+    for i in range(rows.size):
+        for j in range(out.shape[2]):
+            entry = stack[rows[i], cols[j] if cols.size else start + j]
+            for k in range(which.size):
+                out[k, i, j] = entry[which[k]]
+
+
+@njit(cache=True, nogil=True)
+def _take_gram(K, rows, start, cols, out):  # type: ignore[no-untyped-def]
+    for i in range(rows.size):
+        row = K[rows[i]]
+        for j in range(out.shape[1]):
+            out[i, j] = row[cols[j] if cols.size else start + j]
+
+
+_TILE = 16  # samples whose entries with as many others, of all kernels, are near by
+_PIECE = 2**21  # entries whose survey is worth a thread
+
+
+def _triangle(n: int, n_kernels: int) -> list[tuple[int, int]]:
+    """Cut the rows of a triangle, right of the diagonal, into about equal parts."""
+    count = int(np.clip(n * n * n_kernels // _PIECE, 1, 16))
+    share = 1.0 - np.sqrt(1.0 - np.arange(count + 1) / count)
+    inner = (n * share[1:-1]).round().astype(int) // _TILE * _TILE
+    return list(itertools.pairwise(np.unique([0, *inner, n]).tolist()))
+
+
+@njit(cache=True, nogil=True)
+def _survey_stack(stack, at, weight, unlike, reach, part):  # type: ignore[no-untyped-def]
+    n, n_kernels = at.size, stack.shape[2]
+    sums, counts = np.zeros((n, n_kernels)), np.zeros((3, n_kernels))
+    squares, differ, over = counts[0], counts[1], counts[2]
+    for top in range(part[0], part[1], _TILE):
+        for left in range(top, n, _TILE):
+            for i in range(top, min(top + _TILE, part[1])):
+                mine, own, wi = sums[i], reach[i], weight[i]
+                for j in range(max(left, i + 1), min(left + _TILE, n)):
+                    a, b = stack[at[i], at[j]], stack[at[j], at[i]]
+                    theirs, other, wj = sums[j], reach[j], weight[j]
+                    for m in range(n_kernels):
+                        x, y = np.float64(a[m]), np.float64(b[m])
+                        squares[m] += x * x + y * y
+                        differ[m] += abs(x - y) > unlike[m]
+                        over[m] += x * x * own[m] * other[m] > 1.0
+                        mine[m] += wj * x
+                        theirs[m] += wi * y
+    return sums, counts
+
+
+@njit(cache=True, nogil=True)
+def _survey_gram(K, weight, probe, reach):  # type: ignore[no-untyped-def]
+    n = K.shape[0]
+    sums, sides, counts = np.zeros(n), np.zeros((2, n)), np.zeros(3)
+    for i in range(n):
+        row = K[i]
+        sums[i], sides[0, i], squares = _survey_row(row, weight, probe)
+        counts[0] += squares
+        counts[2] += _count_over(row, reach, reach[i])
+        _add_row(probe[i], row, sides[1])
+        value = np.float64(row[i])
+        sums[i] -= weight[i] * value  # the diagonal is added by the caller
+        counts[0] -= value * value
+        counts[2] -= value * value * reach[i] * reach[i] > 1.0
+    return sums, sides, counts
+
+
+# a few simple loops are faster than one: each is done several entries at a time
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _survey_row(row, weight, probe):  # type: ignore[no-untyped-def]
+    total = side = squares = 0.0
+    for j in range(row.size):
+        value = np.float64(row[j])
+        total += weight[j] * value
+        side += probe[j] * value
+        squares += value * value
+    return total, side, squares
+
+
+@njit(cache=True, nogil=True)
+def _count_over(row, reach, own):  # type: ignore[no-untyped-def]
+    over = 0
+    for j in range(row.size):
+        over += np.float64(row[j]) * row[j] * reach[j] * own > 1.0
+    return over
+
+
+@njit(cache=True, nogil=True)
+def _add_row(weight, row, out):  # type: ignore[no-untyped-def]
+    for j in range(out.size):
+        out[j] += weight * np.float64(row[j])
 
 
 # --- kernels that are maps of one base matrix -----------------------------------------
@@ -485,6 +740,16 @@ class BaseSource:
     def eps(self) -> float:
         dtype = np.float64 if self.matrix is None else self.matrix.dtype
         return float(np.finfo(np.float32 if self.single else dtype).eps)
+
+    @property
+    def slip(self) -> float:
+        if self.matrix is not None:
+            return _SLIP
+        # blocks of other shapes: products of the samples in another order
+        eps = float(np.finfo(np.float64).eps)
+        steep = float(np.max(self._maps[self._fused, 0], initial=0.0))
+        size = max(np.max(side.sqnorms, initial=0.0) for side in (self.rows, self.cols))
+        return _SLIP + eps * self.rows.rows.shape[1] * (1.0 + steep * float(size))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -570,9 +835,22 @@ class BaseSource:
             return None
         B = self.block(rows, cols)
         if not each:
-            return grid.quads(B, left, At.T)[None]
+            return grid.moments(B, left, At.T)[None]
         parts = [slice(t, t + 1) for t in range(len(At))]
-        return np.stack([grid.quads(B, left[:, t], At[t].T) for t in parts])
+        return np.stack([grid.moments(B, left[:, t], At[t].T) for t in parts])
+
+    def settle(self, which: Index, sums: FloatArray) -> FloatArray:
+        grid = self.tables.grid(self._maps[which])
+        assert grid is not None
+        return np.stack([grid.of_moments(moments) for moments in sums])
+
+    def survey(
+        self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
+    ) -> Seen | None:
+        return None
+
+    def each(self, asked: Request) -> FloatArray | None:
+        return None
 
     def rough(self) -> Source:
         if not self._fused.any():
@@ -693,6 +971,10 @@ class ComputedSource(GivenSource):
     @property
     def square(self) -> bool:
         return self.rows is self.cols
+
+    @property
+    def slip(self) -> float:
+        return _SLIP
 
     def _gram(self, k: int, rows: Index, cols: Columns) -> FloatArray:
         return self.kernels[k].compute(self.rows[rows], self.cols[cols])
@@ -830,6 +1112,11 @@ class FeatureSource(GivenSource):
     def square(self) -> bool:
         return self.rows.shape == self.cols.shape
 
+    @property
+    def slip(self) -> float:
+        # a value is a sum over features
+        return float(np.finfo(np.float64).eps) * self.rows.shape[1]
+
     def combine(
         self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
     ) -> None:
@@ -887,6 +1174,126 @@ class FeatureSource(GivenSource):
         r = self.rows if rows is None else self.rows[rows]
         c = self.cols if cols is None else self.cols[cols]
         return FeatureSource(r, c, tuple(self.slices[k] for k in which))
+
+
+@dataclass
+class SharedSource(FeatureSource):
+    """Linear kernels on groups of the same columns, which may overlap.
+
+    The columns are kept once, for any number of kernels: a weighted sum of kernels is
+    one product of weighted columns, and products with all kernels are sums over them.
+    ``member`` (n_kernels, n_columns) tells by ones which columns a kernel has.
+    """
+
+    kernels: tuple[Kernel, ...] = ()
+    member: Any = None
+    sparse: bool = False  # whether the samples were, before they were made dense
+
+    @classmethod
+    def of(
+        cls, kernels: Sequence[Kernel], samples: Any, groups: Sequence[Index]
+    ) -> SharedSource:
+        """Return the source of all pairs of samples; groups are columns of these."""
+        columns = _dense_columns(samples)
+        is_sparse = sparse.issparse(samples)
+        return cls._made(tuple(kernels), columns, columns, tuple(groups), is_sparse)
+
+    @classmethod
+    def _made(
+        cls,
+        kernels: tuple[Kernel, ...],
+        rows: FloatArray,
+        cols: FloatArray,
+        groups: tuple[Index, ...],
+        is_sparse: bool,
+    ) -> SharedSource:
+        indices = np.concatenate(groups)
+        ends = np.cumsum([0, *(len(group) for group in groups)])
+        entries = (np.ones(len(indices)), indices, ends)
+        member = sparse.csr_array(entries, shape=(len(groups), rows.shape[1]))
+        return cls(rows, cols, groups, kernels, member, is_sparse)  # type: ignore[arg-type]
+
+    @property
+    def square(self) -> bool:
+        return self.rows is self.cols
+
+    def combine(
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
+    ) -> None:
+        which, rows, cols, u, v = asked
+        if u is None or v is None:
+            self._add(weights, which, self.rows[rows], self.cols[cols], out)
+        elif _all_alike(u) and _all_alike(v):  # which samples lack the view
+            left, right = self.rows[rows] * u[0][:, None], self.cols[cols]
+            self._add(weights, which, left, right * v[0][:, None], out)
+        else:
+            super().combine(asked, weights, out, tabulate)
+
+    def _add(
+        self,
+        weights: FloatArray,
+        which: Index,
+        left: FloatArray,
+        right: FloatArray,
+        out: FloatArray,
+    ) -> None:
+        scale = self.member[which].T @ weights
+        used = np.flatnonzero(scale)
+        if len(used) < len(scale):
+            left, right, scale = left[:, used], right[:, used], scale[used]
+        out += (left * scale) @ right.T
+
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
+        if v is not None and not _all_alike(v):
+            return super().multiply(asked, At)
+        left, member = self.rows[rows], self.member[which]
+        sums = (At if v is None else At * v[0]) @ self.cols[cols]
+        out = np.empty((len(which), len(rows), len(At)))
+        for t, one in enumerate(sums):
+            out[:, :, t] = member @ (left * one).T
+        return out
+
+    def quad(
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
+    ) -> FloatArray | None:
+        which, rows, cols, _, _ = asked
+        a, b = left.T @ self.rows[rows], At @ self.cols[cols]
+        products = np.asarray((self.member[which] @ (a * b).T).T)
+        return products if each else products.sum(axis=0, keepdims=True)
+
+    def raw(self) -> Source:
+        return self
+
+    def cross(self, X: Any) -> Source:
+        return replace(self, rows=_dense_columns(X))
+
+    def without_rows(self) -> SharedSource:
+        """Return the source between no rows and the columns."""
+        return replace(self, rows=self.cols[:0])
+
+    def known(self) -> Known:
+        samples = sparse.csr_array(self.cols) if self.sparse else self.cols
+        return Known(self.kernels, samples)
+
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
+        a, b = self.rows, self.cols
+        shared = a is b and same(rows, cols)
+        a = a if rows is None else a[rows]
+        b = a if shared else (b if cols is None else b[cols])
+        groups = tuple(np.asarray(self.slices[k]) for k in which)
+        return self._made(_pick(self.kernels, which), a, b, groups, self.sparse)
+
+
+def _dense_columns(samples: Any) -> FloatArray:
+    dense = samples.toarray() if sparse.issparse(samples) else samples
+    return np.ascontiguousarray(dense, dtype=np.float64)
+
+
+def _all_alike(factors: FloatArray) -> bool:
+    return bool((factors == factors[0]).all())
 
 
 # --- the identity as a kernel -------------------------------------------------------

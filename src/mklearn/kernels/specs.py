@@ -61,6 +61,12 @@ class Kernel:
             columns = np.asarray(self.columns, dtype=object).ravel().tolist()
             object.__setattr__(self, "columns", tuple(columns))
 
+    def __mul__(self, other: Any) -> Kernel:
+        """Return the product with another kernel on the same view."""
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        return Product(factors=(self, other))
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of the formula (not place or name)."""
         place = {f.name for f in fields(Kernel)}
@@ -830,6 +836,147 @@ class Function(ComputedKernel):
                 "numbers."
             )
         return K.astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Product(ComputedKernel):
+    """``k_1(x, z) k_2(x, z) ...``: alike in every respect, for interactions.
+
+    The product of a kernel on genes and one on an environment is large for samples that
+    are alike in both, so that an effect may differ between environments. With a linear
+    kernel on indicators of clusters it is a kernel of its own for each cluster
+    (localised multiple kernel learning with given clusters). ``a * b`` is short for
+    ``Product([a, b])``.
+
+    Parameters
+    ----------
+    factors : sequence of Kernel
+        Two or more, on columns of one view.
+    scales : tuple, optional
+        Means and scales of the columns of each factor that is standardised, as learned
+        from samples.
+    columns, view, name
+        ``columns`` stays None, for the factors have theirs; the view is that of the
+        factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import KernelBank
+    >>> from mklearn.kernels import Linear
+    >>> X = np.array([[1.0, 2.0, 1.0], [3.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+    >>> within = Linear(columns=[0, 1]) * Linear(columns=[2])
+    >>> KernelBank(X, within).gram(0).tolist()
+    [[5.0, 0.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 1.0]]
+    """
+
+    factors: tuple[Kernel, ...] = ()
+    scales: tuple[tuple[Vector, Vector] | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flat: list[Kernel] = []
+        for factor in self.factors:
+            if not isinstance(factor, Kernel):
+                raise TypeError(f"A factor of a product is a kernel, got {factor!r}.")
+            inner = isinstance(factor, Product) and factor.scales is None
+            flat += factor.factors if inner else [factor]  # type: ignore[attr-defined]
+        views = {factor.view for factor in flat if factor.view is not None}
+        views |= set() if self.view is None else {self.view}
+        if len(flat) < 2 or self.columns is not None:
+            raise ValueError(
+                "Product needs two kernels or more, and no columns but theirs."
+            )
+        if any(factor.text for factor in flat):
+            raise ValueError("Product multiplies kernels on numbers, not on strings.")
+        if len(views) > 1:
+            raise ValueError(
+                f"The factors of a product look at several views, {sorted(views)}; put "
+                "the columns that they need into one view (a column may be in several)."
+            )
+        object.__setattr__(self, "factors", tuple(flat))
+        object.__setattr__(self, "view", views.pop() if views else None)
+
+    @property
+    def definite(self) -> bool:  # type: ignore[override]
+        """Whether all factors are; then so is their product."""
+        return all(factor.definite for factor in self.factors)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the names of the factors."""
+        return {"factors": [replace(f, view=None).label() for f in self.factors]}
+
+    def describe(self) -> str:
+        """Return the names of the factors, one after the other."""
+        return " * ".join(self.parameters()["factors"])
+
+    def located(self, data: Any) -> Product:
+        """Return the product with the columns of its factors as numbers."""
+        view = data.view_name(self.view)
+        factors = tuple(
+            factor
+            if factor.columns is None
+            else replace(
+                factor,
+                columns=tuple(data.column_index(view, factor.columns).tolist()),
+                name=replace(factor, view=None).label(),
+            )
+            for factor in self.factors
+        )
+        return replace(self, factors=factors)
+
+    def check_domain(self, X: Any) -> None:
+        """Raise ValueError where a factor does not hold for the samples."""
+        for factor, scale in zip(self.factors, self._scales(), strict=True):
+            if scale is not None or not factor.standardized:
+                factor.check_domain(_seen(X, factor, scale))
+
+    def resolve(
+        self,
+        data: Any,
+        sample_weight: Vector | None = None,
+        known: dict[Any, Any] | None = None,
+    ) -> Kernel:
+        """Return the product of resolved kernels, standardised by ``data``."""
+        factors, scales = [], []
+        for factor in self.factors:
+            scale = None
+            part = _seen(data, factor, None)
+            if factor.standardized:
+                mean, variance = moments(part, sample_weight)
+                scale = mean, np.where(variance > 0, variance, 1.0) ** -0.5
+            factors.append(factor.resolve(_seen(data, factor, scale), sample_weight))
+            scales.append(scale)
+        return replace(self, factors=tuple(factors), scales=tuple(scales))
+
+    def _scales(self) -> tuple[tuple[Vector, Vector] | None, ...]:
+        return (None,) * len(self.factors) if self.scales is None else self.scales
+
+    def compute(self, a: Any, b: Any) -> Vector:
+        """Return the values, shape ``(len(a), len(b))``."""
+        out = np.ones((a.shape[0], b.shape[0]))
+        for factor, scale in zip(self.factors, self._scales(), strict=True):
+            out *= factor.values(_seen(a, factor, scale), _seen(b, factor, scale), {})
+        return out
+
+    def diag(self, a: Any) -> Vector:
+        """Return ``k(x, x)`` for each sample."""
+        out = np.ones(a.shape[0])
+        for factor, scale in zip(self.factors, self._scales(), strict=True):
+            out *= factor.diagonal(_seen(a, factor, scale))
+        return out
+
+
+def _seen(X: Any, factor: Kernel, scale: tuple[Vector, Vector] | None) -> Any:
+    """Return the columns that a factor of a product sees, as it sees them."""
+    if factor.columns is not None:
+        columns: Any = factor.columns
+        X = X[:, list(columns) if isinstance(columns, tuple) else columns]
+    if scale is None:
+        return X
+    if sparse.issparse(X):
+        return sparse.csr_array(X.multiply(scale[1][None, :]))
+    return (X - scale[0]) * scale[1]
 
 
 def _short(value: Any) -> str:

@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mklearn.data.compiling import njit
 from mklearn.kernels.strings import (
     UNKNOWN,
     as_pair,

@@ -14,9 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.kernels.columns import FeatureSet
+from mklearn.kernels.columns import FeatureSet, columns_in, is_linear
 from mklearn.kernels.functions import prepare
-from mklearn.kernels.sources import BaseSource, ComputedSource, Known, Source
+from mklearn.kernels.sources import (
+    BaseSource,
+    ComputedSource,
+    Known,
+    SharedSource,
+    Source,
+)
 from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
 
 FloatArray = NDArray[np.float64]
@@ -57,6 +63,7 @@ class Reference:
         features, samples, shift = self.features, self.samples, self.shift
         if not isinstance(features, FeatureSet):
             raise ValueError("a kernel has no features")
+        features.check()
         if features.text:
             texts = isinstance(samples, np.ndarray) and samples.ndim == 1
             _require(texts and all(isinstance(s, str) for s in samples), "no strings")
@@ -78,6 +85,10 @@ class Reference:
         if vector:
             same = len({k.base for k in vector}) == 1 and not computed
             _require(same and not features.text, "kernels of several kinds are mixed")
+            if len({repr(k.columns) for k in vector}) > 1 and is_linear(vector):
+                _require(shift is None, "linear kernels have a shift")
+                groups = columns_in(vector, features)
+                return SharedSource.of(vector, samples, groups).without_rows()
             cols = prepare(samples)
             return BaseSource(vector, cols.take(slice(0, 0)), cols, shift)
         _require(len(computed) == len(self.kernels), "a kernel is none")

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from mklearn.data.compiling import njit
 from mklearn.kernels.strings import (
     UNKNOWN,
     as_list,

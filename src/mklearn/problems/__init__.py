@@ -3,12 +3,13 @@
 from mklearn.data.blocks import Blocks
 from mklearn.problems.base import Certificate, Judgement
 from mklearn.problems.bilinear import BilinearProblem
-from mklearn.problems.evidence import EvidenceProblem, Likelihood
+from mklearn.problems.evidence import EvidenceProblem, Likelihood, WeightErrors
 from mklearn.problems.losses import (
     CrammerSinger,
     EpsilonInsensitive,
     Hinge,
     Logistic,
+    Multinomial,
     OneClass,
     Piece,
     Piecewise,
@@ -23,13 +24,17 @@ from mklearn.problems.mkl import (
     learned_cost,
     tikhonov,
 )
+from mklearn.problems.ordered import OrderedProblem
 from mklearn.problems.scatter import Statistics
+from mklearn.problems.survival import Cox
+from mklearn.problems.targets import Bounds, Likelihoods, OwnEvidence, OwnSquared
 from mklearn.problems.weights import (
     BlockNorm,
     ConvexSet,
     ElasticNet,
     Ellipsoid,
     LpBall,
+    TwoLevel,
     WeightSet,
     block_norm,
 )
@@ -37,28 +42,37 @@ from mklearn.problems.weights import (
 __all__ = [
     "BilinearProblem",
     "BlockNorm",
+    "TwoLevel",
     "Certificate",
     "Blocks",
     "ConvexSet",
+    "Cox",
     "CrammerSinger",
     "ElasticNet",
     "Ellipsoid",
     "EpsilonInsensitive",
+    "Bounds",
     "EvidenceProblem",
+    "Likelihoods",
+    "OwnEvidence",
+    "OwnSquared",
     "FeatureProblem",
     "Hinge",
     "Judgement",
     "Likelihood",
     "Logistic",
+    "Multinomial",
     "LpBall",
     "MKLProblem",
     "OneClass",
+    "OrderedProblem",
     "Piece",
     "Piecewise",
     "Pointwise",
     "Squared",
     "SquaredHinge",
     "Statistics",
+    "WeightErrors",
     "WeightSet",
     "block_norm",
     "ivanov",

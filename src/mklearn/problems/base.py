@@ -9,7 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
-Kind = Literal["kernels", "classes", "features", "joint", "evidence"]
+Kind = Literal["kernels", "classes", "features", "joint", "evidence", "targets"]
+
+# Sums and products of floating-point numbers err by at most this, relatively, for each
+# operation that a term goes through.
+UNIT = float(np.finfo(np.float64).eps) / 2
+
+# A bound that is made of few operations: more than there are in any formula here.
+FEW = 64 * UNIT
+
+
+_ANSWERS: dict[tuple[type, type], bool] = {}
+
+
+class Asked(type(Protocol)):  # type: ignore[misc]
+    """Protocols that are asked of the same few classes again and again.
+
+    All instances of a class have the same methods, so that one look is enough.
+    """
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        """Tell whether the class of an instance has what a protocol asks for."""
+        key = cls, type(instance)
+        found = _ANSWERS.get(key)
+        if found is None:
+            found = bool(super().__instancecheck__(instance))
+            if not isinstance(instance, type):
+                _ANSWERS[key] = found
+        return found
 
 
 @dataclass(frozen=True)
@@ -56,7 +83,8 @@ class Iterate:
 class Judgement:
     """Bounds on the optimum that one iterate proves.
 
-    ``lower`` is minus infinity where nothing bounds the optimum from below.
+    ``lower`` is minus infinity where nothing bounds the optimum from below. Rounding is
+    left to the certificate.
     """
 
     upper: float
@@ -73,6 +101,10 @@ class Judgement:
 class Certificate(Judgement):
     """Bounds computed afresh, and the points behind them.
 
+    The bounds are rounded outward: whatever rounding did to the sums that they are made
+    of, the objective of the point is at most ``upper`` and the optimum at least
+    ``lower``. Kernel values count as exact, as they are stored or computed.
+
     Attributes
     ----------
     theta, A : arrays
@@ -86,6 +118,8 @@ class Certificate(Judgement):
     claim, doubt : str
         What is so if the bounds meet, and if they do not, in words; empty where the
         words of any certificate do.
+    error : float
+        By how much ``upper - lower`` is larger for rounding.
     """
 
     theta: FloatArray
@@ -95,6 +129,20 @@ class Certificate(Judgement):
     about: Any = field(default=None, repr=False)
     claim: str = field(default="", repr=False)
     doubt: str = field(default="", repr=False)
+    error: float = field(default=0.0, repr=False)
+
+    @property
+    def rounding(self) -> float:
+        """The part of the relative gap that rounding makes."""
+        return relative_error(self.error, self.upper, self.lower)
+
+    @property
+    def crossed(self) -> bool:
+        """Whether the lower bound is above the upper one, by more than rounding.
+
+        Then a kernel is not positive semidefinite, or a solver is at fault.
+        """
+        return self.lower > self.upper
 
 
 class Judge(Protocol):
@@ -118,7 +166,7 @@ class Judge(Protocol):
 
 
 def relative_gap(upper: float, lower: float) -> float:
-    """Return ``|upper - lower| / max(|upper|, |lower|, tiny)``.
+    """Return ``|upper - lower| / max(|upper|, |lower|, tiny)``, rounded up.
 
     Bounds that cross by more than rounding prove nothing (a kernel is not positive
     semidefinite, or a solver claims what is not so), and count as a gap; bounds
@@ -127,7 +175,32 @@ def relative_gap(upper: float, lower: float) -> float:
     if not (np.isfinite(upper) and np.isfinite(lower)):
         return np.inf
     size = max(abs(upper), abs(lower), np.finfo(float).tiny)
-    return abs(upper - lower) / size
+    return abs(upper - lower) / size * (1.0 + 4 * UNIT)
+
+
+def relative_error(error: float, upper: float, lower: float) -> float:
+    """Return what ``error`` adds to the relative gap of two bounds."""
+    size = max(abs(upper), abs(lower), np.finfo(float).tiny)
+    return error / size if np.isfinite(size) else 0.0
+
+
+def pairwise(n: int) -> float:
+    """Return the relative error of numpy's sum of n positive terms that lie together.
+
+    numpy adds blocks of 128 in eight sums, and then pairs: a term goes through no more
+    than ``12 + log2(n)`` additions. The rest is for what was done to the terms before.
+    """
+    return (32.0 + float(np.log2(max(n, 1)))) * UNIT
+
+
+def column_sums(A: FloatArray) -> FloatArray:
+    """Return the sums of the columns, added in pairs, shape (T,)."""
+    return np.asarray(np.ascontiguousarray(A.T).sum(axis=1))
+
+
+def entries_sum(terms: FloatArray) -> float:
+    """Return the sum of all entries, added in pairs."""
+    return float(np.sum(np.ascontiguousarray(terms).ravel()))
 
 
 def shares(parts: FloatArray) -> FloatArray:

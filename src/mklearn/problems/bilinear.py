@@ -19,16 +19,25 @@ Weights that all classes share need no problem of their own: they are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
+from mklearn.problems.base import (
+    FEW,
+    UNIT,
+    Certificate,
+    Iterate,
+    Judgement,
+    Kind,
+    shares,
+)
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import certified, check_square
-from mklearn.problems.weights import LpBall, WeightSet
+from mklearn.problems.weights import LpBall, WeightSet, excess
 
 FloatArray = NDArray[np.float64]
 
@@ -116,6 +125,23 @@ class BilinearProblem:
         upper = self.loss.primal(F, bias) + float(self.norms(theta, q).sum())
         return Judgement(upper, self.dual(A, q), bias)
 
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """What bounds the values of the kernels, shape (n, M)."""
+        return self.bank.sizes()
+
+    def penalty(self, theta: FloatArray, quads: FloatArray) -> float:
+        """Return what all norms are together at most, where q is at most ``quads``."""
+        total = 0.0
+        for d, q in zip(theta, quads, strict=True):
+            member, norm = self._best(d, q)
+            total += norm * excess(self.weights, member)
+        return total * (1.0 + quads.size * UNIT)
+
+    def lowest(self, A: FloatArray, quads: FloatArray) -> float:
+        """Return what ``dual`` of a feasible A is at least, q at most ``quads``."""
+        return self.loss.below(A) / (self._excess(quads) * (1.0 + FEW))
+
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the bounds of two points, computed from the bank alone."""
         return certified(self, point, dual)
@@ -130,12 +156,20 @@ class BilinearProblem:
         """Return by what A must be divided to be feasible in the dual."""
         return max(1.0, max(self.weights.support(q) for q in quads)) ** 0.5
 
+    def products(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return the scores ``K_c A_c``, shape (n, k)."""
+        return self.bank.apply_each(theta, A)
+
     def quads(self, A: FloatArray) -> FloatArray:
         """Return ``A_c' K[m] A_c`` for every class, shape (k, M)."""
         return self.bank.quads(A)
 
     def weight_bounds(
-        self, A: FloatArray, upper: float, quads: FloatArray | None = None
+        self,
+        A: FloatArray,
+        upper: float,
+        quads: FloatArray | None = None,
+        most: FloatArray | None = None,
     ) -> FloatArray:
         """Return bounds that no optimal weights exceed, shape (k, M).
 
@@ -148,9 +182,9 @@ class BilinearProblem:
         ball = isinstance(self.weights, LpBall)
         bounds = np.full(q.shape, upper if ball else np.inf)
         if self.weights.sparse:
-            excess = self._excess(q)
-            gap = max(upper - self.loss.dual(A) / excess, 0.0)
-            short = 1.0 - q / excess**2
+            most = q if most is None else most  # rounding aside
+            gap = max(upper - self.lowest(A, most), 0.0)
+            short = 1.0 - most / self._excess(most) ** 2 - FEW
             below = short * upper > 2 * gap
             bounds[below] = 2 * gap / short[below]
         return bounds

@@ -13,15 +13,18 @@ discriminant ratio ``F*(theta)``; ``-lam/2`` times it is the value of :class:`Fi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.optimize import brentq
+from scipy.special import softmax
 
 from mklearn.data.blocks import Block
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.normalise import Scaling
+from mklearn.problems.base import FEW, UNIT, column_sums, entries_sum, pairwise
 from mklearn.problems.losses import Rows, Squared, System
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.weights import LpBall, WeightSet
@@ -235,6 +238,31 @@ class Fisher:
         """Return the quadratic term."""
         return -0.5 * self.lam * float((1.0 / self.share) @ (A - self.a)[:, 0] ** 2)
 
+    def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
+        """Return what ``primal`` is at most, for scores that err by up to ``error``."""
+        share, ahead = self.share[:, None], self.a * F
+        inner, size = np.abs(self._inner(F)), np.abs(F)
+        # a mean errs by the mean of the errors, and by its own rounding
+        slip = error + len(F) * UNIT * size
+        slip = slip + (self.members.T @ (share * (slip + FEW * size)))[self.labels]
+        spread = entries_sum(share * (inner + slip) ** 2) / (2 * self.lam)
+        far = entries_sum(np.abs(self.a) * (error + pairwise(len(F)) * size))
+        rounded = pairwise(len(F)) * spread
+        return spread - entries_sum(ahead) + far + rounded
+
+    def below(self, A: FloatArray) -> float:
+        """Return what ``dual`` is at least, where A is feasible without rounding."""
+        far = np.abs(A - self.a) + self.strain(A) + UNIT * (np.abs(A) + np.abs(self.a))
+        total = entries_sum(far**2 / self.share[:, None])
+        return -0.5 * self.lam * total * (1.0 + pairwise(len(A)))
+
+    def strain(self, A: FloatArray) -> FloatArray:
+        """Return how far from ``A`` a point lies that is feasible without rounding."""
+        inside = self.members * A
+        off = np.abs(column_sums(inside - self.members * self.a))
+        off = off + 2 * pairwise(len(A)) * (1.0 + column_sums(np.abs(inside)))
+        return (self.share * off[self.labels])[:, None]
+
     def bias(self, F: FloatArray) -> FloatArray:
         """Return zero: the criterion does not see one."""
         return np.zeros(1)
@@ -404,6 +432,34 @@ def gcv(
     error = float(weight @ np.sum((ridge[:, None] * A) ** 2, axis=1)) / total
     left = 1.0 - float(np.sum(1.0 - ridge * inverse)) / total
     return error / max(left, 1e-150) ** 2
+
+
+def temperature(scores: FloatArray, labels: NDArray[Any], w: FloatArray) -> float:
+    """Return the factor, at most one, that makes the labels most likely.
+
+    The cost ``-sum_i w_i log softmax(t s_i)[y_i]`` is convex in the factor t, so the
+    sign of its slope decides. Its value does not: where every left-out score is right
+    by a wide margin, it is zero in rounding from some t on.
+    """
+    rows = np.arange(len(scores))
+    size = float(np.abs(scores).max(initial=0.0))
+    if not (np.isfinite(size) and size > 0):
+        return 1.0
+    if scores.shape[1] == 1:
+        scores = np.hstack([np.zeros_like(scores), scores])
+    ahead = scores - scores[rows, labels.astype(np.intp)][:, None]
+
+    def slope(log_factor: float) -> float:
+        p = softmax(np.exp(log_factor) * ahead, axis=1)
+        return float(w @ np.sum(p * ahead, axis=1))
+
+    # between certainty as claimed and hardly any
+    least = min(np.log(1e-3 / size), -1.0)
+    if slope(0.0) <= 0:
+        return 1.0
+    if slope(least) >= 0:
+        return float(np.exp(least))
+    return float(np.exp(brentq(slope, least, 0.0, xtol=1e-13)))
 
 
 def left_out_rows(

@@ -24,8 +24,9 @@ columns of A sum to zero.
 | Logistic | log(1 + exp(-y f)) | entropy of alpha / C | 0 <= alpha <= C |
 | OneClass | max(0, rho - f), minus rho | 0 | 0 <= A <= C, sum 1 |
 | CrammerSinger | max_c (f_c + 1 - [c = y]) - f_y | A_y | A <= C [c = y], rows sum 0 |
+| Multinomial | log(sum_c exp(f_c)) - f_y | C entropy of p | A = C ([c = y] - p) |
 
-The last two are no sums over samples and tasks, and stand for themselves.
+The last three are no sums over samples and tasks, and stand for themselves.
 """
 
 from __future__ import annotations
@@ -38,7 +39,17 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
+from scipy.special import expit, xlog1py, xlogy
+
+from mklearn.problems.base import (
+    FEW,
+    UNIT,
+    Asked,
+    column_sums,
+    entries_sum,
+    pairwise,
+)
+from mklearn.problems.design import Design, Kinks
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -74,7 +85,7 @@ class System(NamedTuple):
     sums: FloatArray  # (c, T)
 
 
-class Loss(Protocol):
+class Loss(Protocol, metaclass=Asked):
     """What problems and solvers ask of a loss."""
 
     @property
@@ -101,15 +112,32 @@ class Loss(Protocol):
     def repair(self, A: FloatArray) -> FloatArray:
         """Return a feasible point near ``A`` (``A`` itself up to rounding)."""
 
-    def curvature(self, A: FloatArray) -> FloatArray:
-        """Return minus the second derivative of ``dual``, inf where A cannot move."""
+    def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
+        """Return what ``primal`` is at most, for scores that err by up to ``error``."""
+
+    def below(self, A: FloatArray) -> float:
+        """Return what ``dual`` is at least, where A is feasible without rounding."""
+
+    def strain(self, A: FloatArray) -> FloatArray:
+        """Return how far from ``A`` that point is at most, entry by entry.
+
+        A comes from :meth:`repair`, which rounds.
+        """
 
     def take(self, rows: Rows, factor: float) -> Loss:
         """Return the loss on some samples, their costs multiplied by ``factor``."""
 
 
 @runtime_checkable
-class BoxLoss(Loss, Protocol):
+class SeparableLoss(Loss, Protocol):
+    """A loss whose dual term is a sum over samples: its curvature is a diagonal."""
+
+    def curvature(self, A: FloatArray) -> FloatArray:
+        """Return minus the second derivative of ``dual``, inf where A cannot move."""
+
+
+@runtime_checkable
+class BoxLoss(SeparableLoss, Protocol):
     """A loss whose dual for fixed weights is a box QP: SMO solves it."""
 
     def box(self, task: int) -> Box:
@@ -124,15 +152,48 @@ class QuadraticLoss(Loss, Protocol):
         """Return the system, None where the tasks have different ones."""
 
 
-@runtime_checkable
-class SmoothLoss(Loss, Protocol):
-    """A loss that is differentiable in the scores: Newton solves it."""
+class DifferentiableLoss(Loss, Protocol):
+    """A loss that has a slope in the scores."""
 
     def slope(self, F: FloatArray) -> FloatArray:
         """Return ``-d primal / dF`` at scores with bias: the dual point they imply."""
 
+
+@runtime_checkable
+class SmoothLoss(DifferentiableLoss, SeparableLoss, Protocol):
+    """A loss that is differentiable in the scores: Newton solves it."""
+
     def bend(self, F: FloatArray) -> FloatArray:
         """Return ``d^2 primal / dF^2`` at scores with bias."""
+
+
+@runtime_checkable
+class CoupledLoss(DifferentiableLoss, Protocol):
+    """A smooth loss that is no sum over samples and tasks: Newton solves it, too.
+
+    It has one task and couples samples, or it couples the tasks of each sample.
+    """
+
+    def bent(self, F: FloatArray, V: FloatArray) -> FloatArray:
+        """Return ``d^2 primal / dF^2`` at scores F times V, both with biases.
+
+        For one task, F has shape (n, 1) and V (n, k); for several both have (n, T).
+        """
+
+
+class Formula(Protocol):
+    """A loss without samples, from which a training poses its problem."""
+
+    @property
+    def kinks(self) -> bool:
+        """Whether there are kinks, which passes round off."""
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether statistics of the samples are enough."""
+
+    def of(self, Y: FloatArray, cost: FloatArray, C: float) -> Loss:
+        """Return the loss of samples with targets Y and costs (n,) times C."""
 
 
 # --- formulas, for one sample at unit cost --------------------------------------------
@@ -209,6 +270,28 @@ class Pointwise(ABC):
         slopes = self._slopes(y)
         return _root(lambda b: -float(np.sum(C * slopes(f + b))), f)
 
+    def effects(
+        self, f: FloatArray, y: FloatArray, C: FloatArray, design: Design
+    ) -> FloatArray:
+        """Return coefficients of the design's basis with the least summed loss.
+
+        Where none is least, as covariates tell the labels apart, steps end where they
+        gain no more.
+        """
+        start = np.zeros(design.basis.shape[1])
+        start[0] = self.bias(f, y, C) * len(f) ** 0.5
+        return design.least(
+            lambda g: float(np.sum(C * self.value(f + g, y))),
+            lambda g: C * self.slope(f + g, y),
+            lambda g: C * self.bend(f + g, y),
+            start,
+        )
+
+    def biases(self, F: FloatArray, Y: FloatArray, C: FloatArray) -> FloatArray:
+        """Return the bias of each column."""
+        columns = zip(F.T, Y.T, C.T, strict=True)
+        return np.array([self.bias(f, y, cost) for f, y, cost in columns])
+
     def _slopes(self, y: FloatArray) -> Callable[[FloatArray], FloatArray]:
         """Return the slope as a function of the score, for many calls."""
         return lambda f: self.slope(f, y)
@@ -216,6 +299,10 @@ class Pointwise(ABC):
     def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Loss:
         """Return the loss of samples with targets and costs of shape (n, T)."""
         return Smooth(Y, C, with_bias, formula=self)
+
+    def of(self, Y: FloatArray, cost: FloatArray, C: float) -> Loss:
+        """Return the loss of samples with targets (n, T) and costs (n,) times C."""
+        return self.on(Y, np.repeat((C * cost)[:, None], Y.shape[1], axis=1))
 
     # before the first pass only the spread of the targets is known
 
@@ -333,15 +420,71 @@ class Piecewise(Pointwise):
         """Return the middle of the minimisers."""
         if not self.kinks:
             return super().bias(f, y, C)
-        pieces = self.pieces(y)
-        knots = [piece.linear - f for piece in pieces]
+        return float(self.biases(f[:, None], y[:, None], C[:, None])[0])
+
+    def biases(self, F: FloatArray, Y: FloatArray, C: FloatArray) -> FloatArray:
+        """Return the middle of the minimisers for each column."""
+        if not self.kinks:
+            return super().biases(F, Y, C)
+        pieces = self.pieces(Y)
+        knots = [piece.linear - F for piece in pieces]
         rises = [C * (piece.upper - piece.lower) for piece in pieces]
-        start = -float(np.sum(C * pieces[0].upper))
-        return _kink(np.concatenate(knots), np.concatenate(rises), start)
+        start = -np.sum(C * pieces[0].upper, axis=0)
+        if len(pieces) == 1:
+            return _kinks(knots[0], rises[0], start)
+        return _kinks(np.concatenate(knots), np.concatenate(rises), start)
+
+    def effects(
+        self, f: FloatArray, y: FloatArray, C: FloatArray, design: Design
+    ) -> FloatArray:
+        """Return coefficients of the design's basis with the least summed loss.
+
+        With kinks it is a linear program, whose corners are followed from where the
+        loss is least with its kinks rounded off.
+        """
+        if not self.kinks:
+            return super().effects(f, y, C, design)
+        start = np.zeros(design.basis.shape[1])
+        start[0] = self.bias(f, y, C) * len(f) ** 0.5
+        mu = 0.05 * max(float(np.ptp(f)), float(np.ptp(y)), 1e-12)
+        rounded = _Rounded(self, f, y, C, mu, np.zeros_like(f))
+        near = design.least(rounded.value, rounded.slope, rounded.bend, start, 1e-4, 12)
+        pieces = self.pieces(y)
+        kinks = Kinks(
+            np.tile(design.basis, (len(pieces), 1)),
+            np.concatenate([piece.linear - f for piece in pieces]),
+            np.concatenate([-_times(C, piece.upper) for piece in pieces]),
+            np.concatenate([-_times(C, piece.lower) for piece in pieces]),
+        )
+        tried = (start, near, kinks.least(near))
+        lost = [np.sum(C * self.value(f + design.basis @ g, y)) for g in tried]
+        return tried[int(np.argmin(lost))]
 
     def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Loss:
         """Return the loss of samples with targets and costs of shape (n, T)."""
         return Boxed(Y, C, with_bias, formula=self)
+
+
+class _Rounded(NamedTuple):
+    """A loss whose kinks are rounded off around dual variables, added to scores f."""
+
+    loss: Piecewise
+    f: FloatArray
+    y: FloatArray
+    C: FloatArray
+    mu: float
+    a0: FloatArray
+
+    def value(self, g: FloatArray) -> float:
+        a = self.loss.slope(self.f + g, self.y, self.mu, self.a0)
+        V = self.loss.dual(a, self.y) - a * (self.f + g)
+        return float(np.sum(self.C * (V - 0.5 * self.mu * (a - self.a0) ** 2)))
+
+    def slope(self, g: FloatArray) -> FloatArray:
+        return self.C * self.loss.slope(self.f + g, self.y, self.mu, self.a0)
+
+    def bend(self, g: FloatArray) -> FloatArray:
+        return self.C * self.loss.bend(self.f + g, self.y, self.mu, self.a0)
 
 
 @dataclass(frozen=True)
@@ -444,7 +587,7 @@ class PointwiseLogistic(Pointwise):
     def dual(self, a: FloatArray, y: FloatArray) -> FloatArray:
         """Return the entropy of ``y a``."""
         s = np.clip(y * a, 0.0, 1.0)
-        return -(xlogy(s, s) + xlogy(1.0 - s, 1.0 - s))
+        return -(xlogy(s, s) + xlog1py(1.0 - s, -s))
 
     def domain(self, y: FloatArray) -> tuple[End, End]:
         """Return the interval in which ``y a`` is in [0, 1]."""
@@ -474,11 +617,30 @@ class PointwiseLogistic(Pointwise):
         return Logistic(Y, C, with_bias)
 
 
-LOSSES: dict[str, type[Pointwise]] = {
+@dataclass(frozen=True)
+class Softmax:
+    """``log(sum_c exp(f_c)) - f_y``: the classes of a sample together.
+
+    Of two classes, whose targets are one column, it is the logistic loss.
+    """
+
+    targets: ClassVar[Literal["labels", "numbers", "any"]] = "labels"
+    kinks: ClassVar[bool] = False
+    quadratic: ClassVar[bool] = False
+
+    def of(self, Y: FloatArray, cost: FloatArray, C: float) -> Loss:
+        """Return the loss of samples with targets -1 and 1 (n, T) and costs (n,)."""
+        if Y.shape[1] == 1:
+            return PointwiseLogistic().of(Y, cost, C)
+        return Multinomial(Y.argmax(axis=1), C * cost, Y.shape[1])
+
+
+LOSSES: dict[str, type[Pointwise] | type[Softmax]] = {
     "hinge": PointwiseHinge,
     "squared_hinge": PointwiseSquaredHinge,
     "squared": PointwiseSquared,
     "logistic": PointwiseLogistic,
+    "multinomial": Softmax,
     "epsilon_insensitive": PointwiseEpsilon,
 }
 
@@ -488,8 +650,8 @@ def loss_names(targets: Literal["labels", "numbers"]) -> list[str]:
     return [name for name, loss in LOSSES.items() if loss.targets in (targets, "any")]
 
 
-def by_name(name: str, **options: Any) -> Pointwise:
-    """Return the pointwise loss of a name.
+def by_name(name: str, **options: Any) -> Any:
+    """Return the loss of a name, as a formula without samples.
 
     Parameters
     ----------
@@ -515,11 +677,22 @@ class Summed(ABC):
     Y, C : arrays of shape (n, T)
         Targets and costs of each sample in each task.
     with_bias : bool
+    design : Design, optional
+        Ones and covariates, whose coefficients are free as the bias is.
     """
 
     Y: FloatArray
     C: FloatArray
     with_bias: bool = True
+    design: Design | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.C).all() and (self.C >= 0).all()):
+            raise ValueError(
+                "The costs C of a loss must be finite numbers, none below zero, got "
+                f"values from {np.min(self.C)} to {np.max(self.C)}; for a hard margin "
+                "take large ones."
+            )
 
     @property
     @abstractmethod
@@ -542,19 +715,76 @@ class Summed(ABC):
         return self.point.concavity / float(self.C.max())
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the summed loss."""
-        return float(np.sum(self.C * self.point.value(F + bias, self.Y)))
+        """Return the summed loss; with covariates ``bias`` has shape (1 + k, T)."""
+        f = decisions(self, F, bias)
+        return float(np.sum(self.C * self.point.value(f, self.Y)))
 
     def dual(self, A: FloatArray) -> float:
         """Return the summed dual term."""
-        return float(np.sum(self.C * self.point.dual(_over(A, self.C), self.Y)))
+        return float(np.sum(self._terms(A)))
+
+    def _terms(self, A: FloatArray) -> FloatArray:
+        """Return the dual term of each sample in each task."""
+        return np.asarray(self.C * self.point.dual(_over(A, self.C), self.Y))
+
+    def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
+        """Return what ``primal`` is at most, for scores that err by up to ``error``.
+
+        A convex loss is largest at an end of an interval.
+        """
+        f = decisions(self, F, bias)
+        size = decisions(self, np.abs(F), np.abs(bias), np.abs)
+        terms = 16 if self.design is None else 16 + len(bias)
+        reach = error + terms * UNIT * (size + np.abs(self.Y))
+        ends = (self.point.value(end, self.Y) for end in (f - reach, f + reach))
+        total = entries_sum(self.C * np.maximum(*ends))
+        return total * (1.0 + pairwise(f.size))
+
+    def below(self, A: FloatArray) -> float:
+        """Return what ``dual`` is at least, where A is feasible without rounding.
+
+        A concave term is least at an end of an interval. One that is zero at zero
+        shrinks by no more than its argument, which makes the columns sum to zero.
+        """
+        lower, upper = self._interval
+        ends = (np.clip(A * (1.0 + k * UNIT), lower, upper) for k in (-16, 16))
+        terms = np.minimum(*(self._terms(end) for end in ends))
+        lost = self._misses(A) @ column_sums(np.maximum(terms, 0.0))
+        rounded = pairwise(terms.size) * entries_sum(np.abs(terms))
+        return entries_sum(terms) - rounded - float(lost)
+
+    def strain(self, A: FloatArray) -> FloatArray:
+        """Return how far from ``A`` a point lies that is feasible without rounding."""
+        return np.asarray(self._misses(A) * np.abs(A))
+
+    def _misses(self, A: FloatArray) -> FloatArray:
+        """Return by what part columns of A must shrink, where positive, to sum to 0."""
+        if self.design is not None:
+            return self.design.misses(A)
+        if not self.with_bias:
+            return np.zeros(A.shape[1])
+        size = column_sums(np.abs(A))
+        off = np.abs(column_sums(A)) + pairwise(len(A)) * size
+        return np.divide(2 * off, size, out=np.zeros_like(size), where=size > 0)
 
     def bias(self, F: FloatArray) -> FloatArray:
-        """Return the bias of each task."""
+        """Return the bias of each task, (T,); with covariates effects, (1 + k, T)."""
+        if self.design is not None:
+            columns = zip(F.T, self.Y.T, self.C.T, strict=True)
+            found = [self.point.effects(f, y, C, self.design) for f, y, C in columns]
+            return self.design.effects(np.column_stack(found))
         if not self.with_bias:
             return np.zeros(self.shape[1])
-        columns = zip(F.T, self.Y.T, self.C.T, strict=True)
-        return np.array([self.point.bias(f, y, C) for f, y, C in columns])
+        known = self._known.get("bias")
+        if known is None or known[0].shape != F.shape or (known[0] != F).any():
+            known = F.copy(), self.point.biases(F, self.Y, self.C)
+            self._known["bias"] = known
+        return np.array(known[1])
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """The last scores whose biases were asked for: they are asked for again."""
+        return {}
 
     def curvature(self, A: FloatArray) -> FloatArray:
         """Return minus the second derivative of the dual term, inf at the bounds."""
@@ -563,6 +793,8 @@ class Summed(ABC):
 
     def repair(self, A: FloatArray) -> FloatArray:
         """Clip to the feasible interval and, with a bias, balance the columns."""
+        if self.design is not None:
+            return self.design.project(A, *self._interval)
         A = np.clip(A, *self._interval)
         return _balanced(A) if self.with_bias else A
 
@@ -574,7 +806,8 @@ class Summed(ABC):
 
     def take(self, rows: Rows, factor: float):  # type: ignore[no-untyped-def]
         """Return the loss on some samples, their costs multiplied by ``factor``."""
-        return replace(self, Y=self.Y[rows], C=factor * self.C[rows])
+        design = None if self.design is None else self.design.take(rows)
+        return replace(self, Y=self.Y[rows], C=factor * self.C[rows], design=design)
 
 
 class BoxSummed(Summed):
@@ -585,12 +818,12 @@ class BoxSummed(Summed):
     def point(self) -> Piecewise:
         """The loss of one sample at unit cost."""
 
-    def dual(self, A: FloatArray) -> float:
-        """Return the summed dual term."""
+    def _terms(self, A: FloatArray) -> FloatArray:
+        """Return the dual term of each sample in each task."""
         if self.point.ridge:
-            return super().dual(A)
+            return super()._terms(A)
         # linear in pieces: costs cancel
-        return float(np.sum(self.point.dual(A, self.Y)))
+        return self.point.dual(A, self.Y)
 
     def box(self, task: int) -> Box:
         """Return the QP of one task; with two pieces, positive parts come first."""
@@ -668,6 +901,8 @@ class Hinge(BoxSummed):
     C : array of shape (n, T)
         Cost of each sample in each task.
     with_bias : bool
+    design : Design, optional
+        Ones and covariates, whose coefficients are free as the bias is.
     """
 
     point = PointwiseHinge()
@@ -682,6 +917,8 @@ class SquaredHinge(BoxSummed):
     ----------
     Y, C, with_bias
         As in :class:`Hinge`.
+    design : Design, optional
+        Ones and covariates, whose coefficients are free as the bias is.
     """
 
     point = PointwiseSquaredHinge()
@@ -695,6 +932,8 @@ class Squared(SmoothSummed):
     Y : array of shape (n, T)
     C, with_bias
         As in :class:`Hinge`.
+    design : Design, optional
+        Ones and covariates, whose coefficients are free as the bias is.
     """
 
     point = PointwiseSquared()
@@ -705,11 +944,15 @@ class Squared(SmoothSummed):
         if not ((C > 0).all() and (self.C == C[:, None]).all()):
             return None
         E = np.ones((len(C), int(self.with_bias)))
+        if self.design is not None:
+            E = self.design.basis
         return System(1.0 / C, self.Y, E, np.zeros((E.shape[1], self.Y.shape[1])))
 
     def repair(self, A: FloatArray) -> FloatArray:
         """Shift to sum zero, by shares of the cost."""
         A = np.where(self.C > 0, A, 0.0)
+        if self.design is not None:
+            return self.design.metric(A, self.C)
         if not self.with_bias:
             return A
         return A - self.C * (A.sum(axis=0) / self.C.sum(axis=0))
@@ -726,6 +969,8 @@ class EpsilonInsensitive(BoxSummed):
         As in :class:`Hinge`.
     epsilon : float
         Errors up to this size cost nothing.
+    design : Design, optional
+        Ones and covariates, whose coefficients are free as the bias is.
     """
 
     epsilon: float = 0.1
@@ -743,6 +988,8 @@ class Logistic(SmoothSummed):
     ----------
     Y, C, with_bias
         As in :class:`Hinge`.
+    design : Design, optional
+        Ones and covariates, whose coefficients are free as the bias is.
     """
 
     point = PointwiseLogistic()
@@ -760,7 +1007,8 @@ class OneClass:
     Parameters
     ----------
     C : array of shape (n, 1)
-        ``1 / (nu n)`` for each sample; the costs must sum to one or more.
+        ``1 / (nu n)`` for each sample; the costs must sum to one or more. Where they
+        sum to a little less, for rounding, this is what rho counts and A sums to.
     """
 
     C: FloatArray
@@ -779,10 +1027,39 @@ class OneClass:
     hyperplane = True
     concavity = 0.0
 
+    @cached_property
+    def mass(self) -> float:
+        """What A sums to: one, or the sum of the costs if that is less."""
+        return min(1.0, entries_sum(self.C))
+
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the summed loss, minus rho."""
         short = np.maximum(0.0, -(F + bias))
-        return float(np.sum(self.C * short) + bias.sum())
+        return float(np.sum(self.C * short) + self.mass * bias.sum())
+
+    def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
+        """Return what ``primal`` is at most, for scores that err by up to ``error``."""
+        reach = error + 4 * UNIT * (np.abs(F) + np.abs(bias))
+        short = entries_sum(self.C * np.maximum(0.0, reach - (F + bias)))
+        rho = self.mass * float(bias.sum())
+        rounded = pairwise(len(F)) * (short + abs(rho))
+        return short + rho + rounded
+
+    def below(self, A: FloatArray) -> float:
+        """Return 0."""
+        return 0.0
+
+    def strain(self, A: FloatArray) -> FloatArray:
+        """Return how far from ``A`` a point lies that is feasible without rounding.
+
+        It has larger entries, by parts of what the costs leave, or smaller ones.
+        """
+        total, most = entries_sum(A), entries_sum(self.C)
+        slip = 2 * pairwise(len(A)) * max(most, 1.0)
+        off = abs(total - self.mass) + slip
+        left = max(most - total - slip, 0.0)
+        grown = np.maximum(self.C - A, 0.0) * (min(1.0, off / left) if left else 1.0)
+        return np.asarray(np.maximum(grown, A * (off / total)))
 
     def dual(self, A: FloatArray) -> float:
         """Return 0."""
@@ -790,7 +1067,7 @@ class OneClass:
 
     def bias(self, F: FloatArray) -> FloatArray:
         """Return ``-rho``."""
-        return np.array([_kink(-F[:, 0], self.C[:, 0], 1.0 - self.C.sum())])
+        return _kinks(-F, self.C, np.array([self.mass - self.C.sum()]))
 
     def curvature(self, A: FloatArray) -> FloatArray:
         """Return 0 for free variables, inf at the bounds."""
@@ -805,10 +1082,12 @@ class OneClass:
     def repair(self, A: FloatArray) -> FloatArray:
         """Clip to the box and give the entries the sum one."""
         A = np.clip(A, 0.0, self.C)
-        total = A.sum()
-        if total >= 1.0:
-            return A / total
-        return A + (self.C - A) * ((1.0 - total) / (self.C.sum() - total))
+        total, left = entries_sum(A), entries_sum(self.C - A)
+        short = self.mass - total
+        if short <= 0.0:
+            return A * (self.mass / total)
+        # all that is left, where rounding asks for more
+        return A + (self.C - A) * (short / left if short < left else 1.0)
 
     def take(self, rows: Rows, factor: float) -> OneClass:
         """Return the loss on some samples, their costs multiplied by ``factor``."""
@@ -875,6 +1154,27 @@ class CrammerSinger:
         """Return ``sum_i A_iy``."""
         return float(A[np.arange(len(A)), self.labels].sum())
 
+    def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
+        """Return what ``primal`` is at most, for scores that err by up to ``error``."""
+        size = error + 4 * UNIT * (np.abs(F) + 1.0)
+        reach = size.max(axis=1) + size[np.arange(len(F)), self.labels]
+        total = entries_sum(self.C * (np.maximum(self.slacks(F + bias), 0.0) + reach))
+        return total * (1.0 + pairwise(len(F)))
+
+    def below(self, A: FloatArray) -> float:
+        """Return what ``dual`` is at least, where A is feasible without rounding."""
+        own = A[np.arange(len(A)), self.labels]
+        return entries_sum(own) * (1.0 - self._misses - pairwise(len(A)))
+
+    def strain(self, A: FloatArray) -> FloatArray:
+        """Return how far from ``A`` a point lies that is feasible without rounding."""
+        return np.asarray(self._misses * np.abs(A))
+
+    @property
+    def _misses(self) -> float:
+        """By what part a row may be off: a sum of rivals, and a quotient."""
+        return 2 * self.n_classes * UNIT + FEW
+
     def bias(self, F: FloatArray) -> FloatArray:
         """Return zeros."""
         return np.zeros(self.n_classes)
@@ -894,6 +1194,218 @@ class CrammerSinger:
         return np.where(bound > A, 0.0, np.inf)
 
     def take(self, rows: Rows, factor: float) -> CrammerSinger:
+        """Return the loss on some samples, their costs multiplied by ``factor``."""
+        return replace(self, labels=self.labels[rows], C=factor * self.C[rows])
+
+
+def decisions(
+    loss: Any,
+    F: FloatArray,
+    bias: FloatArray,
+    size: Callable[[FloatArray], FloatArray] | None = None,
+) -> FloatArray:
+    """Return scores F (n, T) with the bias (T,), or with effects (1 + k, T).
+
+    ``size`` is applied to the design, where there is one.
+    """
+    design: Design | None = getattr(loss, "design", None)
+    if design is None:
+        return F + bias
+    columns = design.columns if size is None else size(design.columns)
+    return np.asarray(F + columns @ bias)
+
+
+@dataclass(frozen=True)
+class Multinomial:
+    """``C_i (log(sum_c exp(f_ic)) - f_iy)``: all classes at once, with biases.
+
+    Tasks are classes. A dual point is a distribution p over the classes for each
+    sample, ``A = C ([c = y] - p)``, and its term is the sum of their entropies, times
+    C. With free biases, each class has as much of all p as there are samples of it:
+    ``sum_i C_i p_ic = n_c``.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        Numbers of the classes, from 0.
+    C : array of shape (n,)
+        Cost of each sample.
+    n_classes : int
+    """
+
+    labels: NDArray[np.intp]
+    C: FloatArray
+    n_classes: int
+
+    hyperplane = True
+
+    def __post_init__(self) -> None:
+        labels = np.asarray(self.labels)
+        if labels.ndim != 1 or np.shape(self.C) != labels.shape:
+            raise ValueError(
+                "Multinomial needs one label and one cost for each sample, got shapes "
+                f"{labels.shape} and {np.shape(self.C)}."
+            )
+        if not (np.isfinite(self.C).all() and (self.C >= 0).all()):
+            raise ValueError(
+                "The costs C of a loss must be finite numbers, none below zero."
+            )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples and classes."""
+        return len(self.labels), self.n_classes
+
+    @property
+    def concavity(self) -> float:
+        """Two over the largest cost: no second derivative exceeds half of it."""
+        return 2.0 / max(float(self.C.max(initial=0.0)), 1e-300)
+
+    @cached_property
+    def own(self) -> NDArray[np.bool_]:
+        """Which class is the sample's own, shape (n, k)."""
+        return np.asarray(self.labels[:, None] == np.arange(self.n_classes))
+
+    @cached_property
+    def counts(self) -> FloatArray:
+        """Total cost of each class, shape (k,)."""
+        return np.bincount(self.labels, self.C, self.n_classes).astype(float)
+
+    def probabilities(self, F: FloatArray) -> FloatArray:
+        """Return those of the classes at scores with bias, shape (n, k)."""
+        p = np.exp(F - F.max(axis=1, keepdims=True))
+        return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+    def _values(self, F: FloatArray) -> FloatArray:
+        """Return the loss of each sample at unit cost, shape (n,)."""
+        top = F.max(axis=1)
+        total = np.exp(F - top[:, None]).sum(axis=1)
+        return np.asarray(np.log(total) + top - F[np.arange(len(F)), self.labels])
+
+    def primal(self, F: FloatArray, bias: FloatArray) -> float:
+        """Return the summed loss."""
+        return float(self.C @ self._values(F + bias))
+
+    def dual(self, A: FloatArray) -> float:
+        """Return the entropies of the distributions behind A, times the costs."""
+        p = self._behind(A)
+        return float(-np.sum(self.C[:, None] * xlogy(p, p)))
+
+    def _behind(self, A: FloatArray) -> FloatArray:
+        """Return the distributions p of a feasible A, none below zero."""
+        share = _over(A, np.broadcast_to(self.C[:, None], A.shape))
+        return np.maximum(self.own - share, 0.0)
+
+    def slope(self, F: FloatArray) -> FloatArray:
+        """Return ``C ([c = y] - p)``."""
+        return self.C[:, None] * (self.own - self.probabilities(F))
+
+    def bent(self, F: FloatArray, V: FloatArray) -> FloatArray:
+        """Return ``C (diag(p) - p p')`` times V, sample by sample."""
+        p = self.probabilities(F)
+        part = p * V
+        return self.C[:, None] * (part - p * part.sum(axis=1, keepdims=True))
+
+    def bias(self, F: FloatArray) -> FloatArray:
+        """Return the best biases, of those that sum to zero, by Newton's method.
+
+        A class without samples is made as unlikely as exp(-50).
+        """
+        present = self.counts > 0
+        b = np.zeros(self.n_classes)
+        if not present.all():
+            b[~present] = F.min() - F.max() - 50.0
+        k, total = int(present.sum()), max(float(self.C.sum()), 1e-300)
+        value, slope, H = self._in_bias(F, b, present)
+        for _ in range(100):
+            steep = float(np.abs(slope).max())
+            if steep <= 1e-15 * total:
+                break
+            # all biases may move together: that direction is held
+            H += (np.trace(H) / k**2 + 1e-300) * np.ones((k, k))
+            H[np.diag_indices(k)] += 1e-14 * np.trace(H)
+            step, moved = np.linalg.solve(H, slope), b.copy()
+            for _ in range(40):
+                moved[present] = b[present] - step
+                found = self._in_bias(F, moved, present)
+                # near the end the slope still tells what rounding hides in the value
+                near = found[0] <= value + 1e-12 * abs(value)
+                if found[0] < value or (near and np.abs(found[1]).max() < steep):
+                    break
+                step = step / 2
+            else:
+                break  # rounding
+            b, (value, slope, H) = moved, found
+        b[present] -= b[present].mean()
+        return b
+
+    def _in_bias(
+        self, F: FloatArray, b: FloatArray, present: NDArray[np.bool_]
+    ) -> tuple[float, FloatArray, FloatArray]:
+        """Return the loss with its first two derivatives in the biases of classes."""
+        p = self.probabilities(F + b)[:, present]
+        slope = self.C @ p - self.counts[present]
+        H = np.diag(self.C @ p) - p.T @ (self.C[:, None] * p)
+        return self.primal(F, b), slope, H
+
+    def repair(self, A: FloatArray) -> FloatArray:
+        """Return distributions that are mixed with one for all samples.
+
+        ``(1 - t) p_i + t q`` has the right shares of the classes for the smallest t
+        that leaves q none below zero.
+        """
+        C, n_c = self.C[:, None], self.counts
+        present = n_c > 0
+        p = np.where(present, self._behind(A), 0.0)
+        total = p.sum(axis=1, keepdims=True)
+        p = np.divide(p, total, out=self.own.astype(float), where=total > 0)
+        short = np.where(present, n_c - self.C @ p, 0.0)
+        ratio = -short[present] / n_c[present]
+        most = max(float(ratio.max(initial=0.0)), 0.0)
+        if most > 0:
+            t = most / (1.0 + most)
+            q = np.maximum(t * n_c + (1.0 - t) * short, 0.0)
+            q = q if q.any() else n_c  # nothing but rounding is missing
+            p = (1.0 - t) * p + t * (q / q.sum())
+        rivals = np.where(self.own, 0.0, p)
+        return np.where(self.own, C * rivals.sum(axis=1, keepdims=True), -C * rivals)
+
+    def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
+        """Return what ``primal`` is at most, for scores that err by up to ``error``."""
+        f = F + bias
+        # slopes of a sample sum to two at most in size
+        off = 2.0 * error.max(axis=1)
+        size = np.abs(F).max(axis=1) + np.abs(bias).max() + np.log(self.n_classes)
+        off += (4 * self.n_classes + 32) * UNIT * (size + 1.0)
+        total = entries_sum(self.C * (np.maximum(self._values(f), 0.0) + off))
+        return total * (1.0 + pairwise(len(F)))
+
+    def below(self, A: FloatArray) -> float:
+        """Return what ``dual`` is at least, where A is feasible without rounding.
+
+        Entropy is concave: a mixture has at least the share of what is mixed.
+        """
+        p = self._behind(A)
+        found = -entries_sum(self.C[:, None] * xlogy(p, p))
+        # own shares are known to some units, which move p log p by 40 times as much
+        off = 400 * self.n_classes * UNIT * entries_sum(self.C)
+        return found * (1.0 - self._mixed(A) - pairwise(p.size)) - off
+
+    def strain(self, A: FloatArray) -> FloatArray:
+        """Return how far from ``A`` a point lies that is feasible without rounding."""
+        part = self._mixed(A) + 8 * self.n_classes * UNIT
+        return np.broadcast_to(part * self.C[:, None], A.shape)
+
+    def _mixed(self, A: FloatArray) -> float:
+        """Return what part has to be mixed in, to make good what rounding has left."""
+        total = entries_sum(self.C)
+        slip = 2 * pairwise(len(A)) * total + 16 * self.n_classes * UNIT * total
+        off = np.abs(column_sums(A)) + slip
+        present = self.counts > 0
+        ratio = float(np.max(off[present] / self.counts[present], initial=0.0))
+        return ratio / (1.0 + ratio) * (1.0 + FEW)
+
+    def take(self, rows: Rows, factor: float) -> Multinomial:
         """Return the loss on some samples, their costs multiplied by ``factor``."""
         return replace(self, labels=self.labels[rows], C=factor * self.C[rows])
 
@@ -918,18 +1430,20 @@ def _balanced(A: FloatArray) -> FloatArray:
     return A * np.where(A > 0, up, down)
 
 
-def _kink(knots: FloatArray, rises: FloatArray, start: float) -> float:
-    """Return the middle of the minimisers of a convex piecewise linear function.
+def _kinks(knots: FloatArray, rises: FloatArray, start: FloatArray) -> FloatArray:
+    """Return the middle of the minimisers of convex piecewise linear functions.
 
-    Its slope is ``start`` on the left and rises by ``rises`` at ``knots``.
+    Of each column: its slope is ``start`` on the left and rises by ``rises`` at
+    ``knots``.
     """
-    order = np.argsort(knots, kind="stable")
-    slope = start + np.cumsum(rises[order])
-    flat = 1e-12 * rises.sum()
-    first = int(np.searchsorted(slope, -flat))
-    last = int(np.searchsorted(slope, flat, side="right"))
-    k = knots[order]
-    return float((k[min(first, len(k) - 1)] + k[min(last, len(k) - 1)]) / 2)
+    columns = np.arange(knots.shape[1])
+    order = knots.argsort(axis=0, kind="stable")
+    slope = start + rises[order, columns].cumsum(axis=0)
+    flat = 1e-12 * rises.sum(axis=0)
+    last = len(knots) - 1
+    ends = (slope < -flat).sum(axis=0), (slope <= flat).sum(axis=0)
+    low, high = (knots[order[np.minimum(end, last), columns], columns] for end in ends)
+    return np.asarray((low + high) / 2)
 
 
 def _root(slope: Callable[[float], float], f: FloatArray) -> float:

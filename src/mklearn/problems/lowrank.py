@@ -32,11 +32,21 @@ from numpy.typing import NDArray
 
 from mklearn.data.blocks import Block, Blocks
 from mklearn.kernels.normalise import Scaling
-from mklearn.problems.base import Certificate, Iterate, Judgement, Kind
+from mklearn.problems.base import (
+    FEW,
+    UNIT,
+    Certificate,
+    Iterate,
+    Judgement,
+    Kind,
+    column_sums,
+    entries_sum,
+    pairwise,
+)
 from mklearn.problems.losses import Pointwise
 from mklearn.problems.pseudo_samples import by_kernel, feature_shares, squares
 from mklearn.problems.scatter import Statistics
-from mklearn.problems.weights import WeightSet
+from mklearn.problems.weights import WeightSet, excess
 
 FloatArray = NDArray[np.float64]
 
@@ -78,6 +88,9 @@ class Sums:
     curvature : tuple of Statistics
         Of the raw features, with ``c V''`` as weights, for each task; empty if they
         were not asked for.
+    later : Sums or None
+        The same, but for the losses, with the dual variables at the end of the line as
+        multipliers; None if it was not asked for.
     """
 
     value: FloatArray
@@ -87,8 +100,13 @@ class Sums:
     apart: float
     slope: FloatArray = field(repr=False)
     curvature: tuple[Statistics, ...] = field(repr=False)
+    rounded: Rounded | None = field(default=None, repr=False)
+    later: Sums | None = field(default=None, repr=False)
 
     def __add__(self, other: Sums) -> Sums:
+        later = None
+        if self.later is not None and other.later is not None:
+            later = self.later + other.later
         return Sums(
             self.value + other.value,
             self.smooth + other.smooth,
@@ -97,6 +115,83 @@ class Sums:
             self.apart + other.apart,
             self.slope + other.slope,
             tuple(a + b for a, b in zip(self.curvature, other.curvature, strict=True)),
+            None if self.rounded is None else self.rounded + other.rounded,
+            later,
+        )
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """What a pass adds up for a certificate: bounds that rounding does not break.
+
+    Attributes
+    ----------
+    value : float
+        Losses at the first of the steps, at most.
+    dual : array of shape (2, T)
+        Dual terms of each sign, at least.
+    size : array of shape (D, T)
+        ``|Z|'|a|``, to which the error of ``Z'a`` is in proportion.
+    chain : int
+        How many additions a term goes through at most.
+    """
+
+    value: float
+    dual: FloatArray
+    size: FloatArray
+    chain: int
+
+    def __add__(self, other: Rounded | None) -> Rounded:
+        assert other is not None
+        return Rounded(
+            self.value + other.value,
+            self.dual + other.dual,
+            self.size + other.size,
+            max(self.chain, other.chain) + 1,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        block: Block,
+        loss: Pointwise,
+        Y: FloatArray,
+        cost: FloatArray,
+        at: Point,
+        slip: FloatArray,
+        a: FloatArray,
+    ) -> Rounded:
+        """Return what the rows of a block add.
+
+        Parameters
+        ----------
+        block : Block
+        loss : Pointwise
+        Y, cost : arrays of shape (n, T), (n, 1)
+        at : Point
+            Where losses are taken.
+        slip : array of shape (T,)
+            How far its bias may be off.
+        a : array of shape (n, T)
+            Dual variables at unit cost.
+        """
+        Z = block.X
+        # a convex loss is largest, a concave term least at an end of an interval
+        f, size = Z @ at.w + at.bias, np.abs(Z)
+        reach = (Z.shape[1] + 16) * UNIT * (size @ np.abs(at.w)) + slip
+        reach += 16 * UNIT * (np.abs(f) + np.abs(at.bias) + np.abs(Y))
+        value = np.maximum(loss.value(f - reach, Y), loss.value(f + reach, Y))
+        ends = (np.clip(a * (1 + k * UNIT), *loss.domain(Y)) for k in (-16, 16))
+        dual = cost * np.minimum(*(loss.dual(end, Y) for end in ends))
+        sides = [np.where(side, dual, 0.0) for side in (a > 0, a <= 0)]
+        rounding = pairwise(dual.size)
+        return cls(
+            entries_sum(cost * value) * (1 + rounding),
+            np.stack(
+                [column_sums(s) - rounding * column_sums(np.abs(s)) for s in sides]
+            ),
+            size.T @ np.abs(cost * a),
+            len(Z),
         )
 
 
@@ -117,7 +212,9 @@ def sums(
     mu: float,
     anchors: Sequence[Anchor],
     curved: bool,
-    tasks: slice = slice(None),
+    tasks: slice | NDArray[np.intp] = slice(None),
+    slip: FloatArray | None = None,
+    ahead: float | None = None,
 ) -> Sums:
     """Return what the rows of a block add, on the line between two points.
 
@@ -139,8 +236,13 @@ def sums(
         The points behind the multipliers, in their order; none for zeros.
     curved : bool
         Whether the curvature is asked for.
-    tasks : slice
+    tasks : slice or array of int
         The targets that are meant.
+    slip : array of shape (T,), optional
+        For a certificate: how far the bias of ``start`` may be off.
+    ahead : float, optional
+        How far kinks are rounded off if the dual variables at ``end`` become the
+        multipliers, for which sums are asked for as well.
     """
     Z, Y, cost = block.X, block.y[:, tasks], C * block.weight[:, None]
     points = [start, end, *(anchor.point for anchor in anchors)]
@@ -161,18 +263,39 @@ def sums(
             a = loss.slope(f, Y, mu, a0)
             best = loss.dual(a, Y) - a * f - 0.5 * mu * (a - a0) ** 2
             smooth[k] = np.sum(cost * best)
+    found = _at_end(Z, Y, cost, loss, after, mu, a0, curved)
     a = loss.slope(after, Y, mu, a0)
+    later = rounded = None
+    if ahead is not None:
+        later = _at_end(Z, Y, cost, loss, after, ahead, a, curved)
+    if slip is not None:
+        rounded = Rounded.of(block, loss, Y, cost, start, slip, a)
+    return replace(found, value=value, smooth=smooth, rounded=rounded, later=later)
+
+
+def _at_end(
+    Z: FloatArray,
+    Y: FloatArray,
+    cost: FloatArray,
+    loss: Pointwise,
+    f: FloatArray,
+    mu: float,
+    a0: FloatArray,
+    curved: bool,
+) -> Sums:
+    """Return what the scores f of some rows add, but for the losses on a line."""
+    a = loss.slope(f, Y, mu, a0)
     apart = 0.5 * mu * np.sum(cost * (a - a0) ** 2) if loss.kinks else 0.0
     dual = cost * loss.dual(a, Y)
     positive = a > 0
     signs = (np.where(positive, cost * a, 0.0), np.where(positive, 0.0, cost * a))
     curvature: list[Statistics] = []
     if curved:
-        for h in (cost * loss.bend(after, Y, mu, a0)).T:
+        for h in (cost * loss.bend(f, Y, mu, a0)).T:
             curvature.append(Statistics.of(Z, None, h))
     return Sums(
-        value,
-        smooth,
+        np.zeros(1),
+        np.zeros(1),
         np.stack([sign.sum(axis=0) for sign in signs]),
         np.stack(
             [np.where(side, dual, 0.0).sum(axis=0) for side in (positive, ~positive)]
@@ -226,7 +349,7 @@ class FeatureProblem:
     statistics : Statistics
         Of all rows, with their weights and these targets: the curvature of a loss that
         bends equally everywhere.
-    tasks : slice
+    tasks : slice or array of int
         The targets that are meant.
     """
 
@@ -237,7 +360,7 @@ class FeatureProblem:
     slices: tuple[slice, ...]
     scaling: Scaling
     statistics: Statistics
-    tasks: slice = field(default_factory=lambda: slice(None))
+    tasks: slice | NDArray[np.intp] = field(default_factory=lambda: slice(None))
 
     kind: ClassVar[Kind] = "features"
 
@@ -279,14 +402,29 @@ class FeatureProblem:
         """Return the bounds of two points, by one more pass over all rows."""
         about, below = point.about, dual.about
         start = self.raw(about.w, about.bias)
+        D = len(start.w)
+        slip = np.abs(self.scaling.shift) @ np.abs(start.w) + np.abs(about.bias)
         found = self.look(
-            start, below.end, (0.0,), below.mu, below.anchors, curved=False
+            start,
+            below.end,
+            (0.0,),
+            below.mu,
+            below.anchors,
+            curved=False,
+            slip=(D + 16) * UNIT * slip,
         )
-        upper = float(found.value[0]) + self.regulariser(about.w, point.theta)
-        lower, A = self.feasible(found)
+        penalty = self.regulariser(about.w, point.theta)
+        plain = float(found.value[0]) + penalty
+        assert found.rounded is not None
+        upper = found.rounded.value * (1 + found.rounded.chain * UNIT)
+        upper += penalty * (excess(self.weights, point.theta) + about.w.size * UNIT)
+        upper *= 1 + FEW
+        bound, A = self.feasible(found)
+        lower = self.lowest(found, A)
         return Certificate(
             upper=upper,
             lower=lower,
+            error=upper - plain + bound - lower,
             bias=about.bias,
             theta=point.theta,
             A=point.A,
@@ -335,8 +473,10 @@ class FeatureProblem:
         mu: float,
         anchors: Sequence[Anchor] = (),
         curved: bool = True,
+        slip: FloatArray | None = None,
+        ahead: float | None = None,
     ) -> Sums:
-        """Make one pass over the rows."""
+        """Make one pass over the rows; see :func:`sums`."""
         return self.blocks.reduce(
             partial(
                 sums,
@@ -349,6 +489,8 @@ class FeatureProblem:
                 anchors=tuple(anchors),
                 curved=curved,
                 tasks=self.tasks,
+                slip=slip,
+                ahead=ahead,
             )
         )
 
@@ -358,20 +500,38 @@ class FeatureProblem:
         A free bias wants the dual variables to sum to zero: the heavier sign shrinks. A
         concave term that is zero at zero shrinks by no more than its argument.
         """
-        up, down = found.count[0], -found.count[1]
-        least = np.minimum(up, down)
-        share = np.stack(
-            [
-                np.divide(least, side, out=np.zeros_like(least), where=side > 0)
-                for side in (up, down)
-            ]
-        )
+        share = self._kept(found)
         A = np.einsum("st,sdt->dt", share, found.slope)
         # the sums are zero, so that a shift of the features makes no difference
         A = self.scaling.root[:, None] * A
         q = squares(A, self.slices)
         bound = float(np.sum(share * found.dual)) - 0.5 * self.weights.support(q)
         return bound, A
+
+    def _kept(self, found: Sums) -> FloatArray:
+        """Return what is left of each sign where columns sum to zero, shape (2, T)."""
+        up, down = found.count[0], -found.count[1]
+        least = np.minimum(up, down)
+        sides = (
+            np.divide(least, side, out=np.zeros_like(least), where=side > 0)
+            for side in (up, down)
+        )
+        return np.stack(list(sides))
+
+    def lowest(self, found: Sums, A: FloatArray) -> float:
+        """Return the bound of :meth:`feasible`, rounded outward.
+
+        A point whose columns sum to zero is as near as the sums are exact.
+        """
+        rounded = found.rounded
+        assert rounded is not None
+        unit = (rounded.chain + 32) * UNIT
+        terms = self._kept(found) * rounded.dual
+        value = float(np.sum(terms)) - 4 * unit * float(np.sum(np.abs(terms)))
+        off = squares(4 * unit * self.scaling.root[:, None] * rounded.size, self.slices)
+        most = (np.sqrt(squares(A, self.slices) * (1 + A.size * UNIT)) + off**0.5) ** 2
+        value -= 0.5 * self.weights.support(most) * (1 + FEW)
+        return value - FEW * abs(value)
 
     def gradient(self, found: Sums) -> tuple[FloatArray, FloatArray]:
         """Return ``Z'a`` of normalised features and ``1'a``, as they are."""

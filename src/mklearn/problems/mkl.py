@@ -5,12 +5,19 @@
 For any feasible ``A`` the dual value ``loss.dual(A) - ½ support(q(A))`` bounds the
 optimum from below; for any member ``theta`` and any ``A`` the primal value at
 ``w_m = theta_m Phi_m' A`` and the best bias bounds it from above.
+
+Both are rounded outward. No term of ``K[m] A`` exceeds a product of roots of diagonals,
+so that those and A tell how far scores F and quadratic forms q may err; what that makes
+of a loss, its formula tells at the ends of an interval, and ``support`` and regulariser
+grow with q. A point that is feasible but for rounding stands for one that is feasible,
+as near as :meth:`~mklearn.problems.losses.Loss.strain` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -18,9 +25,19 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.base import Certificate, Iterate, Judge, Judgement, Kind, shares
+from mklearn.kernels.dense import DenseGrams
+from mklearn.problems.base import (
+    FEW,
+    UNIT,
+    Certificate,
+    Iterate,
+    Judge,
+    Judgement,
+    Kind,
+    shares,
+)
 from mklearn.problems.losses import CrammerSinger, Hinge, Loss, OneClass
-from mklearn.problems.weights import LpBall, WeightSet
+from mklearn.problems.weights import LpBall, WeightSet, excess, for_kernels
 
 FloatArray = NDArray[np.float64]
 
@@ -57,13 +74,30 @@ class Problem(Judge, Protocol):
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound that a feasible ``A`` proves."""
 
+    @property
+    def sizes(self) -> FloatArray:
+        """What bounds the values of the kernels, shape (n, M)."""
+
+    def penalty(self, theta: FloatArray, quads: FloatArray) -> float:
+        """Return what the regulariser is at most, where q is at most ``quads``."""
+
+    def lowest(self, A: FloatArray, quads: FloatArray) -> float:
+        """Return what ``dual`` of a feasible A is at least, q at most ``quads``."""
+
+    def products(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return the scores ``K_theta A``, shape (n, T)."""
+
     def quads(self, A: FloatArray) -> FloatArray:
         """Return the quadratic forms of the kernels that the bounds are made of."""
 
     def weight_bounds(
-        self, A: FloatArray, upper: float, quads: FloatArray | None = None
+        self,
+        A: FloatArray,
+        upper: float,
+        quads: FloatArray | None = None,
+        most: FloatArray | None = None,
     ) -> FloatArray:
-        """Return bounds that no optimal weights exceed."""
+        """Return bounds that no optimal weights exceed; q is at most ``most``."""
 
     def take(self, rows: NDArray[np.intp], factor: float = 1.0) -> Problem:
         """Return the problem on some samples, their costs multiplied by ``factor``."""
@@ -87,6 +121,8 @@ class MKLProblem:
 
     def __post_init__(self) -> None:
         check_square(self.bank, self.loss)
+        weights = for_kernels(self.weights, self.bank.kernels, self.bank.names)
+        object.__setattr__(self, "weights", weights)
 
     per_class = False
 
@@ -132,12 +168,36 @@ class MKLProblem:
         q = self.bank.quad(A) if quads is None else quads
         return self.loss.dual(A) - 0.5 * self.weights.support(q)
 
+    @cached_property
+    def sizes(self) -> FloatArray:
+        """What bounds the values of the kernels, shape (n, M)."""
+        return self.bank.sizes()
+
+    def penalty(self, theta: FloatArray, quads: FloatArray) -> float:
+        """Return what the regulariser is at most, where q is at most ``quads``."""
+        theta = np.abs(theta)
+        most = self.weights.regulariser(theta, quads)
+        return most * (excess(self.weights, theta) + len(theta) * UNIT)
+
+    def lowest(self, A: FloatArray, quads: FloatArray) -> float:
+        """Return what ``dual`` of a feasible A is at least, q at most ``quads``."""
+        return self.loss.below(A) - 0.5 * self.weights.support(quads) * (1.0 + FEW)
+
+    def products(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return the scores ``K_theta A``, shape (n, T)."""
+        return self.bank.apply(theta, A)
+
     def quads(self, A: FloatArray) -> FloatArray:
         """Return ``<A, K[m] A>`` for every kernel, shape (M,)."""
         return self.bank.quad(A)
 
     def weight_bounds(
-        self, A: FloatArray, upper: float, quads: FloatArray | None = None
+        self,
+        A: FloatArray,
+        upper: float,
+        quads: FloatArray | None = None,
+        most: FloatArray | None = None,
+        largest: FloatArray | None = None,
     ) -> FloatArray:
         """Return bounds that no optimal weights exceed, shape (M,), for p = 1.
 
@@ -148,23 +208,28 @@ class MKLProblem:
         Where the dual term of the loss is strongly concave (not for the hinge loss),
         the best A is in a ball around A whose radius follows from the gap; a kernel
         whose quadratic form cannot be the largest in that ball has weight zero at every
-        optimum, and so has its bound.
+        optimum, and so has its bound. ``largest`` are bounds on the largest eigenvalues
+        of the kernels, their traces by default.
         """
         n_kernels = self.bank.shape[2]
         if not self.weights.sparse:
             return np.ones(n_kernels)
-        q = self.bank.quad(self.loss.repair(A)) if quads is None else quads
-        gap = max(upper - self.dual(A, q), 0.0)
-        short = q.max() - q
+        A = self.loss.repair(A)
+        q = self.bank.quad(A) if quads is None else quads
+        most = q if most is None else most  # rounding aside
+        gap = max(upper - self.lowest(A, most), 0.0)
+        short = np.max(2 * q - most) - most
         bounds = np.ones(n_kernels)
         below = short > 2 * gap
         bounds[below] = 2 * gap / short[below]
         if self.loss.concavity > 0:
-            # the trace is at least the largest eigenvalue
-            reach = (2 * gap / self.loss.concavity) ** 0.5
-            reach = reach * np.maximum(self.bank.diag().sum(axis=0), 0.0) ** 0.5
+            if largest is None:  # the trace is at least the largest eigenvalue
+                largest = self.bank.diag().sum(axis=0) * (1.0 + len(A) * UNIT)
+            reach = (2 * gap / self.loss.concavity) ** 0.5 * (1.0 + FEW)
+            reach = reach * np.maximum(largest, 0.0) ** 0.5
             root = np.maximum(q, 0.0) ** 0.5
-            bounds[root + reach < np.max(root - reach)] = 0.0
+            slip = np.maximum(most, 0.0) ** 0.5 - root
+            bounds[root + slip + reach < np.max(root - slip - reach)] = 0.0
         return bounds
 
     def take(self, rows: NDArray[np.intp], factor: float = 1.0) -> MKLProblem:
@@ -181,6 +246,58 @@ class MKLProblem:
         return shares(theta * self.bank.quad(A))
 
 
+@dataclass(frozen=True)
+class RoughProblem(MKLProblem):
+    """The same problem for a rough answer, from Grams that are all at hand.
+
+    Its certificate believes what a solver claims of scores and quadratic forms: good
+    enough to rank costs and norms on folds, where nothing but predictions is kept.
+
+    Parameters
+    ----------
+    bank, loss, weights
+        As in :class:`MKLProblem`.
+    grams : DenseGrams
+        The values of the bank.
+    """
+
+    grams: DenseGrams
+    _judged: dict[int, tuple[Iterate, Judgement]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` for every kernel, shape (M,)."""
+        return self.grams.quad(A)
+
+    def judge(self, point: Iterate) -> Judgement:
+        """Return the bounds of a point; what it does not claim comes from the Grams."""
+        known = self._judged.get(id(point))
+        if known is not None:
+            return known[1]
+        F, q = point.scores, point.quads
+        F = self.grams.apply(point.theta, point.A) if F is None else F
+        q = self.quads(point.A) if q is None else q
+        found = super().judge(replace(point, scores=F, quads=q))
+        self._judged[id(point)] = point, found  # which keeps the number taken
+        return found
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds as they were judged, with the point that has them."""
+        found = self.judge(point)
+        below = found if dual is point else self.judge(dual)
+        return Certificate(
+            upper=found.upper,
+            lower=below.lower,
+            bias=found.bias,
+            theta=point.theta,
+            A=self.loss.repair(point.A),
+            dual=self.loss.repair(dual.A),
+            weight_bounds=np.ones(len(point.theta)),
+            about=point,
+        )
+
+
 def check_square(bank: KernelBank, loss: Loss) -> None:
     """Raise ValueError unless a bank is square and on the samples of a loss."""
     n, m, _ = bank.shape
@@ -191,22 +308,152 @@ def check_square(bank: KernelBank, loss: Loss) -> None:
         )
 
 
+# --- certificates ---------------------------------------------------------------------
+
+# where rounding makes more than this, and more than a hundredth of the gap, sums are
+# taken in twice the precision, of so many products at most
+_ROUNDING = 1e-9
+_SHARE = 1e-2
+_PRODUCTS = 2e8
+
+
 def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
     """Return the certificate of a problem made of kernels, a loss and a weight set."""
-    loss = problem.loss
-    below = loss.repair(dual.A)
-    quads = problem.quads(below)
-    same = quads if dual.A is point.A else None
-    found = problem.judge(Iterate(point.theta, point.A, quads=same))
+    theta = point.theta
+    at = _Products.of(problem, theta, point.A)
+    under = at if dual.A is point.A else _Products.of(problem, None, dual.A)
+    found = _outward(problem, theta, at, under)
+    decides = found.rounding > max(_ROUNDING, _SHARE * found.gap)
+    if decides and at.count + under.count <= _PRODUCTS:
+        one = at is under
+        at = at.twofold()
+        found = _outward(problem, theta, at, at if one else under.twofold())
+    return found
+
+
+def certified_columns(
+    problem: MKLProblem,
+    thetas: FloatArray,
+    A: FloatArray,
+    one: Callable[[MKLProblem, int], MKLProblem],
+) -> Iterator[Certificate]:
+    """Yield the certificate of each task at weights of its own.
+
+    The products with the kernels are taken for all tasks together.
+
+    Parameters
+    ----------
+    problem : MKLProblem
+        Of all tasks.
+    thetas : array of shape (T, M)
+    A : array of shape (n, T)
+    one : callable
+        Makes the problem of one task of ``problem`` and its number.
+    """
+    A, bank = problem.loss.repair(A), problem.bank
+    scores, quads = bank.apply_each(thetas, A), bank.quads(A)
+    rounding = bank.rounding(int(np.count_nonzero(A.any(axis=1))))
+    sizes = problem.sizes
+    off_quads = rounding * (np.abs(A).T @ sizes) ** 2
+    sides = rounding * sizes**2 @ np.abs(thetas).T
+    off_scores = np.sqrt(sides * np.sum(np.abs(thetas) * off_quads, axis=1))
+    for t, theta in enumerate(thetas):
+        task, at = one(problem, t), slice(t, t + 1)
+        task.__dict__["sizes"] = sizes  # of the bank, which all tasks share
+        known = _Products(
+            task, thetas[at], A[:, at], scores[:, at], quads[t], off_scores[:, at],
+            off_quads[t],
+        )  # fmt: skip
+        found = _outward(task, theta, known, known)
+        if found.rounding > max(_ROUNDING, _SHARE * found.gap):
+            point = Iterate(theta, A[:, at])
+            found = certified(task, point, point)
+        yield found
+
+
+def _outward(
+    problem: Problem, theta: FloatArray, at: _Products, under: _Products
+) -> Certificate:
+    """Return the bounds of products with the kernels, rounded outward."""
+    loss, most = problem.loss, under.largest()
+    plain = problem.judge(Iterate(theta, at.A, at.scores, at.quads))
+    upper = loss.above(at.scores, plain.bias, at.off_scores)
+    upper += problem.penalty(theta, at.quads + at.off_quads)
+    upper *= 1.0 + FEW * np.sign(upper)
+    lower = problem.lowest(under.A, most)
+    lower *= 1.0 - FEW * np.sign(lower)
+    error = upper - plain.upper + problem.dual(under.A, under.quads) - lower
     return Certificate(
-        upper=found.upper,
-        lower=problem.dual(below, quads),
-        bias=found.bias,
-        theta=point.theta,
-        A=loss.repair(point.A),
-        dual=below,
-        weight_bounds=problem.weight_bounds(dual.A, found.upper, quads),
+        upper=upper,
+        lower=lower,
+        bias=plain.bias,
+        error=error,
+        theta=theta,
+        A=at.A,
+        dual=under.A,
+        weight_bounds=problem.weight_bounds(under.A, upper, under.quads, most),
     )
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Products of kernels and a feasible A, and how far they err at most.
+
+    Errors are those of any order of summation: so many times the unit as a term goes
+    through operations, of the sum of what the terms are at most.
+    """
+
+    problem: Problem
+    theta: FloatArray  # (T, M), zeros if no scores are asked for
+    A: FloatArray
+    scores: FloatArray
+    quads: FloatArray  # (M,), or (T, M) with weights per class
+    off_scores: FloatArray
+    off_quads: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem, theta: FloatArray | None, A: FloatArray) -> _Products:
+        """Return the products with ``A`` made feasible."""
+        A, bank = problem.loss.repair(A), problem.bank
+        shape = (A.shape[1], bank.shape[2])
+        each = np.zeros(shape) if theta is None else np.broadcast_to(theta, shape)
+        scores = np.zeros(A.shape) if theta is None else problem.products(theta, A)
+        rounding = bank.rounding(int(np.count_nonzero(A.any(axis=1))))
+        sizes = problem.sizes
+        off = rounding * (np.abs(A).T @ sizes) ** 2
+        sides = rounding * sizes**2 @ np.abs(each).T
+        off_scores = np.sqrt(sides * np.sum(np.abs(each) * off, axis=1))
+        off_quads = off if problem.per_class else off.sum(axis=0)
+        return cls(problem, each, A, scores, problem.quads(A), off_scores, off_quads)
+
+    @property
+    def count(self) -> int:
+        """How many products there are."""
+        n_used = int(np.count_nonzero(self.A.any(axis=1)))
+        return n_used * self.A.size * self.problem.bank.shape[2]
+
+    def twofold(self) -> _Products:
+        """Return the products summed in twice the precision."""
+        scores, quads = self.problem.bank.twofold(self.theta, self.A)
+        rest = (2 * len(self.A) + 64) * UNIT
+        off = FEW * np.abs(quads)
+        if not self.problem.per_class:
+            off, quads = off.sum(axis=0), quads.sum(axis=0)
+        return replace(
+            self,
+            scores=scores,
+            quads=quads,
+            off_scores=2 * UNIT * np.abs(scores) + rest * self.off_scores,
+            off_quads=off + rest * self.off_quads,
+        )
+
+    def largest(self) -> FloatArray:
+        """Return what the quads are at most of the feasible point that A stands for."""
+        far = (self.problem.loss.strain(self.A).T @ self.problem.sizes) ** 2
+        if not self.problem.per_class:
+            far = far.sum(axis=0)
+        root = np.sqrt(np.maximum(self.quads, 0.0) + self.off_quads) + np.sqrt(far)
+        return np.asarray(root**2 * (1.0 + FEW))
 
 
 def hard_margin(

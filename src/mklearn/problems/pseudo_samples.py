@@ -10,12 +10,15 @@ and what T lacks in length is given to as many more pseudo-samples as there are 
 with features zero. The problem on them has the same objective for every w, hence the
 same solution, the same bounds and the same path in the regularisation, whatever the
 number of samples was. A free bias is the centring.
+
+So it is with the evidence: what is left of all samples without the constant has the
+covariance ``R diag(theta) R' + 1`` on pseudo-samples, and is noise beyond them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +29,7 @@ from scipy.linalg.lapack import dpstrf
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.normalise import Scaling
 from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
+from mklearn.problems.evidence import Evidence, EvidenceProblem
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.scatter import Statistics
@@ -73,6 +77,8 @@ class Reduced:
     slices : the columns of each kernel
     total : float
         Sum of the sample weights.
+    n : int
+        Number of samples with a weight.
     middle : array of shape (D,)
         Mean of the normalised features.
     target : array of shape (T,)
@@ -84,6 +90,7 @@ class Reduced:
     R: FloatArray
     slices: tuple[slice, ...]
     total: float
+    n: int
     middle: FloatArray
     target: FloatArray
 
@@ -122,12 +129,16 @@ class Reduced:
             rows,
             tuple(slices),
             statistics.total,
+            statistics.n_weighted,
             root * (statistics.mean - scaling.shift),
             statistics.target,
         )
 
     def squared(
-        self, C: float, weights: WeightSet, tasks: slice = slice(None)
+        self,
+        C: float,
+        weights: WeightSet,
+        tasks: slice | NDArray[np.intp] = slice(None),
     ) -> ReducedProblem:
         """Return the problem with the squared loss and costs ``C`` times the weights.
 
@@ -137,11 +148,23 @@ class Reduced:
         loss = Squared(Y, np.full(Y.shape, C), False)
         return ReducedProblem(self.bank, loss, weights, self, tasks)
 
+    def evidence(self) -> ReducedEvidence:
+        """Return the restricted likelihood of the values of all samples."""
+        return ReducedEvidence(
+            self.bank,
+            self.targets,
+            np.ones(len(self.targets)),
+            np.zeros((len(self.targets), 0)),  # the constant is taken out
+            reduced=self,
+        )
+
     def dual(self, A: FloatArray) -> FloatArray:
         """Return ``Z'A`` of all samples, shape (D, T), from A of the pseudo-samples."""
         return np.asarray(self.R.T @ A)
 
-    def bias(self, w: FloatArray, tasks: slice = slice(None)) -> FloatArray:
+    def bias(
+        self, w: FloatArray, tasks: slice | NDArray[np.intp] = slice(None)
+    ) -> FloatArray:
         """Return the free bias that goes with weights (D, T) of normalised features."""
         return np.asarray(self.target[tasks] - self.middle @ w)
 
@@ -156,7 +179,7 @@ class ReducedProblem(MKLProblem):
 
     loss: Squared
     reduced: Reduced
-    tasks: slice
+    tasks: slice | NDArray[np.intp]
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the bounds of two points, computed from the bank alone."""
@@ -181,6 +204,61 @@ class ReducedProblem(MKLProblem):
         w = weights_of(point.theta, point.A, self.reduced.slices)
         A = self.loss.C * (self.loss.Y - self.reduced.R @ w)
         return Iterate(point.theta, A)
+
+    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return each kernel's share, from A (D, T) of the features."""
+        return feature_shares(theta, A, self.reduced.slices)
+
+
+@dataclass(frozen=True)
+class ReducedEvidence(EvidenceProblem):
+    """The restricted likelihood of the values of all samples, from pseudo-samples.
+
+    With the constant taken out, n - 1 combinations of the values are left, of which as
+    many as there are pseudo-samples know of the features.
+    """
+
+    reduced: Reduced = field(kw_only=True)
+
+    @property
+    def freedom(self) -> float:
+        """``n - 1`` of all samples."""
+        return max(self.reduced.n - 1.0, 1e-12)
+
+    @property
+    def varied(self) -> NDArray[np.bool_]:
+        """Which outputs have different values, up to the rounding of their mean."""
+        size = np.sum(self.Y**2, axis=0)
+        rounding = 8.0 * np.finfo(float).eps * np.abs(self.reduced.target)
+        return np.asarray(size > self.reduced.total * rounding**2)
+
+    def variances(self) -> FloatArray:
+        """Return the variance of the samples in feature space, for each kernel.
+
+        It goes with weights of one, which pseudo-samples have.
+        """
+        return squares(self.reduced.R.T, self.reduced.slices) / self.reduced.n
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the evidence of the weights, and the model in features."""
+        found = super().certify(point, dual)
+        A = self.reduced.dual(found.A)
+        w = weights_of(found.theta, A, self.reduced.slices)
+        return replace(found, A=A, dual=A, bias=self.reduced.bias(w))
+
+    def effects_std(
+        self, found: Evidence, units: FloatArray | None = None
+    ) -> FloatArray:
+        """Return standard errors of the constant, shape (1, T).
+
+        Its variance is ``s (1 / total + mean'(diag(1 / theta) + R'R)^-1 mean)``, with
+        the mean of the features.
+        """
+        mean = self.reduced.middle
+        weighted = by_kernel(found.theta, self.reduced.slices) * mean
+        known = found.explained(self.reduced.R @ weighted)
+        variance = 1.0 / self.reduced.total + max(float(mean @ weighted) - known, 0.0)
+        return np.sqrt(variance * found.noise)[None]
 
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
         """Return each kernel's share, from A (D, T) of the features."""

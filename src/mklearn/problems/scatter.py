@@ -42,6 +42,8 @@ class Statistics:
         ``sum_i w_i (z_i - mean)(z_i - mean)'``.
     ZH : array of shape (D, T)
     HH : array of shape (T, T)
+    n_weighted : int
+        Rows with a weight.
     """
 
     n: int
@@ -51,6 +53,7 @@ class Statistics:
     ZZ: FloatArray = field(repr=False)
     ZH: FloatArray = field(repr=False)
     HH: FloatArray = field(repr=False)
+    n_weighted: int = 0
 
     @classmethod
     def of(
@@ -83,12 +86,16 @@ class Statistics:
         mean, target = w @ Z / total, w @ H / total
         root = np.sqrt(w)[:, None]
         Z, H = root * (Z - mean), root * (H - target)
-        return cls(n, total, mean, target, gram(Z), Z.T @ H, H.T @ H)
+        return cls(n, total, mean, target, gram(Z), Z.T @ H, H.T @ H, len(w))
 
     @classmethod
     def of_block(cls, block: Block) -> Statistics:
-        """Return the statistics of a block of features and targets."""
-        return cls.of(block.X, block.y, block.weight)
+        """Return the statistics of a block of features and targets.
+
+        Of complex targets, which are a number and a mark, those of the numbers.
+        """
+        y = None if block.y is None else np.real(block.y)
+        return cls.of(block.X, y, block.weight)
 
     def __add__(self, other: Statistics) -> Statistics:
         """Return the statistics of both together."""
@@ -117,6 +124,7 @@ class Statistics:
             ZZ,
             self.ZH + other.ZH + np.multiply.outer(between * apart, gap),
             self.HH + other.HH + np.multiply.outer(between * gap, gap),
+            self.n_weighted + other.n_weighted,
         )
 
     def __radd__(self, other: int) -> Statistics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
+
+from mklearn.problems.base import FEW, UNIT, Asked
 
 FloatArray = NDArray[np.float64]
 
@@ -23,7 +25,7 @@ class Constraint(NamedTuple):
 
 
 @runtime_checkable
-class WeightSet(Protocol):
+class WeightSet(Protocol, metaclass=Asked):
     """What problems and solvers ask of a set of kernel weights.
 
     The first four say what kind of set it is, and have defaults for sets that derive
@@ -151,13 +153,13 @@ class LpBall(_Quadratic):
 
     def constraint(self, theta: FloatArray) -> Constraint:
         """Return ``sum theta^p`` (p < inf)."""
-        p = self.p
-        bend = np.zeros_like(theta)
+        p, M = self.p, len(theta)
+        slope = theta ** (p - 1.0)
+        bend = np.zeros((M, M))
         if p > 1:
-            bend = p * (p - 1.0) * np.maximum(theta, 1e-100) ** (p - 2.0)
-        return Constraint(
-            float(np.sum(theta**p)), p * theta ** (p - 1.0), np.diag(bend)
-        )
+            floor = np.maximum(theta, 1e-100)
+            bend.ravel()[:: M + 1] = p * (p - 1.0) * floor ** (p - 2.0)
+        return Constraint(float(theta @ slope), p * slope, bend)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,12 +191,22 @@ class Ellipsoid(_Quadratic):
         """Return the exact maximum with ``theta >= 0`` (erratum 3).
 
         Its dual is ``min |q + z|`` in the norm of the inverse of E over ``z >= 0``.
+        Rounding is on the safe side, for ``theta'q = theta'Ey + theta'(q - Ey)`` is at
+        most ``(y'Ey)^½`` plus what the positive part of ``q - Ey`` adds, for every y.
         """
-        if not (q > 0).any():
+        top = float(np.max(q, initial=0.0))
+        if top <= 0:
             return 0.0
         # with E = L L': |q + z|^2 in the inverse is |L^-1 (q + z)|^2
         half = np.linalg.inv(np.linalg.cholesky(self.E))
-        return float(nnls(half, -half @ q)[1])
+        z, _ = nnls(half, -half @ (q / top))
+        y = half.T @ (half @ (q / top + z))
+        along, slack = self.E @ y, 2 * len(q) * UNIT * (np.abs(self.E) @ np.abs(y))
+        beyond = np.maximum(q / top - along, 0.0) + slack + UNIT
+        # theta_m is at most the root of entry m of the diagonal of the inverse
+        reach = 1.01 * np.sqrt(np.sum(half**2, axis=0))
+        size = float(np.maximum(y @ along, 0.0) + np.abs(y) @ slack)
+        return top * (size**0.5 + float(beyond @ reach))
 
     def center(self, n_kernels: int) -> FloatArray:
         """Return equal weights on the boundary."""
@@ -254,11 +266,9 @@ class ElasticNet(_Quadratic):
                 f"mix must be in (0, 1], got {self.mix}; for 0 use norm=1."
             )
 
-    def _scaled(
-        self, member: Callable[[float], FloatArray], level: float
-    ) -> FloatArray:
-        """Return ``member(lam)`` on the boundary; it decreases in the multiplier."""
-        low = high = level
+    def _multiplier(self, member: Callable[[float], FloatArray]) -> float:
+        """Return lam with ``member(lam)`` on the boundary, in which it decreases."""
+        low = high = 1.0
         while self._value(member(low)) < 1:
             low /= 4
         while self._value(member(high)) > 1:
@@ -271,13 +281,16 @@ class ElasticNet(_Quadratic):
                 low = middle
             else:
                 high = middle
-        return member(high)
+        return high
 
     def _value(self, theta: FloatArray) -> float:
         return float((1 - self.mix) * theta.sum() + self.mix * (theta @ theta))
 
     def support(self, q: FloatArray) -> float:
-        """Return ``max theta'q`` by the multiplier of the constraint."""
+        """Return ``max theta'q`` by the multiplier of the constraint.
+
+        Every multiplier bounds it from above, ``lam + max theta'q - lam value(theta)``.
+        """
         top = float(np.max(q, initial=0.0))
         if top == 0:
             return 0.0
@@ -286,7 +299,8 @@ class ElasticNet(_Quadratic):
         def member(lam: float) -> FloatArray:
             return np.maximum(0.0, q / top / lam - straight) / bend
 
-        return top * float(self._scaled(member, 1.0) @ (q / top))
+        lam = self._multiplier(member)
+        return top * lam * (1.0 + self.mix * float(np.sum(member(lam) ** 2)))
 
     def center(self, n_kernels: int) -> FloatArray:
         """Return equal weights on the boundary."""
@@ -316,7 +330,7 @@ class ElasticNet(_Quadratic):
                 t = t - np.divide(error, slope, out=np.zeros_like(t), where=slope > 0)
             return np.maximum(t, 0.0)
 
-        return self._scaled(member, 1.0)
+        return member(self._multiplier(member))
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
         """Tell whether ``theta`` is a member."""
@@ -327,6 +341,174 @@ class ElasticNet(_Quadratic):
         gradient = (1 - self.mix) + 2 * self.mix * theta
         hessian = 2 * self.mix * np.eye(len(theta))
         return Constraint(self._value(theta), gradient, hessian)
+
+
+@dataclass(frozen=True)
+class TwoLevel(_Quadratic):
+    """``theta >= 0, |(|theta_g|_inner)_g|_outer <= 1`` for groups g of kernels.
+
+    The norm ``inner`` of the weights of each group, and the norm ``outer`` of what the
+    groups have. With groups that are views, one with a thousand kernels does not drown
+    one with three: ``inner=1`` chooses kernels within views, and ``outer`` above 1
+    gives up no view.
+
+    Parameters
+    ----------
+    outer, inner : float
+        Norms from 1 to ``inf``; two that are equal are ``LpBall``.
+    groups : sequence, optional
+        The group of each kernel. None are the views that the kernels look at; those
+        without one are a group together.
+
+    Examples
+    --------
+    >>> from mklearn import TwoLevel
+    >>> weights = TwoLevel(outer=2, inner=1, groups=["rna", "rna", "clinic"])
+    >>> weights.center(3).round(3).tolist()
+    [0.354, 0.354, 0.707]
+    """
+
+    outer: float = 2.0
+    inner: float = 1.0
+    groups: tuple[Any, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("outer", "inner"):
+            if (
+                not isinstance(getattr(self, name), Real)
+                or not getattr(self, name) >= 1
+            ):
+                raise ValueError(
+                    f"TwoLevel needs {name} to be a number from 1 to inf, got "
+                    f"{getattr(self, name)!r}."
+                )
+        if self.groups is not None:
+            if isinstance(self.groups, str) or len(tuple(self.groups)) == 0:
+                raise ValueError(
+                    "groups must have one entry for each kernel, got "
+                    f"{self.groups!r}; leave it out for the views of the kernels."
+                )
+            object.__setattr__(self, "groups", tuple(self.groups))
+
+    def of_kernels(self, labels: Sequence[Any]) -> WeightSet:
+        """Return the set with its groups, which are ``labels`` if it has none yet."""
+        if self.groups is None:
+            return TwoLevel(self.outer, self.inner, tuple(labels))
+        if len(self.groups) != len(labels):
+            raise ValueError(
+                f"TwoLevel has groups of {len(self.groups)} kernels, and there are "
+                f"{len(labels)}; it needs one for each."
+            )
+        return self
+
+    @property
+    def smooth(self) -> bool:
+        """Whether both norms are finite."""
+        return bool(np.isfinite(self.outer) and np.isfinite(self.inner))
+
+    @property
+    def fixed(self) -> bool:
+        """Whether both norms are infinite: all weights are one."""
+        return bool(np.isinf(self.outer) and np.isinf(self.inner))
+
+    @property
+    def exponent(self) -> float:
+        """The norm within groups, which decides how many kernels have weight."""
+        return self.inner
+
+    @property
+    def _members(self) -> list[NDArray[np.intp]]:
+        """The kernels of each group."""
+        if self.groups is None:
+            raise ValueError(
+                "TwoLevel has no groups yet: give groups=[...], one for each kernel. "
+                "(Estimators take the views of their kernels.)"
+            )
+        known: dict[Any, list[int]] = {}
+        for m, label in enumerate(self.groups):
+            known.setdefault(label, []).append(m)
+        return [np.array(members) for members in known.values()]
+
+    def _norm(self, theta: FloatArray) -> float:
+        parts = [_norm(theta[members], self.inner) for members in self._members]
+        return _norm(np.array(parts), self.outer)
+
+    def support(self, q: FloatArray) -> float:
+        """Return the dual norm: that of the dual norms within the groups."""
+        q, inner = np.maximum(q, 0.0), _conjugate(self.inner)
+        parts = np.array([_norm(q[members], inner) for members in self._members])
+        # rounding of the inner norms comes on top of that of the outer one
+        return _norm(parts, _conjugate(self.outer)) * (1.0 + 2 * len(q) * UNIT)
+
+    def center(self, n_kernels: int) -> FloatArray:
+        """Return equal weights within groups that have equal norms."""
+        members = self._members
+        if n_kernels != sum(map(len, members)):
+            raise ValueError(
+                f"TwoLevel has groups of {sum(map(len, members))} kernels, and there "
+                f"are {n_kernels}; it needs one for each."
+            )
+        theta = np.empty(n_kernels)
+        shares = LpBall(self.outer).center(len(members))
+        for share, group in zip(shares, members, strict=True):
+            theta[group] = share * LpBall(self.inner).center(len(group))
+        return theta
+
+    def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the analytic update, of each group and then between them.
+
+        A group whose weights have the norm b adds ``N / b`` to the sum of ``|w_m|^2 /
+        theta_m``, N being ``(sum |w_m|^(2p/(p+1)))^((p+1)/p)`` with p the inner norm.
+        """
+        norms2 = theta**2 * np.maximum(q, 0.0)
+        if not norms2.any():
+            return self.center(len(q))
+        p, members = self.inner, self._members
+        within = LpBall(p)
+        power = 1.0 if np.isinf(p) else p / (p + 1.0)
+        sums = np.array([_norm(norms2[group], power) for group in members])
+        shares = LpBall(self.outer).step(np.ones(len(sums)), sums)
+        out = np.zeros(len(q))
+        for share, group in zip(shares, members, strict=True):
+            # with weights of one the update takes q for the squared norms
+            out[group] = share * within.step(np.ones(len(group)), norms2[group])
+        return out
+
+    def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
+        """Tell whether ``theta`` is in the ball and not negative."""
+        return bool(np.all(theta >= -atol) and self._norm(np.abs(theta)) <= 1 + atol)
+
+    def constraint(self, theta: FloatArray) -> Constraint:
+        """Return ``sum_g |theta_g|_inner^outer`` (both finite)."""
+        p, r = self.inner, self.outer
+        value, gradient = 0.0, np.zeros(len(theta))
+        hessian = np.zeros((len(theta), len(theta)))
+        for group in self._members:
+            t = np.maximum(theta[group], 1e-100)
+            size = _norm(t, p)
+            along = (t / size) ** (p - 1.0)  # the gradient of the norm
+            value += size**r
+            gradient[group] = r * size ** (r - 1.0) * along
+            block = (r - p) * np.outer(along, along)
+            if p > 1:
+                block[np.diag_indices(len(t))] += (p - 1.0) * (t / size) ** (p - 2.0)
+            hessian[np.ix_(group, group)] = r * size ** (r - 2.0) * block
+        return Constraint(value, gradient, hessian)
+
+
+def for_kernels(
+    weights: WeightSet, kernels: Sequence[Any], names: Sequence[str]
+) -> WeightSet:
+    """Return the set for given kernels: one that asks for their views gets them."""
+    if not isinstance(weights, TwoLevel):
+        return weights
+    if weights.groups is None and all(kernel is None for kernel in kernels):
+        raise ValueError(
+            "TwoLevel takes its groups from the views of kernels, which Gram matrices "
+            f"do not have; give groups=[...], one for each of the {len(names)} kernels."
+        )
+    views = [None if kernel is None else kernel.view for kernel in kernels]
+    return weights.of_kernels(["" if view is None else view for view in views])
 
 
 @dataclass(frozen=True)
@@ -381,6 +563,19 @@ class BlockNorm(WeightSet):
         if not (theta > 0).all():
             return False
         return bool(_norm(1.0 / theta, self._power) <= 1 + atol)
+
+
+def excess(weights: WeightSet, theta: FloatArray) -> float:
+    """Return by what ``theta``, a member up to rounding, must be divided to be one.
+
+    At least one; rounding in the test itself is included. With a block norm weights say
+    what w is, and its regulariser holds for any.
+    """
+    over = 0.0
+    if not isinstance(weights, BlockNorm):
+        while over < 1e-8 and not weights.contains(theta / (1.0 + over), 0.0):
+            over = max(2.0 * over, 2.0 * UNIT)
+    return 1.0 + over + FEW
 
 
 def block_norm(q: float) -> WeightSet:

@@ -1,9 +1,9 @@
-"""A fitted model in facts, words and a page, and files written whole or not.
+"""A fitted model in facts, words and a page.
 
-``facts`` has the values, ``words`` the sentences, ``html`` the page, ``files`` the
-writing.
+``facts`` has the values, ``words`` the sentences, ``html`` the page.
 """
 
+from mklearn.data.writing import whole_file, whole_files, write_json
 from mklearn.fitted import (
     KernelRow,
     kernel_alignment,
@@ -12,16 +12,19 @@ from mklearn.fitted import (
     used_kernels,
     widest,
 )
+from mklearn.report.checks import run_checks, sample_checks
 from mklearn.report.facts import (
     DataSummary,
     Predictions,
     Report,
+    ViewShare,
     certificate,
     describe_data,
     evidence,
+    view_shares,
 )
-from mklearn.report.files import whole_file, whole_files, write_json
 from mklearn.report.html import report_html, write_html
+from mklearn.report.methods import methods_text
 from mklearn.report.words import plain_words
 
 __all__ = [
@@ -29,15 +32,20 @@ __all__ = [
     "KernelRow",
     "Predictions",
     "Report",
+    "ViewShare",
     "certificate",
     "describe_data",
     "evidence",
     "kernel_alignment",
     "kernel_rows",
+    "methods_text",
     "plain_words",
     "report_html",
     "rows_by_view",
+    "run_checks",
+    "sample_checks",
     "used_kernels",
+    "view_shares",
     "whole_file",
     "whole_files",
     "widest",

@@ -21,10 +21,18 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
-from mklearn.fitted import kernel_rows, proofs
+from mklearn.estimators._inference import inference_columns
+from mklearn.estimators.event_times import (
+    concordance_index,
+    dynamic_auc,
+    kaplan_meier,
+)
+from mklearn.fitted import kernel_rows, kernels_by_view, proofs, widest
+from mklearn.inference import KernelTests
+from mklearn.interpretation import KernelImportance, ScoreByView, WeightStability
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.model_selection import Comparison
-from mklearn.report.words import MOST_LIKELY, plain_words
+from mklearn.report.words import MOST_LIKELY, plain_words, verdict_words
 from mklearn.solvers import Solution
 
 
@@ -65,11 +73,94 @@ class Predictions:
         Class labels, or numbers if the model of the report is a regressor.
     scores : array of shape (n_samples,), optional
         Decision values for the second of two classes.
+    decisions : array of shape (n_samples, n_classes) or (n_samples, 1), optional
+        Decision values for each class, or for the second of two.
+    classes : array of shape (n_classes,), optional
+        The classes of ``decisions`` and ``probabilities``.
+    probabilities : array of shape (n_samples, n_classes), optional
+    parts : array of shape (n_samples, n_decisions, n_views), optional
+        What each view adds to each decision, or to a predicted number.
+    views : tuple of str
+        The views of ``parts``.
+    folds : array of shape (n_samples,), optional
+        The fold in which a sample was a test sample.
+    ids : array of shape (n_samples,), optional
+        What the samples are called; their numbers by default.
+
+    Where ``truth`` is a structured array of ``event`` and ``time``, ``predicted`` are
+    risks, of which those of different folds are not compared.
     """
 
     truth: NDArray[Any]
     predicted: NDArray[Any]
     scores: NDArray[np.float64] | None = None
+    decisions: NDArray[np.float64] | None = None
+    classes: NDArray[Any] | None = None
+    probabilities: NDArray[np.float64] | None = None
+    parts: NDArray[np.float64] | None = None
+    views: tuple[str, ...] = ()
+    folds: NDArray[np.intp] | None = None
+    ids: NDArray[Any] | None = None
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return all that is known of each sample, as the columns of a table."""
+        ids = np.arange(len(self.truth)) if self.ids is None else self.ids
+        found = {"sample": ids, "truth": self.truth, "predicted": self.predicted}
+        if self.of_times:
+            del found["truth"]
+            found |= {name: self.truth[name] for name in ("time", "event")}
+        if self.folds is not None:
+            found["fold"] = self.folds + 1
+        if self.classes is not None:
+            if self.decisions is not None:
+                one = self.decisions.shape[1] == 1
+                for label, values in zip(
+                    self.classes[1:] if one else self.classes,
+                    self.decisions.T,
+                    strict=True,
+                ):
+                    found[f"score_{label}"] = values
+            if self.probabilities is not None:
+                for label, values in zip(
+                    self.classes, self.probabilities.T, strict=True
+                ):
+                    found[f"probability_{label}"] = values
+        return {name: np.asarray(values).tolist() for name, values in found.items()}
+
+    @property
+    def of_times(self) -> bool:
+        """Whether they are risks of events in time."""
+        return self.truth.dtype.names is not None
+
+
+@dataclass(frozen=True)
+class ViewShare:
+    """What a view counts: all its kernels together.
+
+    Attributes
+    ----------
+    view : str
+    n_kernels, used : int
+        Kernels of the view, and those with more than a negligible weight.
+    share : float
+        Its kernels' part of the squared norm of the decision function; all views sum to
+        one.
+    low, high : float or None
+        Between them the share lies in most resamples.
+    importance : float or None
+        What the score on new samples loses if the view tells nothing.
+    p_value : float or None
+        How likely that is for a view that tells nothing.
+    """
+
+    view: str
+    n_kernels: int
+    used: int
+    share: float
+    low: float | None = None
+    high: float | None = None
+    importance: float | None = None
+    p_value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,8 +179,22 @@ class Report:
     alignment : array of shape (n_kernels, n_kernels), optional
         As :func:`kernel_alignment` returns it.
     predictions : Predictions, optional
+    views : ScoreByView, optional
+        As :func:`mklearn.interpretation.score_by_view` returns it.
+    tests : KernelTests, optional
+        As :func:`mklearn.inference.kernel_tests` returns them, of the same kernels.
     loading : str
         Code that loads the model, shown as it is.
+    shares : tuple of ViewShare
+        As :func:`view_shares` returns them; those of the model by default.
+    verdict : str
+        What the comparison comes to, in a sentence; stands first.
+    findings : tuple of str
+        What :func:`~mklearn.report.sample_checks` has found.
+    notes : tuple of str
+        What was decided about the data, and what was left out.
+    origin : mapping of str to str
+        Where the report comes from: command, date, seed, versions.
     """
 
     title: str
@@ -99,7 +204,14 @@ class Report:
     scoring: str = "accuracy"
     alignment: NDArray[np.float64] | None = None
     predictions: Predictions | None = None
+    views: ScoreByView | None = None
+    tests: KernelTests | None = None
     loading: str = ""
+    shares: tuple[ViewShare, ...] = ()
+    verdict: str = ""
+    findings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    origin: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- the data -------------------------------------------------------------------------
@@ -144,8 +256,50 @@ def model_facts(model: Any) -> dict[str, Any]:
         "certificates": [certificate(solution, model) for solution in proofs(model)],
     }
     if hasattr(model, "evidence_"):
-        content["evidence"] = evidence(model.solution_)
+        content["evidence"] = evidence(widest(model.solution_), model.noise_)
+    if getattr(model, "_fixed", None) is not None:
+        content["covariates"] = {
+            "names": list(model.fixed_names_),
+            "effects": np.atleast_2d(model.fixed_effects_).tolist(),
+            "dropped": list(model.fixed_dropped_),
+        }
     return _finite(content)
+
+
+def view_shares(
+    model: Any,
+    stability: WeightStability | None = None,
+    importance: KernelImportance | None = None,
+) -> tuple[ViewShare, ...]:
+    """Return what each view counts in a fitted model; widths of a view are summed.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    stability : WeightStability, optional
+        Of the same kernels, for the intervals.
+    importance : KernelImportance, optional
+        By view, for the p-values.
+    """
+    rows = kernel_rows(model)
+    groups = kernels_by_view(model.kernel_names_, model.kernels_)
+    found = []
+    for name, members in groups.items():
+        more: dict[str, float] = {}
+        if stability is not None:
+            parts = stability.contributions[..., members].sum(axis=-1)
+            parts = parts.reshape(len(parts), -1).mean(axis=1)  # over classes
+            tail = (1.0 - stability.level) / 2.0
+            low, high = np.quantile(parts, [tail, 1.0 - tail])
+            more |= {"low": float(low), "high": float(high)}
+        if importance is not None and name in importance.names:
+            place = importance.names.index(name)
+            more["importance"] = float(importance.mean[place])
+            more["p_value"] = float(importance.p_values[place])
+        share = sum(rows[m].contribution for m in members)
+        used = sum(rows[m].used for m in members)
+        found.append(ViewShare(name, len(members), used, share, **more))
+    return tuple(found)
 
 
 def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
@@ -162,13 +316,18 @@ def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
     }
 
 
-def evidence(solution: Solution) -> dict[str, Any]:
-    """Return how likely the values are and what that says, ready for JSON."""
+def evidence(solution: Solution, noise: Any) -> dict[str, Any]:
+    """Return how likely the values are and what that says, ready for JSON.
+
+    Where targets have weights of their own, it is their sum, and the largest promise.
+    """
+    about = solution.about
+    promise = None if about.promise is None else float(np.max(about.promise))
     return {
-        "log_evidence": solution.about.evidence,
-        "log_evidence_of_nothing": solution.about.nothing,
-        "promise": solution.about.promise,
-        "noise": solution.about.noise.tolist(),
+        "log_evidence": float(np.sum(about.evidence)),
+        "log_evidence_of_nothing": float(np.sum(about.nothing)),
+        "promise": promise,
+        "noise": noise.tolist(),
         "status": solution.status.name,
         "n_iter": solution.n_iter,
         "message": solution.message,
@@ -207,6 +366,116 @@ def comparison_facts(comparison: Comparison) -> list[dict[str, Any]]:
     return rows
 
 
+def verdict(
+    comparison: Comparison,
+    scoring: str,
+    *,
+    method: str,
+    plain: str | None = None,
+    guess: str | None = None,
+) -> dict[str, Any]:
+    """Return which model of a comparison to use and why, ready for JSON.
+
+    A difference is clear if it is more than two of its standard errors.
+
+    Parameters
+    ----------
+    comparison : Comparison
+    scoring : str
+        What its scores are.
+    method : str
+        The model that the comparison is about.
+    plain : str, optional
+        The unweighted sum of the same kernels.
+    guess : str, optional
+        What predicts without looking at the samples.
+
+    Returns
+    -------
+    dict
+        ``use``, the name of a model; ``why``, one of "nothing found", "rival",
+        "sum better", "sum as good", "learned better" and "best"; ``over``, the model
+        that ``difference`` and ``difference_error`` are to; ``words``.
+    """
+
+    def clear(a: str, b: str) -> bool:
+        mean, error = comparison.difference(a, b)
+        return mean > 2.0 * error
+
+    names = [name for name in comparison.names if name != guess]
+    by_score = dict(zip(comparison.names, comparison.mean.tolist(), strict=True))
+    best = max(names, key=by_score.__getitem__)
+    rivals = [name for name in names if name not in (method, plain)]
+    rival = max(rivals, key=by_score.__getitem__, default=None)
+    use, why, over = method, "best", rival
+    if guess is not None and not clear(best, guess):
+        use, why, over = guess, "nothing found", guess
+    elif rival is not None and clear(rival, method):
+        use, why, over = rival, "rival", method
+    elif plain is not None and clear(plain, method):
+        use, why, over = plain, "sum better", method
+    elif plain is not None and clear(method, plain):
+        use, why, over = method, "learned better", plain
+    elif plain is not None:
+        use, why, over = plain, "sum as good", plain
+    found: dict[str, Any] = {"use": use, "why": why, "over": over}
+    if over is not None:
+        a, b = {
+            "nothing found": (best, over),
+            "sum as good": (method, over),
+            "best": (method, over),
+        }.get(why, (use, over))
+        mean, error = comparison.difference(a, b)
+        found |= {"difference": mean, "difference_error": error, "best": best}
+    return {**found, "words": verdict_words(found, scoring)}
+
+
+def view_facts(found: ScoreByView) -> dict[str, Any]:
+    """Return what views account for in a score, and how sure that is."""
+
+    def number(value: float) -> float | None:
+        return float(value) if math.isfinite(value) else None
+
+    drawn = found.sampling_errors
+    return {
+        "kind": found.kind,
+        "by": found.by,
+        "scoring": found.scoring,
+        "total": found.total,
+        "total_error": number(found.total_error),
+        "rest": found.rest,
+        "views": [
+            {
+                "name": name,
+                "score": float(found.scores[i]),
+                "standard_error": number(found.standard_errors[i]),
+                "sampling_error": None if drawn is None else float(drawn[i]),
+            }
+            for i, name in enumerate(found.names)
+        ],
+    }
+
+
+def inference_facts(model: Any, tests: KernelTests | None = None) -> dict[str, Any]:
+    """Return how sure weights are, by columns, ready for JSON; empty if not known."""
+    known = hasattr(model, "weight_errors_") or tests is not None
+    if not known or np.ndim(model.kernel_weights_) == 2:
+        return {}
+    columns = inference_columns(model, tests)
+    content: dict[str, Any] = {
+        name: [_plain(value) for value in values]
+        for name, values in columns.items()
+        if name not in ("kernel", "weight", "share")
+    }
+    if hasattr(model, "weight_errors_"):
+        content["share"] = [float(value) for value in columns["share"]]
+    return content
+
+
+def _plain(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
 def errors_of_values(found: Predictions) -> dict[str, float]:
     """Return the size of the errors of predicted numbers."""
     truth, predicted = found.truth, found.predicted
@@ -228,9 +497,63 @@ def errors_of_classes(found: Predictions) -> dict[str, Any]:
     area = None
     if found.scores is not None and len(labels) == 2:
         area = float(roc_auc_score(truth == labels[1], found.scores))
+    table = confusion_matrix(truth, predicted, labels=labels)
+    right, true, said = np.diag(table), table.sum(axis=1), table.sum(axis=0)
+    recall = right / np.maximum(true, 1)
+    precision = right / np.maximum(said, 1)
+    f1 = 2.0 * right / np.maximum(true + said, 1)
     return {
         "classes": [str(label) for label in labels],
-        "confusion": confusion_matrix(truth, predicted, labels=labels).tolist(),
+        "recall": recall.tolist(),
+        "precision": precision.tolist(),
+        "f1": f1.tolist(),
+        "balanced_accuracy": float(recall[true > 0].mean()),
+        "confusion": table.tolist(),
         "accuracy": float(np.mean(truth == predicted)),
         "roc_auc": area,
+    }
+
+
+def errors_of_times(found: Predictions) -> dict[str, Any]:
+    """Return concordance, areas under the curve, and groups of equal size by risk.
+
+    Risks are compared within folds only. Areas are taken at quartiles of the times of
+    events; groups are thirds, halves if there are few events.
+    """
+    y, risk = found.truth, np.asarray(found.predicted, dtype=float)
+    fold = np.zeros(len(y), dtype=int) if found.folds is None else found.folds
+    folds = [np.flatnonzero(fold == k) for k in np.unique(fold)]
+    c = np.array([concordance_index(y[rows], risk[rows]) for rows in folds])
+    c = c[np.isfinite(c)]
+    at = np.quantile(y["time"][y["event"]], [0.25, 0.5, 0.75])
+    areas = np.array([dynamic_auc(y, y[rows], risk[rows], at) for rows in folds])
+    names = (
+        ["low", "middle", "high"] if int(y["event"].sum()) >= 30 else ["low", "high"]
+    )
+    group = np.zeros(len(y), dtype=int)
+    for rows in folds:
+        order = np.argsort(risk[rows], kind="stable")
+        group[rows[order]] = np.arange(len(rows)) * len(names) // len(rows)
+    known = np.isfinite(areas)
+    sums, counts = np.where(known, areas, 0.0).sum(axis=0), known.sum(axis=0)
+    return {
+        "concordance": float(c.mean()) if len(c) else None,
+        "standard_error": float(c.std(ddof=1) / len(c) ** 0.5) if len(c) > 1 else None,
+        "at": at.tolist(),
+        "events_by_then": [int(np.sum(y["event"] & (y["time"] <= t))) for t in at],
+        "areas": [
+            float(s / n) if n else None for s, n in zip(sums, counts, strict=True)
+        ],
+        "groups": {name: _curve(y[group == k]) for k, name in enumerate(names)},
+    }
+
+
+def _curve(y: NDArray[Any]) -> dict[str, Any]:
+    """Return the Kaplan-Meier curve of a group, and who is in it."""
+    curve = kaplan_meier(y)
+    return {
+        "n_samples": len(y),
+        "events": int(y["event"].sum()),
+        "times": [0.0, *curve.x.tolist()],
+        "share_without_event": [1.0, *curve.y.tolist()],
     }

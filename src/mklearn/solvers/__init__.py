@@ -16,11 +16,14 @@ from mklearn.solvers.path import Path, mkl_path
 from mklearn.solvers.reduced_gradient import ReducedGradient
 from mklearn.solvers.semidefinite import Semidefinite
 from mklearn.solvers.subspace import solve_joint
-from mklearn.solvers.wrappers import Multilevel, Screened
+from mklearn.solvers.targets import OwnWeights
+from mklearn.solvers.wrappers import ActiveSet, Multilevel, Screened
 
 __all__ = [
+    "ActiveSet",
     "Alternating",
     "AverageInformation",
+    "OwnWeights",
     "Conic",
     "CuttingPlane",
     "Damped",

@@ -10,7 +10,14 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.base import Iterate, Judge, Judgement, relative_gap
+from mklearn.problems.base import (
+    Asked,
+    Iterate,
+    Judge,
+    Judgement,
+    relative_error,
+    relative_gap,
+)
 from mklearn.problems.weights import LpBall
 
 FloatArray = NDArray[np.float64]
@@ -65,7 +72,7 @@ class Need:
 
 
 @runtime_checkable
-class Solver(Protocol):
+class Solver(Protocol, metaclass=Asked):
     """An algorithm: settings in its fields, iterates on demand, no judgement."""
 
     @property
@@ -94,6 +101,9 @@ class Status(Enum):
     STALLED = (
         "the solver cannot improve further; rounding limits the gap, try a larger tol "
         "or another solver"
+    )
+    ROUNDED = (
+        "tol is below what rounding allows; raise it, or make costs and targets smaller"
     )
 
 
@@ -134,8 +144,9 @@ class Solution:
     dual : array of the shape of A
         The feasible point behind ``lower``.
     upper, lower : float
-        Bounds on the optimum, computed by the problem, not by the solver. ``lower`` is
-        minus infinity for an objective that nothing bounds from below.
+        Bounds on the optimum, computed by the problem, not by the solver, and rounded
+        outward. ``lower`` is minus infinity for an objective that nothing bounds from
+        below.
     status : Status
     n_iter : int
     time : float
@@ -151,6 +162,8 @@ class Solution:
         What the method expects to gain yet, where bounds need not meet.
     claim : str
         What was found, in words, where the problem has words of its own.
+    error : float
+        By how much ``upper - lower`` is larger for rounding.
     """
 
     theta: FloatArray
@@ -168,6 +181,7 @@ class Solution:
     about: Any = field(default=None, repr=False)
     slack: float | None = None
     claim: str = field(default="", repr=False)
+    error: float = field(default=0.0, repr=False)
 
     @property
     def screened(self) -> int:
@@ -178,6 +192,16 @@ class Solution:
     def gap(self) -> float:
         """Relative duality gap."""
         return relative_gap(self.upper, self.lower)
+
+    @property
+    def rounding(self) -> float:
+        """The part of the relative gap that rounding makes."""
+        return relative_error(self.error, self.upper, self.lower)
+
+    @property
+    def crossed(self) -> bool:
+        """Whether the bounds cross by more than rounding: a kernel is not definite."""
+        return self.lower > self.upper
 
     @property
     def message(self) -> str:

@@ -24,6 +24,7 @@ from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.inner import LinearSolver, inner_solver, linear_system
 from mklearn.solvers.interior import outward
+from mklearn.solvers.multiclass_newton import MulticlassNewton
 from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
@@ -103,14 +104,10 @@ class Conic:
                 inner = inner_solver(problem, Iterate(theta, A))
                 best, F = yield from inner.solve(theta, 1e-10 * abs(judged.upper))
                 yield Iterate(theta, best, F, dual=A)
-        if problem.kind != "classes":
-            exact = Newton() if problem.weights.smooth else Alternating()
-            yield from exact.iterates(problem, last)
-        elif last is None:
-            raise RuntimeError(
-                "The conic solver failed, probably for the scale of the kernels or "
-                "costs; normalise the kernels or use solver='newton'."
-            )
+        # what no attempt has done, for the scale of kernels or costs, is handed over
+        second: Any = MulticlassNewton() if problem.kind == "classes" else Newton()
+        exact = second if problem.weights.smooth else Alternating()
+        yield from exact.iterates(problem, last)
 
     def _attempts(self) -> list[tuple[float, dict[str, Any]]]:
         """Return accuracies and settings to try until one of them does.
@@ -300,6 +297,8 @@ def _loss(
         return A, cp.sum(cp.multiply(own * used[:, None], Z)), limits
     A = Z if used.all() else cp.multiply(used, Z)
     limits = [cp.sum(A, axis=0) == 0.0] if loss.hyperplane else []
+    if loss.design is not None:
+        limits = [loss.design.basis.T @ A == 0.0]
     if loss.point.quadratic:
         half = 0.5 * cp.sum_squares(cp.multiply(1.0 / np.sqrt(C), Z))
         return A, cp.sum(cp.multiply(used * loss.Y / size, Z)) - half, limits
@@ -328,7 +327,10 @@ def _box(
         limits.append(Z[above] >= lower[above])
     if below.any():
         limits.append(Z[below] <= upper[below])
-    if loss.hyperplane:
+    design = getattr(loss, "design", None)
+    if design is not None:
+        limits.append(design.basis.T @ A == 0.0)
+    elif loss.hyperplane:
         sums = loss.repair(np.zeros(loss.shape)).sum(axis=0)
         limits.append(cp.sum(A, axis=0) == sums / (unit * size))
     value = -cp.sum(cp.multiply(used * linear / size, Z))

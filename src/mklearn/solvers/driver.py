@@ -67,10 +67,12 @@ def solve(
         solution = run.solution(status, type(chosen).__name__)
     if solution.gap > tol and status not in (Status.OPTIMAL, Status.STATIONARY):
         reached = f"at a relative duality gap of {solution.gap:.2g}"
+        if solution.rounding > 0.1 * tol:
+            reached += f" ({solution.rounding:.2g} of it by rounding)"
         if solution.slack is not None and np.isinf(solution.gap):
             reached = f"where the objective may yet improve by {solution.slack:.2g}"
         warnings.warn(
-            f"Stopped {reached}, above tol={tol:.2g}: {status.value}.",
+            f"Stopped {reached}, above tol={tol:.2g}: {solution.status.value}.",
             ConvergenceWarning,
             stacklevel=2,
         )

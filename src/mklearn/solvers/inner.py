@@ -6,21 +6,31 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_solve
+from scipy.linalg import LinAlgError, cho_solve, lu_factor, lu_solve
 from scipy.linalg.blas import dsymm
 
 from mklearn.data.threads import one_blas_thread
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.factors import cholesky, invert_triangle, solve_triangle
+from mklearn.kernels.factors import (
+    cholesky,
+    inverse,
+    invert_triangle,
+    solve_triangle,
+)
 from mklearn.problems.losses import (
     BoxLoss,
+    CoupledLoss,
+    Multinomial,
     QuadraticLoss,
     SmoothLoss,
     System,
+    decisions,
 )
-from mklearn.problems.mkl import Problem
+from mklearn.problems.mkl import Problem, RoughProblem
 from mklearn.problems.pseudo_samples import Expansion, by_kernel
 from mklearn.solvers.base import Iterate
+from mklearn.solvers.beside import BesideSolver
+from mklearn.solvers.dense import DenseSolver
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
 from mklearn.solvers.sweeps import SampleSweeps
 from mklearn.solvers.working_set import WorkingSetSolver
@@ -57,15 +67,24 @@ def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
         theta = center if start is None else start.theta
         return LinearSolver(problem.bank, system, theta)
     if isinstance(problem.loss, BoxLoss):
+        if getattr(problem.loss, "design", None) is not None:
+            return BesideSolver(problem, start)
+        if isinstance(problem, RoughProblem):
+            return DenseSolver(problem, start)
         narrow = WorkingSetSolver.suits(problem)
         return (WorkingSetSolver if narrow else BoxSolver)(problem, start)
     if problem.kind == "classes":
         return SampleSweeps(problem, start)
     if isinstance(problem.loss, SmoothLoss):
         return SmoothSolver(problem, start)
+    if isinstance(problem.loss, Multinomial):
+        return MultinomialSolver(problem, start)
+    if isinstance(problem.loss, CoupledLoss):
+        return CoupledSolver(problem, start)
     raise ValueError(
         f"{type(problem.loss).__name__} is no loss that can be solved for fixed "
-        "weights; beside what every loss has it needs box, system, or slope and bend."
+        "weights; beside what every loss has it needs box, system, slope and bend, or "
+        "slope and bent."
     )
 
 
@@ -258,8 +277,8 @@ class SmoothSolver:
 
     def __init__(self, problem: Problem, start: Iterate | None) -> None:
         self.problem, loss, M = problem, problem.loss, problem.bank.shape[2]
-        assert isinstance(loss, SmoothLoss)
-        self.loss = loss
+        assert isinstance(loss, (SmoothLoss, CoupledLoss))
+        self.loss: SmoothLoss | CoupledLoss = loss
         self.coarse = 0.02 if start is None else 1e-3
         self.theta = problem.weights.center(M)
         A = np.zeros(loss.shape)
@@ -290,7 +309,7 @@ class SmoothSolver:
         value = loss.primal(F, bias) + 0.5 * float(np.sum(A * F))
         for _ in range(100):
             # the dual point that the scores imply is feasible up to the hyperplane
-            implied = loss.repair(loss.slope(F + bias))
+            implied = loss.repair(loss.slope(decisions(loss, F, bias)))
             scores = self.K @ implied
             gap, size = inner_gap(self.problem, implied, scores)
             if gap <= max(min(allowed, self.coarse * size), 1e-13 * size):
@@ -313,10 +332,13 @@ class SmoothSolver:
         return self.A, self.K @ self.A
 
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
-        assert self.K is not None
+        assert self.K is not None and isinstance(self.loss, SmoothLoss)
         loss = self.loss
-        slope = loss.slope(F + bias)
-        bend = np.maximum(loss.bend(F + bias), 1e-12)
+        f = decisions(loss, F, bias)
+        slope = loss.slope(f)
+        bend = np.maximum(loss.bend(f), 1e-12)
+        design = getattr(loss, "design", None)
+        E = np.ones((len(F), 1)) if design is None else design.basis
         out = np.zeros_like(F)
         factor, used = None, np.zeros(0)
         for t in range(F.shape[1]):
@@ -325,12 +347,116 @@ class SmoothSolver:
                 system = self.K + np.diag(1.0 / h)
                 factor = _factor(system)
                 used = h
-            right = F[:, t] + bias[t] + slope[:, t] / h
-            both = cho_solve(factor, np.c_[right, np.ones(len(right))])
+            right = f[:, t] + slope[:, t] / h
+            both = cho_solve(factor, np.c_[right, E])
             out[:, t] = both[:, 0]
-            if loss.hyperplane:
+            if design is not None:
+                beside = np.linalg.solve(E.T @ both[:, 1:], E.T @ both[:, 0])
+                out[:, t] -= both[:, 1:] @ beside
+            elif loss.hyperplane:
                 shift = both[:, 0].sum() / both[:, 1].sum()
                 out[:, t] -= shift * both[:, 1]
             else:
                 out[:, t] = cho_solve(factor, right)
         return out
+
+
+class CoupledSolver(SmoothSolver):
+    """The same for a loss whose second derivative W is no diagonal.
+
+    The next dual point is ``a = slope - W (K a - scores)``, so that one system with
+    ``I + W K`` gives it. W may have no inverse: the sum of a is what it makes of it.
+    """
+
+    def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
+        assert self.K is not None and isinstance(self.loss, CoupledLoss)
+        f = F + bias
+        right = self.loss.slope(f) + self.loss.bent(f, f)
+        return np.asarray(lu_solve(self._factor(f), right, check_finite=False))
+
+    def hessian(self, F: FloatArray, V: FloatArray) -> FloatArray:
+        """Return ``V'W (I + K W)^-1 V`` for V (n, 1, M), W that at scores."""
+        assert isinstance(self.loss, CoupledLoss)
+        V = V[:, 0]
+        solved = lu_solve(self._factor(F), V, trans=1, check_finite=False)
+        return np.asarray(self.loss.bent(F, V).T @ solved)
+
+    def _factor(self, F: FloatArray) -> tuple[Any, Any]:
+        """Return the factors of ``I + W K``."""
+        assert self.K is not None and isinstance(self.loss, CoupledLoss)
+        system = self.loss.bent(F, self.K)
+        system[np.diag_indices_from(system)] += 1.0
+        return lu_factor(system, overwrite_a=True, check_finite=False)
+
+
+class MultinomialSolver(CoupledSolver):
+    """Newton on the softmax loss: as many (n, n) factors for each step as classes.
+
+    The second derivative is ``W = D - P P'`` with ``D = diag(C p)``, for each sample a
+    matrix of its classes. With ``E_c = (K + D_c^-1)^-1``, blocks of E, and their sum S,
+    ``(K + W^-1)^-1 = E - E R S^-1 R'E``, where R repeats a vector for every class
+    (Rasmussen and Williams 2006, section 3.5). Biases are free: the columns of the dual
+    point sum to zero. The E_c are in memory together.
+    """
+
+    def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
+        assert self.K is not None and isinstance(self.loss, Multinomial)
+        f = F + bias
+        right = self.loss.slope(f) + self.loss.bent(f, f)
+        curved = _Curved.of(self.K, self.loss, f)
+        return curved.balanced(right - curved.apply(self.K @ right))
+
+    def hessian(self, F: FloatArray, V: FloatArray) -> FloatArray:
+        """Return ``V'Q V`` for V (n, k, M), Q as above with free biases."""
+        assert self.K is not None and isinstance(self.loss, Multinomial)
+        curved = _Curved.of(self.K, self.loss, F + self.loss.bias(F))
+        M = V.shape[2]
+        out = np.empty((M, M))
+        for m in range(M):
+            out[m] = np.einsum("ic,icm->m", curved.balanced(curved.apply(V[..., m])), V)
+        return out
+
+
+class _Curved:
+    """``(K + W^-1)^-1`` at some scores, and what it makes of constants."""
+
+    def __init__(self, E: list[FloatArray], S: Any) -> None:
+        self.E, self.S = E, S
+        self.ones = np.column_stack([block.sum(axis=0) for block in E])
+        self.back = cho_solve(S, self.ones)
+        G = np.diag(self.ones.sum(axis=0)) - self.ones.T @ self.back
+        # biases that move together move nothing
+        self.G = G + np.trace(G) / len(G) ** 2 * np.ones_like(G)
+
+    @classmethod
+    def of(cls, K: FloatArray, loss: Multinomial, F: FloatArray) -> _Curved:
+        """Return it at scores with bias."""
+        n = len(K)
+        S, E = np.zeros_like(K), []
+        roots = np.sqrt(np.maximum(loss.C[:, None] * loss.probabilities(F), 1e-30))
+        for root in roots.T:
+            B = root[:, None] * K * root
+            B[np.diag_indices(n)] += 1.0
+            block = inverse(_factor(B)[0])
+            block += np.tril(block, -1).T
+            block *= np.outer(root, root)
+            E.append(block)
+            S += block
+        S[np.diag_indices(n)] += 1e-14 * np.trace(S) / n
+        return cls(E, _factor(S))
+
+    def apply(self, V: FloatArray) -> FloatArray:
+        """Return the product with V (n, k)."""
+        ahead = self._blocks(V)
+        common = cho_solve(self.S, ahead.sum(axis=1))
+        return ahead - self._blocks(np.repeat(common[:, None], len(self.E), axis=1))
+
+    def balanced(self, A: FloatArray) -> FloatArray:
+        """Return A less what biases add to it, so that its columns sum to zero."""
+        b = np.linalg.lstsq(self.G, A.sum(axis=0), rcond=None)[0]
+        common = self.back @ b
+        back = self._blocks(np.repeat(common[:, None], len(self.E), axis=1))
+        return np.asarray(A - (self.ones * b - back))
+
+    def _blocks(self, V: FloatArray) -> FloatArray:
+        return np.column_stack([E @ v for E, v in zip(self.E, V.T, strict=True)])

@@ -26,6 +26,10 @@ class Interleaved:
     the (n, M) numbers of S, and a step costs the columns of its working set and nothing
     else: neither Grams nor rows are stored, whatever the number of kernels.
 
+    It is for problems whose rows do not fit into memory. Where they do, each sample is
+    looked at many times for what a row would have kept, and other solvers take a small
+    part of the time.
+
     Parameters
     ----------
     working_set : int
@@ -42,6 +46,11 @@ class Interleaved:
             "solver='interleaved' needs a loss with a box in the dual (hinge, squared "
             "hinge, epsilon-insensitive, one-class), not {loss}; use solver='newton'.",
             loss=BoxLoss,
+        ),
+        Need(
+            "solver='interleaved' keeps one sum of the dual variables, and covariates "
+            "(fixed=) ask for several; use solver='newton'.",
+            holds=lambda problem: getattr(problem.loss, "design", None) is None,
         ),
     )
 

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.dense import DenseGrams
 from mklearn.kernels.specs import Linear
 from mklearn.problems.base import Iterate, Judgement
 from mklearn.problems.discriminant import rkda
 from mklearn.problems.losses import Loss
-from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.mkl import MKLProblem, RoughProblem
 from mklearn.problems.subspace import (
     Cut,
     JointPoint,
@@ -49,13 +50,17 @@ def integration(kernels: Kernels, L: FloatArray) -> MKLProblem:
 
 
 def svms_on(
-    features: FloatArray | KernelBank, loss: Loss, start: FloatArray | None
+    features: FloatArray | KernelBank | DenseGrams,
+    loss: Loss,
+    start: FloatArray | None,
 ) -> tuple[MKLProblem, Iterate | None]:
-    """Return the problem of SVMs on features, and where to start."""
+    """Return the problem of SVMs on features, rough on Grams, and where to start."""
+    begin = None if start is None else Iterate(np.ones(1), start)
+    if isinstance(features, DenseGrams):
+        return RoughProblem(features.bank, loss, LpBall(1.0), features), begin
     bank = features
     if not isinstance(bank, KernelBank):
         bank = KernelBank(np.ascontiguousarray(features), Linear())
-    begin = None if start is None else Iterate(np.ones(1), start)
     return MKLProblem(bank, loss, LpBall(1.0)), begin
 
 

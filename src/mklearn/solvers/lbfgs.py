@@ -113,7 +113,11 @@ class _Dual:
         scores = self.problem.bank.apply(self.weights(quads), A)
         slope = np.divide(A, self.loss.C, out=np.zeros_like(A), where=self.root > 0)
         slope = self.root * (slope - self.loss.Y + scores)
-        if self.loss.hyperplane:
+        if self.loss.design is not None:
+            for t, root in enumerate(self.root.T):
+                E = np.linalg.qr(root[:, None] * self.loss.design.basis)[0]
+                slope[:, t] -= E @ (E.T @ slope[:, t])
+        elif self.loss.hyperplane:
             # in these variables, repair is the orthogonal projection away from root
             along = np.sum(self.root * slope, axis=0) / np.sum(self.root**2, axis=0)
             slope = slope - self.root * along

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from mklearn.data.clock import Clock, OutOfTimeError
 from mklearn.problems.base import Certificate, Judge, Judgement, relative_gap
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
 
@@ -45,14 +46,17 @@ class Run:
     ) -> Generator[None, None, Status]:
         """Run the solver, with a halt after every sign of life; return how it ended."""
         iterates = solver.iterates(self.problem, start)
-        answer = None
+        answer, clock = None, Clock.start(time_limit)
         try:
             while True:
                 try:
-                    iterate = iterates.send(answer)
+                    with clock.within():
+                        iterate = iterates.send(answer)
+                except OutOfTimeError:  # within a pass; the best point so far is kept
+                    return Status.TIME_LIMIT
                 except StopIteration as end:
                     return end.value or Status.STALLED
-                late = time_limit is not None and self.elapsed() > time_limit
+                late = clock.left() == 0.0
                 if iterate is None or not iterate.complete:
                     self.latest, answer = iterate, None
                     if late:
@@ -64,6 +68,8 @@ class Run:
                 close = self.gap() <= self.tol or self.lower > self.upper
                 if close and self.certified().gap <= self.tol:
                     return Status.OPTIMAL
+                if close and self.certified().rounding > self.tol:
+                    return Status.ROUNDED
                 if callback is not None and callback(self.history):
                     return Status.CALLBACK
                 if iterate.slack is not None and iterate.slack <= self.tol:
@@ -139,13 +145,15 @@ class Run:
             self.consider(self.problem.first())
         found = self.certified()
         assert self.best is not None
+        if status is Status.STALLED and found.rounding > self.tol:
+            status = Status.ROUNDED
         return Solution(
             theta=found.theta,
             A=found.A,
             bias=found.bias,
             dual=found.dual,
-            upper=found.upper,
-            lower=found.lower,
+            upper=float(found.upper),
+            lower=float(found.lower),
             status=status,
             n_iter=len(self.history),
             time=self.elapsed(),
@@ -155,6 +163,7 @@ class Run:
             about=found.about,
             slack=self.best.slack,
             claim=found.claim if status is Status.OPTIMAL else found.doubt,
+            error=float(found.error),
         )
 
 

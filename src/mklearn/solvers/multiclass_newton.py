@@ -30,6 +30,7 @@ FloatArray = NDArray[np.float64]
 # A part of the free variables gives too little curvature, which the line search and the
 # damping make good; all of them would take n^3 time and n^2 memory.
 _MOST_FREE = 3000
+_FAR, _LEAST = 0.05, 0.1  # near zero the value is steep: far off no weight goes there
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class MulticlassNewton:
     accuracy: float = 0.1
     damping: float = 1e-2
     patience: int = 20
-    first: int = 5
+    first: int = 1
     seed: int = 0
 
     needs = (
@@ -91,17 +92,27 @@ class MulticlassNewton:
         """Yield one iterate for each inner problem solved."""
         inner = SampleSweeps(problem, start, self.seed)
         per_class = problem.per_class
-        first = self.first if start is None else 0
+        # the A of a class is decided by the term that its weights give it, and to be
+        # right must be right within that
+        inner.sharp = 0.02 if per_class else 0.0
+        floor = 0.1  # of the weights of a class, as a share of the mean weight
+        first = self.first
 
         def propose(at: Trial, damping: float) -> FloatArray:
-            nonlocal first
+            nonlocal first, floor
             if problem.weights.fixed:
                 return problem.center()
             if first > 0 and at.relative_gap > 0.05:
                 # far off, the closed-form update is as good as any and costs nothing
                 first -= 1
                 return problem.step(at.theta, at.quads)
-            return _propose(problem, inner, at, damping)
+            theta = _propose(problem, inner, at, damping)
+            if per_class:
+                if at.relative_gap > _FAR:
+                    theta = np.maximum(theta, _LEAST * at.theta)
+                theta = _alive(problem, theta, at, floor * float(theta.mean()))
+                floor = max(0.5 * floor, 1e-9)
+            return theta
 
         last = yield from trusted_steps(
             inner, self, inner.quads, lambda quads: _slopes(quads, per_class), propose
@@ -137,6 +148,20 @@ def _propose(
     out[kept] = reach * minimise_quadratic(
         reach**2 * model, reach * linear, _simplex, old / reach, exactness
     )
+    return out
+
+
+def _alive(problem: Problem, theta: FloatArray, at: Trial, least: float) -> FloatArray:
+    """Return the weights with none of the classes at zero.
+
+    Without weights a class has no term of its own in the dual, and its best A are many:
+    few of them prove that zero is right. Those that do are the limit for weights that
+    fall to zero, so a class keeps ``least``, which falls from step to step, shared by
+    its kernels as the closed-form update has it.
+    """
+    out = theta.copy()
+    for c in np.flatnonzero(theta.sum(axis=1) < least):
+        out[c] = least * problem.weights.step(at.theta[c], at.quads[c])
     return out
 
 

@@ -16,12 +16,18 @@ from scipy.linalg import cho_solve
 
 from mklearn.kernels.factors import cholesky
 from mklearn.problems.base import Judgement
-from mklearn.problems.mkl import Problem
+from mklearn.problems.losses import BoxLoss, SeparableLoss, decisions
+from mklearn.problems.mkl import Problem, RoughProblem
 from mklearn.problems.weights import ConvexSet
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.cutting_plane import CuttingPlane
-from mklearn.solvers.inner import InnerSolver, LinearSolver, inner_solver
+from mklearn.solvers.inner import (
+    CoupledSolver,
+    InnerSolver,
+    LinearSolver,
+    inner_solver,
+)
 from mklearn.solvers.interior import minimise_quadratic, outward
 
 FloatArray = NDArray[np.float64]
@@ -29,6 +35,9 @@ FloatArray = NDArray[np.float64]
 # A part of the free variables gives too little curvature, which the line search and the
 # damping make good; all of them would take n^3 time and n^2 memory.
 _MOST_FREE = 4000
+_FEW = 3e6  # kernel values for which asking once for everything is the quickest
+_ROUNDED = 0.5  # mu of the rounding, in gaps for each variable at a gap of one
+_STIFF = 10.0  # multiples of the kernel's values that count as fixed
 _IDLE = 4  # steps that lower neither value nor gap before another solver goes on
 
 
@@ -84,21 +93,35 @@ class Newton:
         weights = problem.weights
         assert isinstance(weights, ConvexSet)
         constraint = weights.constraint
+        products: FloatArray | None = None
+
+        def quads_of(A: FloatArray) -> FloatArray:
+            nonlocal products
+            few = len(A) ** 2 * problem.bank.shape[2] <= _FEW
+            if not few or isinstance(problem, RoughProblem):
+                return inner.quads(A)
+            # of few samples all products are had at once, for the model as well
+            products = inner.bank.multiply(A)
+            return np.asarray(np.einsum("it,itm->m", A, products))
 
         def propose(at: Trial, damping: float) -> FloatArray:
             theta, quads = at.theta, at.quads
             if weights.fixed:
                 return problem.center()
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
-            model = _hessian(problem, inner, at.A) + np.diag(damping * majoriser)
+            model = _hessian(problem, inner, at, products)
+            model[np.diag_indices_from(model)] += damping * majoriser
             # the model is no better than the gap: neither need its minimum be
             enough = min(max(1e-4 * at.relative_gap, 1e-9), 1e-6)
             pull = at.slope - model @ theta
-            theta = minimise_quadratic(model, pull, constraint, theta, enough)
-            return outward(theta, constraint)
+            found = minimise_quadratic(model, pull, constraint, theta, enough)
+            if at.relative_gap > 0.05:
+                # near zero the value is steep: far from the end no weight goes there
+                found = np.maximum(found, 0.1 * theta)
+            return outward(found, constraint)
 
         last = yield from trusted_steps(
-            inner, self, inner.bank.quad, lambda quads: -0.5 * quads, propose
+            inner, self, quads_of, lambda quads: -0.5 * quads, propose
         )
         other = CuttingPlane if weights.sparse else Alternating
         yield from other(self.accuracy).iterates(problem, last)
@@ -144,6 +167,7 @@ class Trial:
     slope: FloatArray
     value: float
     gap: float
+    scores: FloatArray
 
     @property
     def relative_gap(self) -> float:
@@ -201,29 +225,79 @@ def trusted_steps(
             damping = max(1e-6, damping / 5)  # trusted more as it proves itself
         best, gap, refused = min(value, best), own, False
         base, slope = theta, slopes_of(quads)
-        theta = propose(Trial(theta, A, quads, slope, value, own), damping)
+        theta = propose(Trial(theta, A, quads, slope, value, own, scores), damping)
 
 
-def _hessian(problem: Problem, inner: InnerSolver, A: FloatArray) -> FloatArray:
-    """Return the Hessian, shape (M, M), at the solution ``A`` for fixed weights."""
+def _curvature(problem: Problem, at: Trial) -> FloatArray:
+    """Return the curvature of the dual term, with bounds rounded off by the gap.
+
+    A variable that rests at a bound stays there for small steps only. As on the central
+    path of an interior-point method, where distance to the bound and slope s have the
+    product mu, it is as stiff as ``s^2 / mu``. With mu falling faster than the gap, the
+    curvature becomes that of the free variables alone.
+    """
+    loss, A, F = problem.loss, at.A, at.scores
+    assert isinstance(loss, SeparableLoss)
+    if not isinstance(loss, BoxLoss):
+        return loss.curvature(A)
+    n, T = A.shape
+    mu = max(_ROUNDED * min(1.0, at.relative_gap) * at.gap / A.size, 1e-300)
+    f = decisions(loss, F, loss.bias(F))
+    out = np.empty_like(A)
+    for t in range(T):
+        box = loss.box(t)
+        copies = len(box.linear) // n
+        parts = [np.maximum(A[:, t], 0.0), np.minimum(A[:, t], 0.0)]
+        c = np.concatenate(parts) if copies == 2 else A[:, t]
+        slope = np.tile(f[:, t], copies) + box.linear + box.ridge * c
+        rests = (c <= box.lower) | (c >= box.upper)
+        stiff = box.ridge + np.where(rests, slope**2 / mu, 0.0)
+        stiff[box.lower >= box.upper] = np.inf
+        with np.errstate(divide="ignore"):  # the two parts of a sample yield together
+            out[:, t] = 1.0 / (1.0 / stiff).reshape(copies, n).sum(axis=0)
+    # beside the kernel they add to, the stiffest are as good as fixed
+    typical = float(np.sum(A * F)) / max(float(np.sum(A**2)), 1e-300)
+    free = np.isfinite(loss.curvature(A))
+    return np.where(free | (out <= _STIFF * typical), out, np.inf)
+
+
+def _hessian(
+    problem: Problem, inner: InnerSolver, at: Trial, products: FloatArray | None
+) -> FloatArray:
+    """Return the Hessian, shape (M, M), at the solution ``A`` for fixed weights.
+
+    ``products`` are ``K_m A`` (n, T, M) if they are known.
+    """
+    A = at.A
+    if isinstance(inner, CoupledSolver):
+        V = inner.bank.multiply(A) if products is None else products
+        hessian = inner.hessian(at.scores, V)
+        return (hessian + hessian.T) / 2
     M = problem.bank.shape[2]
     hessian = np.zeros((M, M))
     rng = np.random.default_rng(0)
-    curvature = problem.loss.curvature(A)
+    curvature = _curvature(problem, at)
+    design = getattr(problem.loss, "design", None)
     for t in range(A.shape[1]):
         free = np.flatnonzero(np.isfinite(curvature[:, t]))
         if len(free) < 2:
             continue
         if len(free) > _MOST_FREE:
             free = np.sort(rng.permutation(free)[:_MOST_FREE])
-        used = np.flatnonzero(A[:, t])
-        V = inner.bank[np.ix_(free, used)].multiply(A[used, t])[:, 0, :]
+        if products is None:
+            used = np.flatnonzero(A[:, t])
+            V = inner.bank[np.ix_(free, used)].multiply(A[used, t])[:, 0, :]
+        else:
+            V = products[free, t]
         K = inner.block(free)
         K[np.diag_indices_from(K)] += curvature[free, t]
-        right = np.c_[V, np.ones(len(free))]
+        right = np.c_[V, np.ones(len(free)) if design is None else design.basis[free]]
         solved = cho_solve(stable_factor(K), right, check_finite=False)
-        hessian += V.T @ solved[:, :-1]
-        if problem.loss.hyperplane:
+        hessian += V.T @ solved[:, :M]
+        if design is not None:
+            along, E = V.T @ solved[:, M:], right[:, M:]
+            hessian -= along @ np.linalg.pinv(E.T @ solved[:, M:]) @ along.T
+        elif problem.loss.hyperplane:
             along = V.T @ solved[:, -1]
             hessian -= np.outer(along, along) / solved[:, -1].sum()
     return (hessian + hessian.T) / 2

@@ -17,7 +17,8 @@ from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
 
-_STEPS = (0.0, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0)
+_STEPS = (0.0, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0)
+_FLAT = 0.1  # of the curvature in the band, where there is none
 _PATIENCE = 15  # passes without progress before a run counts as stalled
 
 
@@ -49,9 +50,9 @@ class PassNewton:
     """
 
     band: float = 1.0
-    narrowing: float = 0.5
+    narrowing: float = 0.7
     damping: float = 1e-3
-    share: float = 0.3
+    share: float = 0.2
 
     needs: ClassVar[tuple[Need, ...]] = ()
 
@@ -62,22 +63,30 @@ class PassNewton:
         anchors: list[Anchor] = []
         T, D = problem.n_tasks, len(problem.scaling.root)
         w, bias, theta = np.zeros((D, T)), np.zeros(T), problem.center()
-        w1, b1, theta1 = self._first(problem)
         steps: tuple[float, ...] = _STEPS
+        w1, b1, theta1 = self._first(problem)
         gaps: list[float] = []
         reached, bound = np.inf, -np.inf
         while True:
             start_at, end = problem.raw(w, bias), problem.raw(w1, b1)
-            found = problem.look(start_at, end, steps, mu, anchors)
+            narrow = max(self.narrowing * mu, 0.01 * self.band * scale)
+            ahead = narrow if problem.loss.kinks else None
+            found = problem.look(start_at, end, steps, mu, anchors, ahead=ahead)
             line = self._line(problem, w, w1, theta1, steps)
             lower, _ = problem.feasible(found)
+            best_lower, behind = lower, (mu, tuple(anchors))
+            if found.later is not None:
+                other, _ = problem.feasible(found.later)
+                if other > lower:
+                    best_lower = other
+                    behind = (narrow, (*anchors, Anchor(end, mu)))
             upper, at = min(zip((found.value + line).tolist(), steps, strict=True))
             here = w + at * (w1 - w)
             about = Passed(
-                here, bias + at * (b1 - bias), end, mu, tuple(anchors), upper, lower
+                here, bias + at * (b1 - bias), end, *behind, upper, best_lower
             )
             yield problem.point(_weights_at(problem, here, theta1), about)
-            reached, bound = min(reached, upper), max(bound, lower)
+            reached, bound = min(reached, upper), max(bound, best_lower)
             gaps.append(relative_gap(reached, bound))
             if len(gaps) > _PATIENCE and gaps[-1] > 0.9 * gaps[-1 - _PATIENCE]:
                 return None
@@ -87,21 +96,20 @@ class PassNewton:
                 values[0] - values[best]
             ):
                 # too far: to the best point on the line
-                step = max(steps[best], 0.01)
+                step = max(steps[best], 1e-6)
                 w1, b1 = w + step * (w1 - w), bias + step * (b1 - bias)
                 theta1 = _weights_at(problem, w1, theta1)
-                steps, damping = (0.0, 1.0), min(4.0 * damping, 0.1)
+                steps, damping = (0.0, 1.0), min(damping / step**0.5, 1.0)
                 continue
             w, bias, theta = w1, b1, theta1
             inner = values[-1] - (lower - found.apart)
             outer = float(found.value[-1] + line[-1]) - lower
             if problem.loss.kinks and inner <= self.share * outer:
-                anchors.append(Anchor(problem.raw(w, bias), mu))
-                mu = max(self.narrowing * mu, 0.01 * self.band * scale)
-                steps = (0.0, 1.0)
-                continue
+                assert found.later is not None
+                anchors.append(Anchor(end, mu))
+                mu, found = narrow, found.later
             damping = max(0.3 * damping, 1e-8)
-            w1, b1, theta1 = self._step(problem, found, w, bias, theta, damping)
+            w1, b1, theta1 = self._step(problem, found, w, bias, theta, damping, mu)
             steps = _STEPS
 
     def _first(
@@ -140,6 +148,7 @@ class PassNewton:
         bias: FloatArray,
         theta: FloatArray,
         damping: float,
+        mu: float,
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the solution of the expansion at the end of a pass."""
         slope, count = problem.gradient(found)
@@ -148,6 +157,8 @@ class PassNewton:
         for t, curvature in enumerate(found.curvature):
             mean_bend = curvature.total / everywhere.total
             added = max(damping * mean_bend, 1e-8 * problem.C)
+            if problem.loss.kinks:
+                added = damping * (mean_bend + _FLAT * problem.C / mu)
             both = curvature + everywhere.weighted(added)
             scatter, mean, total = problem.curvature(both)
             S.append(scatter)

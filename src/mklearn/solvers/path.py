@@ -7,7 +7,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import Loss
-from mklearn.problems.mkl import MKLProblem
+from mklearn.kernels.dense import DenseGrams
+from mklearn.problems.losses import BoxLoss, Loss
+from mklearn.problems.mkl import MKLProblem, RoughProblem
 from mklearn.problems.weights import LpBall, WeightSet, weight_set
-from mklearn.solvers.base import Iterate, Solution, Solver, Status
+from mklearn.solvers.base import Iterate, Iterates, Need, Solution, Solver, Status
 from mklearn.solvers.driver import solve
+from mklearn.solvers.registry import choose_solver
 
 FloatArray = NDArray[np.float64]
 
 NORMS = (1.0, 4 / 3, 2.0, 4.0, math.inf)
+_FAR = 1.5  # times that a dual variable may grow until it comes near to its bound
 _STOPPED = (Status.TIME_LIMIT, Status.CALLBACK, Status.INTERRUPTED)
 
 
@@ -130,17 +134,111 @@ def mkl_path(
     >>> path.theta.shape, bool(path.gap.max() <= 1e-3)
     ((2, 2, 6), True)
     """
-    costs = check_costs(Cs)
     norms = tuple(norms)
-    sets = [weight_set(norm) for norm in norms]
-    if not sets:
-        raise ValueError("A path needs at least one norm, got none.")
-    losses = [loss_at(float(C)) for C in costs]
+    grid = _Grid(check_costs(Cs), [weight_set(norm) for norm in norms], loss_at)
+    return _follow(
+        grid, norms, bank.shape[2], partial(MKLProblem, bank), solver, tol=tol,
+        max_iter=max_iter, time_limit=time_limit, callback=callback, verbose=verbose,
+    )  # fmt: skip
+
+
+def rough_path(
+    grams: DenseGrams,
+    loss_at: Callable[[float], Loss],
+    Cs: ArrayLike,
+    norms: Iterable[Any] = NORMS,
+    *,
+    solver: str | Solver = "auto",
+    tol: float = 1e-2,
+    **limits: Any,
+) -> Path:
+    """Solve all cells from Grams at hand, for nothing but their predictions.
+
+    The sum of the kernels (p = inf) is one kernel for all costs. Scores and quadratic
+    forms of a cell are known in the next one as long as its weights are, so that a cell
+    whose neighbour is good enough for it takes no look at the kernels. Once no dual
+    variable is near its bound, all larger costs have the same solution. Bounds are not
+    certified afresh.
+
+    Parameters
+    ----------
+    grams : DenseGrams
+        Square and normalised.
+    loss_at, Cs, norms, solver, tol
+        As in :func:`mkl_path`.
+    limits
+        ``max_iter``, ``time_limit``, ``callback``, ``verbose``.
+    """
+    norms = tuple(norms)
+    grid = _Grid(check_costs(Cs), [weight_set(norm) for norm in norms], loss_at)
+    bank = grams.bank
+    total = grams.sum() if any(weights.fixed for weights in grid.sets) else grams
+    alone = total.bank
+
+    def pose(loss: Loss, weights: WeightSet) -> RoughProblem:
+        if weights.fixed:
+            return RoughProblem(alone, loss, weights, total)
+        return RoughProblem(bank, loss, weights, grams)
+
+    return _follow(
+        grid, norms, bank.shape[2], pose, solver, tol=tol, rough=True, **limits
+    )
+
+
+@dataclass(frozen=True)
+class _FromStart:
+    """A solver that has its start judged first, where its scores are known."""
+
+    solver: Solver
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the solver needs."""
+        return self.solver.needs
+
+    def iterates(self, problem: Any, start: Iterate | None) -> Iterates:
+        """Yield the start, then the solver's iterates."""
+        if start is not None and start.scores is not None:
+            yield start
+        yield from self.solver.iterates(problem, start)
+
+
+class _Grid:
+    """Weight sets and losses, one of each for a cell."""
+
+    def __init__(
+        self,
+        costs: FloatArray,
+        sets: list[WeightSet],
+        loss_at: Callable[[float], Loss],
+    ) -> None:
+        if not sets:
+            raise ValueError("A path needs at least one norm, got none.")
+        self.costs, self.sets = costs, sets
+        self.losses = [loss_at(float(C)) for C in costs]
+
+
+def _follow(
+    grid: _Grid,
+    norms: tuple[Any, ...],
+    M: int,
+    pose: Callable[[Loss, WeightSet], MKLProblem],
+    solver: str | Solver,
+    *,
+    tol: float,
+    max_iter: int = 1000,
+    time_limit: float | None = None,
+    callback: Callable[[Any], Any] | None = None,
+    verbose: int = 0,
+    rough: bool = False,
+) -> Path:
+    """Solve one cell after the other, each from its neighbour."""
+    costs, losses = grid.costs, grid.losses
     began = time.perf_counter()
-    solutions: list[list[Solution | None]] = [[None] * len(costs) for _ in sets]
+    solutions: list[list[Solution | None]] = [[None] * len(costs) for _ in grid.sets]
     stopped: Status | None = None
     first: Solution | None = None
-    for i, weights in enumerate(sets):
+    for i, weights in enumerate(grid.sets):
         before, k_before = first, 0
         for k, loss in enumerate(losses):
             left = None
@@ -150,16 +248,21 @@ def mkl_path(
                     stopped = Status.TIME_LIMIT
             if stopped is not None:
                 break
-            start = None
+            if rough and k and before is not None and _rests(before, losses[k - 1]):
+                solutions[i][k], k_before = solutions[i][k - 1], k
+                continue
+            problem, start = pose(loss, weights), None
             if before is not None:
                 ratio = float(costs[k] / costs[k_before])
                 start = warm_start(before, losses[k_before], loss, weights, ratio)
+                if len(start.theta) > problem.bank.shape[2]:
+                    start = Iterate(problem.center(), start.A)
             with warnings.catch_warnings():
                 # one warning for the path says it for all cells
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 before = solve(
-                    MKLProblem(bank, loss, weights),
-                    solver,
+                    problem,
+                    _FromStart(choose_solver(solver, problem)),
                     tol=tol,
                     max_iter=max_iter,
                     time_limit=left,
@@ -167,9 +270,13 @@ def mkl_path(
                     verbose=2 * (verbose > 1),
                     start=start,
                 )
-            solutions[i][k], k_before = before, k
+            if len(before.theta) < M:
+                solutions[i][k] = replace(before, theta=weights.center(M))
+            else:
+                solutions[i][k] = before
+            k_before = k
             if k == 0:
-                first = before
+                first = solutions[i][k]
             if before.status in _STOPPED:
                 stopped = before.status
             if verbose:
@@ -179,9 +286,21 @@ def mkl_path(
                     f"iterations  {before.time:.2f} s",
                     file=sys.stderr,
                 )
-    path = _gather(costs, norms, bank.shape[2], solutions)
+    path = _gather(costs, norms, M, solutions)
     _warn(path, tol, stopped)
     return path
+
+
+def _rests(solution: Solution, loss: Loss) -> bool:
+    """Tell whether larger costs have the same solution.
+
+    Where the dual term is linear, costs are nothing but bounds of the dual variables,
+    and bounds that none of them comes near to may as well be higher.
+    """
+    if not isinstance(loss, BoxLoss) or loss.concavity > 0:
+        return False
+    beyond = _FAR * solution.A
+    return bool(np.allclose(loss.repair(beyond), beyond, rtol=1e-9, atol=0.0))
 
 
 def warm_start(
@@ -198,15 +317,24 @@ def warm_start(
     weights : WeightSet
         Of the new problem.
     """
-    A = solution.dual
-    s = 1.0
+    A, s = solution.dual, 1.0
+    known = solution.about
+    if isinstance(known, Iterate):
+        A = known.A
     if ratio > 1:
         # the lower bound along the ray s A: its kernel term is known from the old one
         term = max(old.dual(A) - solution.lower, 0.0)
         steps = np.geomspace(1.0, ratio, 33)
-        values = [new.dual(step * A) - step**2 * term for step in steps]
+        if isinstance(new, BoxLoss) and new.concavity == 0:  # linear along the ray
+            values = steps * new.dual(A) - steps**2 * term
+        else:
+            values = np.array([new.dual(s * A) - s**2 * term for s in steps])
         s = float(steps[int(np.nanargmax(values))])
-    return Iterate(scaled(solution.theta, weights), new.repair(s * A))
+    theta = scaled(solution.theta, weights)
+    if not isinstance(known, Iterate) or not np.allclose(theta, known.theta, 1e-12, 0):
+        return Iterate(theta, new.repair(s * A))
+    assert known.scores is not None and known.quads is not None
+    return Iterate(known.theta, s * A, s * known.scores, s**2 * known.quads)
 
 
 def scaled(theta: FloatArray, weights: WeightSet) -> FloatArray:

@@ -9,6 +9,7 @@ from typing import Any
 from mklearn.problems.base import Kind
 from mklearn.problems.losses import BoxLoss
 from mklearn.problems.mkl import Problem
+from mklearn.problems.weights import ElasticNet
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Solver
 from mklearn.solvers.conic import Conic
@@ -22,9 +23,11 @@ from mklearn.solvers.newton import Newton
 from mklearn.solvers.pass_newton import PassNewton
 from mklearn.solvers.reduced_gradient import ReducedGradient
 from mklearn.solvers.semidefinite import Semidefinite
-from mklearn.solvers.wrappers import Multilevel, Screened
+from mklearn.solvers.targets import OwnWeights
+from mklearn.solvers.wrappers import ActiveSet, Multilevel, Screened
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
+    "active_set": ActiveSet,
     "alternating": Alternating,
     "conic": Conic,
     "cutting_plane": CuttingPlane,
@@ -43,6 +46,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
 
 # what the names mean where a loss couples the classes
 MULTICLASS: dict[str, Callable[[], Solver]] = {
+    "active_set": partial(ActiveSet, MulticlassNewton()),
     "alternating": Alternating,
     "conic": Conic,
     "cutting_plane": CuttingPlane,
@@ -63,11 +67,17 @@ JOINT: dict[str, Callable[[], Solver]] = {
     "alternating": Rounds,
 }
 
+# weights of its own for each target
+TARGETS: dict[str, Callable[[], Solver]] = {
+    "own_weights": OwnWeights,
+}
+
 NAMES: dict[Kind, dict[str, Callable[[], Solver]]] = {
     "kernels": SOLVERS,
     "classes": MULTICLASS,
     "joint": JOINT,
     "evidence": EVIDENCE,
+    "targets": TARGETS,
 }
 
 
@@ -122,6 +132,9 @@ def check(solver: Solver, problem: Any) -> None:
             raise ValueError(need.message(problem))
 
 
+_FEW = 600  # samples all of whose rows take less memory than any machine has
+
+
 # --- "auto", as docs/solvers.md says --------------------------------------------------
 
 
@@ -132,12 +145,19 @@ def _for_kernels(problem: Problem) -> Solver:
     if _at_once(problem):
         return Alternating()
     box = isinstance(problem.loss, BoxLoss)
-    if box and problem.bank.row_budget() < min(n, 500):
+    box = box and getattr(problem.loss, "design", None) is None
+    # any budget holds the rows of few samples, unless it was given
+    few = n <= _FEW and problem.bank.memory_limit is None
+    if box and not few and problem.bank.row_budget() < min(n, 500):
         return Interleaved()  # too little memory for the rows of a working set
-    solver: Solver = CuttingPlane() if weights.sparse else Alternating()
-    if M <= 1000 and weights.exponent <= 8:
-        solver = Multilevel(Newton()) if n >= 1500 else Newton()
-    return Screened(solver) if Screened.suits(problem) else solver
+    newton: Solver = Newton()
+    if n >= 1500 or (n >= 900 and M >= 20):  # the more kernels, the dearer is a step
+        newton = Multilevel(newton, coarsest=500 if n >= 1500 else 300)
+    if _few_of_many(problem):
+        return ActiveSet(newton)
+    if M > 500 or weights.exponent > 8:
+        return Alternating()
+    return Screened(newton) if Screened.suits(problem) else newton
 
 
 def _for_classes(problem: Problem) -> Solver:
@@ -146,10 +166,18 @@ def _for_classes(problem: Problem) -> Solver:
     per_class = problem.per_class
     size = M * problem.loss.shape[1] if per_class else M
     rough = per_class and not problem.weights.sparse
+    newton: Solver = MulticlassNewton()
+    # with weights of their own, classes of a part tell less about those of the whole
+    newton = (
+        Multilevel(newton, coarsest=200)
+        if n >= (2000 if per_class else 600)
+        else newton
+    )
+    if not _at_once(problem) and _few_of_many(problem):
+        return ActiveSet(newton)
     if _at_once(problem) or size > 2000 or rough:
         return Alternating()
-    newton = MulticlassNewton()
-    return Multilevel(newton) if n >= 2500 else newton
+    return newton
 
 
 def _at_once(problem: Problem) -> bool:
@@ -158,11 +186,21 @@ def _at_once(problem: Problem) -> bool:
     return problem.bank.shape[2] == 1 or weights.fixed or not weights.smooth
 
 
+def _few_of_many(problem: Problem) -> bool:
+    """Tell whether few of many kernels are going to have a weight that counts."""
+    M, weights = problem.bank.shape[2], problem.weights
+    if not ActiveSet.suits(problem):
+        return False
+    nearly = isinstance(weights, ElasticNet) or weights.exponent <= 1.1
+    return M > 200 if weights.sparse else M > 500 and nearly
+
+
 _AUTO: dict[Kind, Callable[[Any], Solver]] = {
     "kernels": _for_kernels,
     "classes": _for_classes,
     "joint": lambda problem: Exact() if problem.complete else Damped(),
     "evidence": lambda problem: AverageInformation(),
+    "targets": lambda problem: OwnWeights(),
 }
 
 

@@ -18,6 +18,7 @@ from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.conic import packages, run
 from mklearn.solvers.inner import LinearSolver, linear_system
 from mklearn.solvers.interior import outward
+from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
 
@@ -38,6 +39,7 @@ class Semidefinite:
 
     For :class:`~mklearn.problems.discriminant.Fisher` it is KFDA (9). Every inequality
     is a matrix of the size of the sample: this is a reference for a few dozen samples.
+    Where the backend finds nothing, Newton's method goes on.
 
     Parameters
     ----------
@@ -94,10 +96,9 @@ class Semidefinite:
         default = 1e-10 if self.backend == "clarabel" else 1e-7
         run(cp, model, self.backend, self.accuracy or default)
         if theta.value is None:
-            raise RuntimeError(
-                f"The semidefinite solver failed ({model.status}); try the other "
-                "backend, normalise the kernels, or use solver='newton'."
-            )
+            # what the backend cannot do, for the scale of the kernels, is handed over
+            yield from Newton().iterates(problem, start)
+            return
         found = np.maximum(np.asarray(theta.value, dtype=float), 0.0)
         weights, system = problem.weights, linear_system(problem)
         assert isinstance(weights, ConvexSet) and system is not None
@@ -182,7 +183,8 @@ def _member(cp: Any, weights: Any, theta: Any) -> list[Any]:
     if isinstance(weights, ElasticNet):
         mix = weights.mix
         return [(1 - mix) * cp.sum(theta) + mix * cp.sum_squares(theta) <= 1]
-    if weights.p == 1:
+    if weights.p < 1 + 1e-6:
+        # a cone this narrow is beyond cvxpy, and the simplex is inside the ball
         return [cp.sum(theta) == 1]
     if np.isinf(weights.p):
         return [theta == 1]

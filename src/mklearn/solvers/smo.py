@@ -7,22 +7,25 @@ hinge, squared hinge, ε-insensitive and one-class problems. Working pairs are c
 second-order information (Fan, Chen, Lin 2005); variables that rest at a bound are set
 aside and brought back before the end; rows of K come from a bounded cache that asks the
 bank for what is missing. The compiled loop returns to Python for missing rows and after
-a bounded number of steps, which keeps Ctrl-C and time limits alive.
+a bounded number of steps, which keeps Ctrl-C and time limits alive. Where pairs crawl,
+because kernels are badly scaled, an interior-point method takes over once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from mklearn.data.compiling import njit
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
+from mklearn.solvers.interior import minimise_in_box
 
 FloatArray = NDArray[np.float64]
 Found = Generator[Iterate, Any, tuple[FloatArray, FloatArray]]
@@ -30,6 +33,11 @@ Found = Generator[Iterate, Any, tuple[FloatArray, FloatArray]]
 _DONE, _MISSING, _STEPS = 0, 1, 2
 _LOAD = 2**23  # entries of the rows that are fetched together at the most
 _ALL_AT_ONCE = 6e7  # kernel values that are computed sooner than asked for one by one
+_SMALL = (
+    1e6  # values of a combined kernel that no questions about single rows are worth
+)
+_PATIENCE = 10  # runs of pairs after which an interior-point method is tried, once,
+_LEAP = 3000  # with so many variables at the most
 
 
 class RowCache:
@@ -75,14 +83,26 @@ class RowCache:
         # rows that are asked for count as used, so that the others do not evict them
         self.stamp[held[held >= 0]] = self.stamp.max(initial=0) + 1
         wanted = samples[held < 0]
+        n = len(self.slot)
+        if len(wanted) == n == self.capacity and self.rows.dtype == np.float64:
+            # every row: what is left of the diagonal is known from above
+            self.bank.combine_symmetric(self.theta, self.rows)
+            self.slot[:] = self.owner[:] = np.arange(n)
+            self.stamp[:] = self.stamp.max(initial=0) + 1
+            self.used = n
+            return
         together = max(64, _LOAD // len(self.slot))
         for i in range(0, len(wanted), together):
             part = wanted[i : i + together]
             slots = self._free_slots(len(part), keep)
-            self.rows[slots] = self.bank.columns(part, self.theta, many=True)
+            self.rows[slots] = self._columns(part)
             self.slot[part] = slots
             self.owner[slots] = part
             self.stamp[slots] = self.stamp.max(initial=0) + 1
+
+    def _columns(self, part: NDArray[Any]) -> FloatArray:
+        """Return the rows of some samples."""
+        return self.bank.columns(part, self.theta, many=True)
 
     def apply(self, a: FloatArray) -> FloatArray:
         """Return the combined kernel times a vector."""
@@ -124,6 +144,12 @@ class Variables:
         self.split = len(box.linear) == 2 * self.n
         parts = [np.maximum(a, 0.0), np.minimum(a, 0.0)] if self.split else [a]
         self.c = np.concatenate(parts)
+        self.gradient = box.linear.copy()
+
+    @property
+    def value(self) -> float:
+        """What is minimised: ``½ c'Qc + c'linear``."""
+        return 0.5 * float(self.c @ (self.gradient + self.box.linear))
 
     @property
     def a(self) -> FloatArray:
@@ -137,7 +163,6 @@ class BoxQP(Variables):
     def __init__(self, rows: RowCache, box: Box, a: FloatArray) -> None:
         super().__init__(box, a)
         self.rows = rows
-        self.gradient = box.linear.copy()
         self.active = np.arange(len(self.c))
         self.n_active = len(self.c)
         self.steps = 0
@@ -178,7 +203,30 @@ class BoxQP(Variables):
                 if self.n_active == len(self.c):
                     return True
                 self.refresh()  # bring shrunk variables back and look again
+        if self.n_active < len(self.c):
+            self.refresh()  # whoever looks now sees the gradient of all variables
         return False
+
+    def leap(self) -> None:
+        """Go to the solution by an interior-point method, if that is better.
+
+        Pairs crawl where the kernel is badly conditioned; the time of this one does not
+        depend on that. Few enough variables are a matter for the caller.
+        """
+        n, box, c = self.n, self.box, self.c
+        K = self.rows.block(np.arange(n), np.arange(n))
+        Q = np.tile(K, (2, 2)) if self.split else K
+        Q[np.diag_indices_from(Q)] += box.ridge
+        total = float(c.sum()) if box.hyperplane else None
+        before = self.value
+        found = minimise_in_box(Q, box.linear, box.lower, box.upper, total)
+        if total is not None:
+            found = _with_sum(found, total, box)
+        self.c = found
+        self.refresh()
+        if not self.value < before:
+            self.c = c
+            self.refresh()
 
     def _likely(self, i: int) -> NDArray[Any]:
         """Return the missing row and those of the worst violators beside it.
@@ -198,6 +246,32 @@ class BoxQP(Variables):
         worst = [np.argpartition(v, -half)[-half:] for v in (up, down)]
         extra = np.unique(np.concatenate(worst) % self.n)
         return np.r_[i, extra[(rows.slot[extra] < 0) & (extra != i)]]
+
+
+def _with_sum(c: FloatArray, total: float, box: Box) -> FloatArray:
+    """Return variables within their box whose sum is right to the last digit or so."""
+    for _ in range(3):
+        off = total - float(c.sum())
+        room = box.upper - c if off > 0 else c - box.lower
+        if off == 0.0 or not room.any():
+            break
+        c = np.clip(c + off * room / float(room.sum()), box.lower, box.upper)
+    return c
+
+
+def unfinished(task: Variables, run: Callable[[], bool]) -> Iterator[None]:
+    """Run until it says that it is done; halt wherever it is not.
+
+    Where violations are rounding, steps go on without end and lower the objective no
+    more: then it is as good as done.
+    """
+    before = np.inf
+    while not run():
+        value = task.value
+        if not before - value > 1e-14 * abs(value):
+            return
+        before = value
+        yield
 
 
 def inner_gap(problem: Problem, A: FloatArray, F: FloatArray) -> tuple[float, float]:
@@ -233,20 +307,26 @@ class BoxSolver:
         Yields signs of life; returns ``A`` and the scores ``K_theta A``.
         """
         rows = self.rows
+        n, _, M = rows.bank.shape
+        small = n * n <= _SMALL
         # rows in single precision are good enough until the gap comes near their error
-        exact = rows.bank is rows.exact or allowed < 1e-5 * self.size
+        exact = small or rows.bank is rows.exact or allowed < 1e-5 * self.size
         if not np.array_equal(theta, rows.theta) or (exact and rows.bank is rows.rough):
             rows.set_theta(theta, exact)
-            n, _, M = rows.bank.shape
-            known = any(task.steps for task in self.tasks)  # who needs a row
+            # who needs a row
+            known = not small and any(task.steps for task in self.tasks)
             if not known and n * n * M < _ALL_AT_ONCE and rows.capacity == n:
                 rows.load(np.arange(n))
             for task in self.tasks:
                 task.refresh()
-        eps = 0.1
+        eps, leapt = 0.1, [False] * len(self.tasks)
         while True:
-            for task in self.tasks:
-                while not task.run(eps):
+            for t, task in enumerate(self.tasks):
+                runs = unfinished(task, partial(task.run, eps))
+                for number, _ in enumerate(runs, 1):
+                    if number == _PATIENCE and len(task.c) <= _LEAP and not leapt[t]:
+                        task.leap()
+                        leapt[t] = True
                     yield Iterate(theta, self._duals(), complete=False)
             A, F = self._duals(), self._scores()
             gap, self.size = inner_gap(self.problem, A, F)
@@ -255,7 +335,8 @@ class BoxSolver:
             if gap <= enough or eps < 1e-13:  # below, rounding in the gradients decides
                 return A, F
             yield Iterate(theta, A, complete=False)
-            eps *= 0.2
+            # the gap falls with the violation, more or less
+            eps *= min(max(0.5 * enough / gap, 0.02), 0.2)
 
     def _duals(self) -> FloatArray:
         return np.stack([task.a for task in self.tasks], axis=1)
@@ -431,6 +512,22 @@ def _coordinates(  # type: ignore[no-untyped-def]
         for t in range(c.size):
             g[t] += move * row[t if t < n else t - n]
     return _STEPS, -1, -1, max_steps, n_active
+
+
+def minimise_coordinates(
+    K: FloatArray, box: Box, c: FloatArray, g: FloatArray, eps: float
+) -> bool:
+    """Work on a QP without a hyperplane whose matrix is at hand, in place.
+
+    Returns whether no variable violates by more than ``eps``, or there were too many
+    steps for one call.
+    """
+    n = len(K)
+    status = _coordinates(
+        K, np.arange(n), np.zeros(n, dtype=np.int64), np.diagonal(K).copy(), box.lower,
+        box.upper, box.ridge, c, g, np.arange(len(c)), len(c), eps, 20_000,
+    )[0]  # fmt: skip
+    return bool(status == _DONE)
 
 
 def solve_dense(K: FloatArray, box: Box, c: FloatArray, eps: float) -> FloatArray:

@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.dense import DenseGrams
 from mklearn.problems.base import Iterate
 from mklearn.problems.losses import Loss
 from mklearn.problems.subspace import (
@@ -58,7 +59,7 @@ def integrate(
 
 
 def svm_on(
-    features: FloatArray | KernelBank,
+    features: FloatArray | KernelBank | DenseGrams,
     loss: Loss,
     *,
     tol: float = 1e-5,
@@ -69,7 +70,8 @@ def svm_on(
 
     Parameters
     ----------
-    features : array of shape (n, q), or KernelBank of one kernel
+    features : array of shape (n, q), or KernelBank or DenseGrams of one kernel
+        Of Grams the answer is rough: its bounds are believed, not certified.
     loss : Loss
     tol : float
         Relative duality gap.
@@ -168,8 +170,8 @@ def without_bounds(
         A=found.coef,
         bias=np.zeros(found.coef.shape[1]),
         dual=found.coef,
-        upper=-value,
-        lower=-np.inf if local else -value,
+        upper=-float(value),
+        lower=-np.inf if local else -float(value),
         status=Status.STATIONARY if local else Status.OPTIMAL,
         n_iter=n_iter,
         time=0.0,

@@ -17,9 +17,9 @@ from collections.abc import Generator
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from mklearn.data.compiling import njit
 from mklearn.data.threads import run_blocks
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.losses import CrammerSinger
@@ -168,6 +168,7 @@ class SampleSweeps:
             self.theta, self.A = start.theta, loss.repair(start.A)
         moving = not problem.weights.fixed
         self.products = Products(problem.bank, loss.n_classes, moving)
+        self.sharp = 0.0  # accuracy as a share of the least weight of a class
         self.random = np.array([2 * seed + 1], dtype=np.uint64)
         self.visits = 0
 
@@ -193,6 +194,10 @@ class SampleSweeps:
         """
         self.theta = theta
         n = len(self.A)
+        if self.sharp > 0.0:
+            total = theta.sum(axis=-1)
+            least = float(np.min(total[total > 0], initial=np.inf))
+            allowed = min(allowed, self.sharp * least)
         F = self.products.scores(theta, self.A)
         block, samples = None, np.zeros(0, dtype=np.intp)
         last = -np.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
-from mklearn.solvers.smo import BoxQP, Found, RowCache, inner_gap
+from mklearn.solvers.smo import BoxQP, Found, RowCache, inner_gap, unfinished
 
 FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -108,7 +109,7 @@ class WorkingSetSolver:
             own = Box(linear, lower, upper, ridge, box.hyperplane)
             task = BoxQP(rows, own, before[:, t])
             task.refresh()
-            while not task.run(eps):
+            for _ in unfinished(task, partial(task.run, eps)):
                 self.A[members, t] = task.a
                 yield Iterate(self.at, self.A.copy(), complete=False)
             self.A[members, t] = task.a

@@ -9,11 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.problems.base import Judgement
 from mklearn.problems.mkl import MKLProblem, Problem
-from mklearn.solvers.base import Iterate, Iterates, Need, Solver
+from mklearn.problems.weights import ConvexSet, ElasticNet, LpBall
+from mklearn.solvers.alternating import Alternating
+from mklearn.solvers.base import (
+    Iterate,
+    Iterates,
+    Need,
+    Solution,
+    Solver,
+    Status,
+    Steps,
+)
+from mklearn.solvers.interior import outward
+from mklearn.solvers.loop import solved_within
 from mklearn.solvers.newton import Newton
 
 FloatArray = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_ROUGH = 0.1  # gap on the first few kernels, which are not those that matter
+_NEAR = 0.7  # of the largest form: kernels with less are far from having a weight
 
 
 @dataclass(frozen=True)
@@ -167,6 +184,149 @@ class Screened:
         # what is dropped is dropped for good: only exact values may tell
         value = part.judge(Iterate(iterate.theta, iterate.A)).upper
         return np.flatnonzero(part.weight_bounds(iterate.A, value) > 0)
+
+
+@dataclass(frozen=True)
+class ActiveSet:
+    """Solve on few kernels at a time, and price the others.
+
+    A solution on some kernels is one of the whole problem with no weight on the others,
+    and its A, feasible for any kernels, bounds the optimum by the quadratic forms of
+    all of them. One pass over the kernels finds these. The largest of them, which are
+    what the bound falls short for, enter; kernels that are left without weight go. What
+    a step costs beside the pass is a matter of the kernels that have a weight, not of
+    those that are there.
+
+    Parameters
+    ----------
+    solver : Solver
+        What solves the problems on few kernels.
+    first : int
+        Kernels to begin with, evenly spread; problems with no more are solved at once.
+    enter : int
+        Kernels that enter together at the most.
+    most : int
+        Where every kernel has some weight (p > 1), so many kernels are no longer few:
+        the analytic update goes on with all of them.
+    accuracy : float
+        How exactly the problems on few kernels are solved, as a share of the gap.
+    """
+
+    solver: Solver = field(default_factory=Newton)
+    first: int = 100
+    enter: int = 200
+    most: int = 1000
+    accuracy: float = 0.2
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the solver needs, and a set that is one on some of the kernels, too."""
+        own = Need(
+            "solver='active_set' needs weights that all classes share, in a set that "
+            "treats all kernels alike (a norm p >= 1 or an elastic net), not "
+            "{weights}; use solver='alternating' or 'newton'.",
+            holds=self.suits,
+        )
+        return (*self.solver.needs, own)
+
+    @staticmethod
+    def suits(problem: Problem) -> bool:
+        """Tell whether the weight set is the same one on any part of the kernels."""
+        weights = problem.weights
+        alike = isinstance(weights, (LpBall, ElasticNet)) and not weights.fixed
+        return alike and not problem.per_class
+
+    def iterates(self, problem: Problem, start: Iterate | None) -> Steps:
+        """Yield one iterate for each pass over all kernels."""
+        M = problem.bank.shape[2]
+        if M <= self.first:
+            yield from self.solver.iterates(problem, start)
+            return None
+        active = np.unique(np.linspace(0, M - 1, self.first).round().astype(np.intp))
+        point = start
+        if start is not None:
+            quads = problem.quads(problem.loss.repair(start.A))
+            known = np.flatnonzero(start.theta)
+            if len(known) > min(self.most, M // 2):  # some weight on every kernel
+                known = np.argsort(-start.theta, kind="stable")[: self.first]
+            active = self._entering(known, quads, self._least(problem, 1.0))
+        tol, best = _ROUGH, np.inf
+        while True:
+            found, point = yield from self._on_part(problem, active, point, tol)
+            judgement = yield point
+            assert judgement is not None and point.quads is not None
+            value, quads = judgement.upper, point.quads
+            gap, own = judgement.gap, value - judgement.lower
+            if len(active) > self.most and not problem.weights.sparse:
+                yield from Alternating().iterates(problem, _spread(problem, point))
+                return None
+            # what brings no progress was not solved exactly enough
+            tol = min(
+                self.accuracy * gap, tol if value < best - 0.01 * own else 0.3 * tol
+            )
+            best = min(best, value)
+            least = self._least(problem, gap)
+            # while the gap is wide, weights on their way out are small rather than zero
+            used = found.theta > 1e-3 * min(1.0, gap) * found.theta.max()
+            near = quads[active] >= least * quads[active].max()
+            before = active
+            active = self._entering(active[used | near], quads, least)
+            if found.status is not Status.OPTIMAL and np.array_equal(active, before):
+                return None
+
+    def _on_part(
+        self, problem: Problem, active: Index, point: Iterate | None, tol: float
+    ) -> Generator[Iterate | None, Judgement | None, tuple[Solution, Iterate]]:
+        """Solve on some kernels; return the solution there, and as one of all."""
+        M = problem.bank.shape[2]
+        bank = problem.bank.select(active).gathered()
+        part = MKLProblem(bank, problem.loss, problem.weights)
+
+        def whole(iterate: Iterate) -> Iterate:
+            theta = np.zeros(M)
+            theta[active] = iterate.theta
+            return Iterate(theta, iterate.A)
+
+        inside = None
+        if point is not None:
+            theta = point.theta[active]
+            inside = Iterate(theta if theta.any() else part.center(), point.A)
+        found = yield from solved_within(
+            part, self.solver, point, tol=tol, start=inside, shown=whole
+        )
+        scores, quads = bank.apply(found.theta, found.A), problem.quads(found.A)
+        own = part.judge(Iterate(found.theta, found.A, scores, quads[active]))
+        # a second pass over all kernels, if another point bounds much better
+        worse = own.lower < found.lower - tol * abs(found.upper)
+        return found, replace(
+            whole(found.iterate()),
+            scores=scores,
+            quads=quads,
+            dual=found.dual if worse else None,
+        )
+
+    def _least(self, problem: Problem, gap: float) -> float:
+        """Return which share of the largest form may deserve a weight, at a gap."""
+        return max(_NEAR, 1.0 - 3.0 * gap) if problem.weights.sparse else 0.0
+
+    def _entering(self, active: Index, quads: FloatArray, least: float) -> Index:
+        """Return kernels with those of the others whose forms are the largest."""
+        outside = np.setdiff1d(np.arange(len(quads)), active)
+        # where every kernel has some weight, few at a time would never be enough
+        more = 0 if least else len(active)
+        count = min(max(self.enter, more), len(outside))
+        if count < len(outside):
+            largest = np.argpartition(-quads[outside], count - 1)[:count]
+            outside = outside[largest]
+        least = least * float(np.max(quads[active], initial=0.0))
+        return np.sort(np.concatenate([active, outside[quads[outside] > least]]))
+
+
+def _spread(problem: Problem, point: Iterate) -> Iterate:
+    """Return a point with some weight on every kernel, which an update can raise."""
+    assert isinstance(problem.weights, ConvexSet)
+    theta = np.maximum(point.theta, 0.01 * problem.center())
+    return Iterate(outward(theta, problem.weights.constraint), point.A)
 
 
 def _with_zeros(iterate: Iterate, kept: NDArray[np.intp], M: int) -> Iterate:

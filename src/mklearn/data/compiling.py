@@ -1,0 +1,115 @@
+"""Compiled functions: kept on disk where there is room for them, announced once."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from functools import update_wrapper
+from threading import RLock
+from typing import Any
+
+_LOG = logging.getLogger("mklearn")
+
+
+def njit(**options: Any) -> Callable[[Any], Any]:
+    """Return a decorator like numba's, which also works where nothing can be written.
+
+    Numba is imported when the first function is called, as it takes longer to import
+    than all of this library. What is compiled lies beside the package, in the user's
+    cache folder if that is read-only, or where ``NUMBA_CACHE_DIR`` says. Where none of
+    these takes it, numba refuses to define the function; it is then compiled anew in
+    each process.
+
+    Parameters
+    ----------
+    **options
+        Of :func:`numba.njit`.
+    """
+
+    def decorate(function: Any) -> Compiled:
+        return Compiled(function, options)
+
+    return decorate
+
+
+class Compiled:
+    """A function that is handed to numba when one of its kind is first called.
+
+    All that are known by then are handed over together, and take their own places in
+    the modules that define them: compiled functions call each other, and numba must
+    find its own there.
+    """
+
+    _waiting: list[Compiled] = []  # noqa: RUF012
+    _lock = RLock()
+
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        update_wrapper(self, function)
+        self._function, self._options = function, options
+        self._compiled: Any = None
+        self._waiting.append(self)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the compiled function."""
+        return (self._compiled or self._ready())(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what numba knows about the function."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._ready(), name)
+
+    def _ready(self) -> Any:
+        with self._lock:
+            while self._waiting:
+                self._hand_over()
+        return self._compiled
+
+    def _hand_over(self) -> None:
+        import numba
+        from numba.core import event
+
+        if not Notice.registered:
+            event.Listener.register(Notice)
+            event.register("numba:compile", Notice())
+            Notice.registered = True
+        new = list(self._waiting)
+        for one in new:
+            try:
+                one._compiled = numba.njit(**one._options)(one._function)
+            except RuntimeError:
+                options = {**one._options, "cache": False}
+                one._compiled = numba.njit(**options)(one._function)
+        modules = {one.__module__: one._function.__globals__ for one in new}
+        for names in modules.values():
+            for name, value in list(names.items()):
+                if isinstance(value, Compiled):
+                    names[name] = value._compiled
+        del self._waiting[: len(new)]
+
+
+class Notice:
+    """Says, once in a process, that the first function of ours is being compiled.
+
+    To the logger ``mklearn``, and to the terminal if there is one.
+    """
+
+    text = "mklearn compiles its inner loops, once on this machine: some seconds."
+    registered = False
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def notify(self, event: Any) -> None:
+        """Say it when a compilation starts, if the function is ours."""
+        if not event.is_start:
+            return
+        # what others make while they run may have no module
+        module = event.data["dispatcher"].py_func.__module__ or ""
+        if self.said or module.split(".")[0] != "mklearn":
+            return
+        self.said = True
+        _LOG.info(self.text)
+        if sys.stderr is not None and sys.stderr.isatty():
+            print(self.text, file=sys.stderr)

@@ -1,0 +1,186 @@
+"""Tables with names, and those that AnnData and MuData hold.
+
+Neither package is needed to import this module: objects are told by what they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mklearn.data.labels import as_labels, places, require_distinct
+
+_ENTRIES = 2**23  # read of a file at once
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Values of a view, with the names of columns and rows where there are any.
+
+    ``absent`` tells rows that hold nothing, None for none.
+    """
+
+    values: Any
+    columns: tuple[str, ...] | None = None
+    ids: NDArray[Any] | None = None
+    absent: NDArray[np.bool_] | None = None
+
+    def at(self, ids: NDArray[Any]) -> Table:
+        """Return the rows of some samples; those it does not have are absent."""
+        if self.ids is None or self.ids.tolist() == ids.tolist():
+            return self
+        place = places(self.ids, ids)
+        absent = place < 0
+        if not absent.any():
+            return Table(self.values[place], self.columns, ids)
+        return Table(_with_holes(self.values, place), self.columns, ids, absent)
+
+
+def _with_holes(values: Any, place: NDArray[np.intp]) -> Any:
+    """Return the rows at ``place``; -1 is a row of NaN or None, or an empty sparse one.
+
+    A row of NaN would fill a sparse matrix.
+    """
+    absent = place < 0
+    if sparse.issparse(values):
+        empty = sparse.csr_array((1, values.shape[1]), dtype=values.dtype)
+        below = sparse.csr_array(sparse.vstack([values, empty]))
+        return below[np.where(absent, values.shape[0], place)]
+    taken = values[np.where(absent, 0, place)]
+    if taken.ndim == 1:
+        taken[absent] = None
+    else:
+        taken = taken.astype(np.float64, copy=False)
+        taken[absent] = np.nan
+    return taken
+
+
+def anndata_tables(
+    adata: Any,
+    X: str | None,
+    layers: Iterable[str] | Mapping[str, str],
+    obsm: Iterable[str] | Mapping[str, str],
+) -> dict[str, Table]:
+    """Return matrices of an AnnData object by the names of their views."""
+    if not all(hasattr(adata, name) for name in ("obs_names", "var_names", "obsm")):
+        raise ValueError(
+            f"from_anndata takes an AnnData object, got {type(adata).__name__}; read a "
+            "file by anndata.read_h5ad(path)."
+        )
+    ids = as_labels(adata.obs_names)
+    require_distinct(ids, "the AnnData object (its obs_names)")
+    genes = tuple(map(str, adata.var_names))
+    tables: dict[str, Table] = {}
+    if X is not None:
+        if adata.X is None:
+            raise ValueError(
+                "The AnnData object has no X; pass X=None, and layers or obsm."
+            )
+        tables[X] = Table(_in_memory(adata.X), genes, ids)
+    for part, wanted, columns in (("layers", layers, genes), ("obsm", obsm, None)):
+        for name, key in _named(wanted, part).items():
+            if name in tables:
+                raise ValueError(f"Two views are called {name!r}; rename one of them.")
+            tables[name] = _entry(adata, part, key, columns, ids)
+    if not tables:
+        raise ValueError("No view is left: X is None, and no layer or obsm is named.")
+    return tables
+
+
+def mudata_tables(
+    mdata: Any, layers: Mapping[str, str], obsm: Mapping[str, str]
+) -> dict[str, Table]:
+    """Return one matrix of each modality of a MuData object, by their names."""
+    if not hasattr(mdata, "mod"):
+        raise ValueError(
+            f"from_mudata takes a MuData object, got {type(mdata).__name__}; read a "
+            "file by mudata.read(path)."
+        )
+    strange = [name for name in (*layers, *obsm) if name not in mdata.mod]
+    if strange:
+        raise ValueError(
+            f"Unknown modality {strange[0]!r}; the object has {list(mdata.mod)}."
+        )
+    tables: dict[str, Table] = {}
+    for name, part in mdata.mod.items():
+        if name in layers and name in obsm:
+            raise ValueError(f"Modality {name!r} is named in layers and in obsm.")
+        chosen = {name: layers[name]} if name in layers else {}
+        other = {name: obsm[name]} if name in obsm else {}
+        own = None if chosen or other else name
+        tables |= anndata_tables(part, own, chosen, other)
+    return tables
+
+
+def _named(wanted: Iterable[str] | Mapping[str, str], part: str) -> dict[str, str]:
+    if isinstance(wanted, str):
+        raise ValueError(
+            f"{part} is a list of names, or a mapping from views to names, got "
+            f"{wanted!r}; write [{wanted!r}]."
+        )
+    if isinstance(wanted, Mapping):
+        return dict(wanted)
+    return {name: name for name in wanted}
+
+
+def _entry(
+    adata: Any, part: str, key: str, columns: tuple[str, ...] | None, ids: NDArray[Any]
+) -> Table:
+    held = getattr(adata, part)
+    if key not in held:
+        raise ValueError(f"There is no {key!r} in {part}, which has {list(held)}.")
+    values = held[key]
+    if hasattr(values, "columns"):  # a DataFrame
+        columns, values = tuple(map(str, values.columns)), values.to_numpy()
+    return Table(_in_memory(values), columns, ids)
+
+
+def _in_memory(matrix: Any) -> Any:
+    """Return a matrix as float64 array or CSR; of a file, some rows at a time."""
+    if isinstance(matrix, np.ndarray) or sparse.issparse(matrix):
+        return _numbers(matrix)
+    n, width = matrix.shape
+    size = max(1, _ENTRIES // max(1, width))
+    parts = rows_of(matrix, size)
+    if hasattr(matrix, "to_memory"):  # sparse
+        return sparse.csr_array(sparse.vstack(list(parts), format="csr"))
+    out = np.empty((n, width))
+    for i, part in enumerate(parts):
+        out[i * size : (i + 1) * size] = part
+    return out
+
+
+def rows_of(matrix: Any, size: int) -> Iterator[Any]:
+    """Yield a matrix, in memory or in a file, some rows at a time, as float64.
+
+    In a file, a sparse matrix is three arrays, of which those of its rows are read; one
+    that is stored by columns has to be read as a whole.
+    """
+    n, width = matrix.shape
+    if getattr(matrix, "format", None) == "csc" and hasattr(matrix, "to_memory"):
+        matrix = matrix.to_memory()
+    if sparse.issparse(matrix):
+        matrix = matrix.tocsr()
+    stored = hasattr(matrix, "to_memory")
+    for start in range(0, n, size):
+        stop = min(n, start + size)
+        if stored:
+            group = matrix.group
+            ends = group["indptr"][start : stop + 1]
+            part = slice(int(ends[0]), int(ends[-1]))
+            entries = (group["data"][part], group["indices"][part], ends - ends[0])
+            yield _numbers(sparse.csr_array(entries, shape=(stop - start, width)))
+        else:
+            yield _numbers(matrix[start:stop])
+
+
+def _numbers(matrix: Any) -> Any:
+    """Return a matrix in memory as float64 array or CSR."""
+    if sparse.issparse(matrix):
+        return matrix.tocsr().astype(np.float64, copy=False)
+    return np.asarray(matrix, dtype=np.float64)

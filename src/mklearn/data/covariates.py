@@ -1,0 +1,585 @@
+"""Covariates: columns that enter linearly, without a penalty, beside the intercept."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mklearn.data.views import MultiView
+
+FloatArray = NDArray[np.float64]
+Values = dict[str, NDArray[Any]]
+
+
+# --- how columns are coded ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CodedColumn:
+    """How one column is coded: as numbers, or as indicators of all categories but one.
+
+    ``center`` and ``scale`` are those of the numbers, in which units collinearity is
+    judged; coefficients are told in the units of the user.
+    """
+
+    name: str
+    categories: tuple[Any, ...] | None = None
+    center: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that it becomes."""
+        if self.categories is None:
+            return (self.name,)
+        return tuple(f"{self.name}={value}" for value in self.categories[1:])
+
+    def coded(self, values: NDArray[Any], units: bool = False) -> FloatArray:
+        """Return the columns that values become, shape (n, k).
+
+        ``units`` leaves numbers in the units of the user.
+        """
+        if self.categories is None:
+            numbers = _numbers(values)
+            if numbers is None or not np.isfinite(numbers).all():
+                raise ValueError(
+                    f"Covariate {self.name!r} held finite numbers in training and now "
+                    "holds other values; fill in what is missing, or leave these "
+                    "samples out."
+                )
+            if units:
+                return numbers[:, None]
+            return np.asarray((numbers - self.center) / self.scale)[:, None]
+        _require_present(self.name, values)
+        unknown = sorted({str(v) for v in values if v not in self.categories})
+        if unknown:
+            known = ", ".join(str(value) for value in self.categories)
+            raise ValueError(
+                f"Covariate {self.name!r} has the category {unknown[0]!r}, which no "
+                f"training sample has; known are {known}."
+            )
+        return np.column_stack(
+            [np.array([v == c for v in values], float) for c in self.categories[1:]]
+        )
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """The design matrix of covariates, as it was found on training samples.
+
+    Attributes
+    ----------
+    columns : tuple of CodedColumn
+    kept : array of int
+        Which of the coded columns are in the design; the others are collinear with
+        those before them, or constant.
+    names : tuple of str
+        Of the columns that are kept.
+    dropped : tuple of str
+    """
+
+    columns: tuple[CodedColumn, ...]
+    kept: NDArray[np.intp] = field(repr=False)
+    names: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, table: Any, n: int) -> Covariates:
+        """Learn how to code the columns of a table.
+
+        Parameters
+        ----------
+        table : array of shape (n, k) or (n,), DataFrame, mapping to columns, or None
+            Numbers, or categories (strings, categorical columns).
+        n : int
+            The number of samples.
+        """
+        given = _columns(table, n)
+        columns = tuple(_learn(name, values) for name, values in given)
+        coded = np.zeros((n, 0))
+        if columns:
+            coded = np.column_stack(
+                [c.coded(v) for c, (_, v) in zip(columns, given, strict=True)]
+            )
+        names = [name for column in columns for name in column.names]
+        kept = _independent(coded)
+        if len(kept) + 1 >= n:
+            raise ValueError(
+                f"There are {len(kept)} covariates that are not collinear for {n} "
+                "samples: with the intercept they explain any target. Give fewer "
+                "covariates, or their principal components."
+            )
+        return cls(
+            columns,
+            kept,
+            tuple(names[j] for j in kept),
+            tuple(name for j, name in enumerate(names) if j not in kept),
+        )
+
+    def design(self, table: Any, n: int) -> FloatArray:
+        """Return ones and the coded columns, shape (n, 1 + k).
+
+        Parameters
+        ----------
+        table : as in :meth:`fit`, with the same columns
+        n : int
+        """
+        return np.column_stack([np.ones(n), self._coded(table, n, units=False)])
+
+    def values(self, table: Any, n: int) -> FloatArray:
+        """Return the coded columns, numbers in the units of the user, shape (n, k).
+
+        Parameters
+        ----------
+        table : as in :meth:`fit`, with the same columns
+        n : int
+        """
+        return self._coded(table, n, units=True)
+
+    def _coded(self, table: Any, n: int, units: bool) -> FloatArray:
+        given = _columns(table, n)
+        if [name for name, _ in given] != [column.name for column in self.columns]:
+            raise ValueError(
+                f"The covariates were {[c.name for c in self.columns]} in training, "
+                f"got {[name for name, _ in given]}."
+            )
+        pairs = zip(self.columns, given, strict=True)
+        coded = [column.coded(values, units) for column, (_, values) in pairs]
+        return np.asarray(np.column_stack([np.zeros((n, 0)), *coded])[:, self.kept])
+
+    def standardised(self, values: FloatArray) -> FloatArray:
+        """Return the design of coded columns in the units of the user."""
+        every = np.column_stack([np.ones(len(values)), values])
+        return np.asarray(every @ self.to_units)
+
+    def in_units(self, effects: FloatArray) -> FloatArray:
+        """Return coefficients of ones and :meth:`values`, shape (1 + k, T).
+
+        Parameters
+        ----------
+        effects : array of shape (1 + k, T)
+            Of the columns of :meth:`design`.
+        """
+        return self.to_units @ effects
+
+    @property
+    def to_units(self) -> FloatArray:
+        """What makes coefficients of values of those of the design, (1+k, 1+k)."""
+        centers, scales = (
+            np.array([x for c in self.columns for x in [number(c)] * len(c.names)])
+            for number in (lambda c: c.center, lambda c: c.scale)
+        )
+        out = np.eye(1 + len(self.kept))
+        if len(self.kept):
+            out[1:, 1:] /= scales[self.kept]
+            out[0, 1:] = -centers[self.kept] / scales[self.kept]
+        return out
+
+    def check(self) -> None:
+        """Raise ValueError if the parts, of a file, do not fit together."""
+        columns = self.columns
+        sound = isinstance(columns, tuple) and all(
+            isinstance(column, CodedColumn)
+            and isinstance(column.name, str)
+            and (column.categories is None or isinstance(column.categories, tuple))
+            and np.isfinite([column.center, column.scale]).all()
+            and column.scale > 0
+            for column in columns
+        )
+        kept = np.asarray(self.kept)
+        width = sum(len(column.names) for column in columns) if sound else 0
+        sound = sound and kept.ndim == 1 and kept.dtype.kind == "i"
+        sound = sound and bool(((kept >= 0) & (kept < width)).all())
+        if not sound or len(self.names) != len(kept):
+            raise ValueError("the covariates do not fit together")
+
+    def example(self, n: int) -> FloatArray:
+        """Return values of ``n`` samples, shape (n, k): means, and first categories."""
+        one = [
+            np.full(len(c.names), c.center if c.categories is None else 0.0)
+            for c in self.columns
+        ]
+        row = np.concatenate([np.zeros(0), *one])[self.kept]
+        return np.tile(row, (n, 1))
+
+
+def _columns(table: Any, n: int) -> list[tuple[str, NDArray[Any]]]:
+    """Return the names and values of the columns of a table."""
+    if table is None:
+        return []
+    frame_columns = getattr(table, "columns", None)
+    if isinstance(table, Mapping):
+        found = [(str(name), np.asarray(values)) for name, values in table.items()]
+    elif frame_columns is not None:
+        found = [(str(c), _values(table[c])) for c in frame_columns]
+    else:
+        array = np.asarray(table)
+        if array.ndim == 1:
+            array = array[:, None]
+        if array.ndim != 2:
+            raise ValueError(
+                f"Covariates are a table of shape (n_samples, k), got {array.shape}."
+            )
+        found = [(f"covariate {j}", array[:, j]) for j in range(array.shape[1])]
+    for name, values in found:
+        if len(values) != n:
+            raise ValueError(
+                f"Covariate {name!r} has {len(values)} values for {n} samples."
+            )
+    return found
+
+
+def _values(column: Any) -> NDArray[Any]:
+    """Return a column of a DataFrame; categories, whatever they are, as text."""
+    values = np.asarray(column, dtype=object)
+    if str(getattr(column, "dtype", "")) == "category":
+        missing = [value is None or value != value for value in values]
+        pairs = zip(values, missing, strict=True)
+        values = np.array([None if gone else str(v) for v, gone in pairs], object)
+    return values
+
+
+def _learn(name: str, values: NDArray[Any]) -> CodedColumn:
+    numbers = _numbers(values)
+    if numbers is None:
+        _require_present(name, values)
+        return CodedColumn(name, tuple(sorted(set(values.tolist()), key=str)))
+    if not np.isfinite(numbers).all():
+        rows = np.flatnonzero(~np.isfinite(numbers))
+        raise ValueError(
+            f"Covariate {name!r} is missing or infinite for {len(rows)} samples, the "
+            f"first is row {rows[0]}; fill in what is missing, or leave these out."
+        )
+    center = float(numbers.mean())
+    spread = float(numbers.std())
+    constant = spread <= 1e-12 * max(abs(center), float(np.abs(numbers).max()))
+    return CodedColumn(name, None, center, 1.0 if constant else spread)
+
+
+def _numbers(values: NDArray[Any]) -> FloatArray | None:
+    """Return values as numbers; None if they are categories."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if any(isinstance(value, str) for value in values):
+        return None
+    try:
+        return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def _require_present(name: str, values: NDArray[Any]) -> None:
+    missing = [i for i, v in enumerate(values) if v is None or v != v]
+    if missing:
+        raise ValueError(
+            f"Covariate {name!r} is missing for {len(missing)} samples, the first is "
+            f"row {missing[0]}; fill in what is missing, or leave these out."
+        )
+
+
+def _independent(coded: FloatArray) -> NDArray[np.intp]:
+    """Return the columns that are no combination of ones and those before them."""
+    n, kept = len(coded), []
+    basis = np.full((n, 1), n**-0.5)
+    for j in range(coded.shape[1]):
+        column = coded[:, j]
+        left = column - basis @ (basis.T @ column)
+        left -= basis @ (basis.T @ left)  # what rounding left of the first time
+        size = float(np.linalg.norm(left))
+        if size > 1e-9 * max(float(np.linalg.norm(column)), 1.0):
+            basis = np.column_stack([basis, left / size])
+            kept.append(j)
+    return np.asarray(kept, dtype=np.intp)
+
+
+# --- which columns they are -----------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """A column of a table, or a view with one column, some or (None) all of them."""
+
+    name: str
+    view: str | None
+    column: int | None
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Covariates of a model: where they stand in X, and how they are coded.
+
+    Attributes
+    ----------
+    places : tuple of Place
+    coding : Covariates
+    """
+
+    places: tuple[Place, ...]
+    coding: Covariates
+
+    def prepared(self, X: MultiView, table: Values | None) -> MultiView:
+        """Return samples whose kernels see the rest, and that carry coded covariates.
+
+        Parameters
+        ----------
+        X : MultiView
+            Of the numbers of a split.
+        table : mapping of str to array
+            The covariates of the same samples.
+        """
+        values = self.coding.values(table, len(X))
+        return with_values(X, self.places, values)
+
+    def check(self) -> None:
+        """Raise ValueError if the parts, of a file, do not fit together."""
+        for place in self.places:
+            name, view, column = place
+            sound = isinstance(name, str) and isinstance(view, (str, type(None)))
+            sound = sound and (column is None or type(column) is int)
+            if not sound or (view is None and column is None):
+                raise ValueError("the places of covariates are none")
+        self.coding.check()
+
+
+class Split(NamedTuple):
+    """Samples, taken apart.
+
+    ``numbers`` is the table or the views that kernels are made of, with zeros in the
+    columns of covariates that are categories; ``table`` holds the covariates.
+    """
+
+    numbers: Any
+    table: Values
+
+
+def find_places(fixed: Any, X: Any) -> tuple[Place, ...]:
+    """Return where the covariates are that ``fixed`` names.
+
+    Parameters
+    ----------
+    fixed : str, int, or a list of these
+        Names or numbers of columns of a table; names of views of a MultiView, or of
+        columns that are in one of its views only.
+    X : table or MultiView
+    """
+    wanted = _listed(fixed)
+    if isinstance(X, MultiView):
+        found = tuple(place for one in wanted for place in _in_views(one, X))
+    else:
+        names, width = _names(X), np.shape(X)[1] if not hasattr(X, "shape") else None
+        width = X.shape[1] if width is None else width
+        found = tuple(_in_table(one, names, width) for one in wanted)
+        if len({place.column for place in found}) == width:
+            raise ValueError(
+                f"fixed= names all {width} columns, so that none is left for kernels; "
+                "leave out those that the kernels are to see."
+            )
+    seen: set[tuple[str | None, int | None]] = set()
+    for place in found:
+        if place[1:] in seen:
+            raise ValueError(f"fixed= names {place.name!r} twice.")
+        seen.add(place[1:])
+    if isinstance(X, MultiView) and set(X.names) <= _whole_views(found, X):
+        raise ValueError(
+            "fixed= names all views, so that none is left for kernels; leave out those "
+            "that the kernels are to see."
+        )
+    return found
+
+
+def _listed(fixed: Any) -> list[Any]:
+    if isinstance(fixed, (str, int, np.integer)) and not isinstance(fixed, bool):
+        return [fixed]
+    if isinstance(fixed, slice) or not isinstance(fixed, (Sequence, np.ndarray)):
+        raise ValueError(
+            "fixed must be None, or names or numbers of columns (names of views of a "
+            f"MultiView), got {fixed!r}."
+        )
+    return list(fixed)
+
+
+def _names(X: Any) -> list[str] | None:
+    """Return the names of the columns of a table, None if it has none."""
+    columns = getattr(X, "columns", None)
+    return None if columns is None else [str(c) for c in columns]
+
+
+def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
+    """Return the place of one column of a table."""
+    if isinstance(wanted, str):
+        if names is None:
+            raise ValueError(
+                f"fixed= names the column {wanted!r}, but X has no column names; give "
+                "a DataFrame, or numbers of columns."
+            )
+        if wanted not in names:
+            raise ValueError(_unknown(wanted, names, "column"))
+        if names.count(wanted) > 1:
+            raise ValueError(
+                f"X has {names.count(wanted)} columns called {wanted!r}; say which by "
+                "number."
+            )
+        return Place(wanted, None, names.index(wanted))
+    if isinstance(wanted, (bool, np.bool_)) or not isinstance(
+        wanted, (int, np.integer)
+    ):
+        raise ValueError(
+            f"fixed= takes names or numbers of columns, got {wanted!r} among them."
+        )
+    if not -width <= wanted < width:
+        raise ValueError(
+            f"fixed= names column {wanted}, but X has {width} columns, numbered from 0."
+        )
+    number = int(wanted) % width
+    return Place(f"column {number}" if names is None else names[number], None, number)
+
+
+def _in_views(wanted: Any, X: MultiView) -> list[Place]:
+    """Return the places of a view, or of a column that one view has."""
+    if not isinstance(wanted, str):
+        raise ValueError(
+            f"fixed= names views of a MultiView, or columns of them by name, got "
+            f"{wanted!r}."
+        )
+    if wanted in X:
+        if X.is_text(wanted) or X[wanted].shape[1] == 1:
+            return [Place(wanted, wanted, None if X.is_text(wanted) else 0)]
+        names = X.column_names(wanted)
+        return [
+            Place(f"{wanted}:{j if names is None else names[j]}", wanted, j)
+            for j in range(X[wanted].shape[1])
+        ]
+    having = [view for view in X if wanted in (X.column_names(view) or ())]
+    if len(having) == 1:
+        (view,) = having
+        return [Place(wanted, view, int(X.column_index(view, wanted)[0]))]
+    if having:
+        raise ValueError(
+            f"fixed= names the column {wanted!r}, which the views {having} have; give "
+            "it a view of its own."
+        )
+    columns = (name for view in X for name in X.column_names(view) or ())
+    known = list(dict.fromkeys([*X.names, *columns]))
+    raise ValueError(_unknown(wanted, known, "view or column"))
+
+
+def _unknown(wanted: str, known: Sequence[str], kind: str) -> str:
+    near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
+    hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+    shown = ", ".join(map(repr, list(known)[:20]))
+    more = ", ..." if len(known) > 20 else ""
+    return (
+        f"fixed= names {wanted!r}, and X has no such {kind}. {hint}X has {shown}{more}."
+    )
+
+
+def _whole_views(places: Iterable[Place], X: MultiView) -> set[str]:
+    """Return the views of which nothing is left for kernels."""
+    gone = set()
+    for view in {place.view for place in places if place.view is not None}:
+        columns = {place.column for place in places if place.view == view}
+        if view in X and (X.is_text(view) or len(columns) == X[view].shape[1]):
+            gone.add(view)
+    return gone
+
+
+def split(X: Any, places: Sequence[Place]) -> Split:
+    """Take covariates out of samples.
+
+    Parameters
+    ----------
+    X : table or MultiView
+    places : sequence of Place
+        As :func:`find_places` has found them in samples like these.
+    """
+    if isinstance(X, MultiView):
+        return Split(X, {place.name: _of_view(X, place) for place in places})
+    columns = [place.column for place in places]
+    if sparse.issparse(X):
+        rows = X.tocsr()
+        table = {p.name: rows[:, [p.column]].toarray()[:, 0] for p in places}
+        return Split(rows, table)
+    frame = hasattr(X, "columns") and hasattr(X, "to_numpy")
+    if frame:
+        named = list(X.columns)
+        whole = hasattr(X, "iloc")
+        table = {
+            p.name: _values(X.iloc[:, p.column] if whole else X[named[p.column or 0]])
+            for p in places
+        }
+        array = X.to_numpy()
+    else:
+        array = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        table = {p.name: array[:, p.column] for p in places}
+    numeric = array.dtype.kind in "biuf"
+    if numeric and np.isfinite(array[:, columns].astype(np.float64)).all():
+        return Split(array, table)
+    array = array.astype(np.float64 if numeric else object)
+    for column, values in zip(columns, table.values(), strict=True):
+        numbers = _numbers(values)
+        # what is missing there is told by whoever codes the column
+        array[:, column] = 0.0 if numbers is None else np.nan_to_num(numbers)
+    return Split(array, table)
+
+
+def _of_view(X: MultiView, place: Place) -> NDArray[Any]:
+    view = place.view
+    if view not in X:
+        raise ValueError(f"The new samples lack view {view!r}, which is a covariate.")
+    data = X[view]
+    if place.column is None or data.ndim == 1:
+        return np.asarray(data, dtype=object)
+    values = data[:, [place.column]]
+    return np.asarray(values.toarray() if sparse.issparse(values) else values)[:, 0]
+
+
+def with_values(X: MultiView, places: Sequence[Place], values: FloatArray) -> MultiView:
+    """Return samples whose kernels see the rest, with covariates beside them."""
+    gone = _whole_views(places, X) if places and places[0].view is not None else set()
+    hidden: dict[str, list[int]] = {}
+    for place in places:
+        view = X.names[0] if place.view is None else place.view
+        if view not in gone and place.column is not None:
+            hidden.setdefault(view, []).append(place.column)
+    return X.with_covariates(
+        values, {view: np.array(part) for view, part in hidden.items()}, gone
+    )
+
+
+def check_present(table: Values, rows: NDArray[np.intp]) -> None:
+    """Raise ValueError, naming a row of X, if any of ``rows`` lacks a covariate."""
+    for name, values in table.items():
+        numbers = _numbers(values)
+        if numbers is None:
+            gone = np.array([v is None or v != v for v in values], dtype=bool)
+        else:
+            gone = ~np.isfinite(numbers)
+        missing = rows[gone[rows]]
+        if len(missing):
+            raise ValueError(
+                f"Covariate {name!r} is missing or infinite for {len(missing)} of "
+                f"{len(rows)} samples, the first is row {missing[0]}; fill in what is "
+                "missing, or leave these samples out."
+            )
+
+
+def sort_keys(table: Values) -> FloatArray:
+    """Return numbers that are equal where all covariates are, shape (n, k)."""
+    parts = []
+    for values in table.values():
+        numbers = _numbers(values)
+        if numbers is None:
+            texts = np.array([str(value) for value in values])
+            numbers = np.unique(texts, return_inverse=True)[1].astype(np.float64)
+        parts.append(numbers)
+    return np.column_stack(parts)
+
+
+def take_rows(table: Values, rows: Any) -> Values:
+    """Return some rows of the covariates."""
+    return {name: values[rows] for name, values in table.items()}

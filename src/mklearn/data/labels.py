@@ -1,0 +1,202 @@
+"""Names of samples: read from tables, compared, and put into one order.
+
+A pandas table or series names its rows by its index. An index that only counts them
+(0, 1, 2, ..., as pandas makes it where none is given) names nothing, unless another
+table holds the same numbers in another order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Order = NDArray[np.intp]
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The names of some rows; ``counted`` tells that they only count them."""
+
+    values: NDArray[Any]
+    counted: bool = False
+
+    @classmethod
+    def of(cls, table: Any) -> Labels | None:
+        """Return the labels of a pandas table or series, None for anything else."""
+        if not (hasattr(table, "iloc") and hasattr(table, "index")):
+            return None
+        index = table.index
+        return cls(
+            as_labels(index), type(index).__name__ == "RangeIndex" and counts(index)
+        )
+
+
+def counts(index: Any) -> bool:
+    """Tell whether a range begins with 0 and goes on by one."""
+    return bool(index.start == 0 and index.step == 1)
+
+
+def as_labels(names: Iterable[Hashable]) -> NDArray[Any]:
+    """Return names as a 1-D array; what is no number becomes an object."""
+    listed = list(names)
+    out = np.array(listed) if _all_whole(listed) else np.empty(len(listed), object)
+    if out.dtype == object:
+        out[:] = listed
+    return out
+
+
+def told(names: Iterable[Any]) -> str:
+    """Return some names as they stand in a message."""
+    listed = list(names)
+    text = ", ".join(repr(_plain(name)) for name in listed[:_SHOWN])
+    more = len(listed) - _SHOWN
+    return text + (f" and {more} more" if more > 0 else "")
+
+
+def repeated(labels: NDArray[Any]) -> list[Any]:
+    """Return the labels that occur more than once."""
+    return [label for label, count in Counter(labels.tolist()).items() if count > 1]
+
+
+def require_distinct(labels: NDArray[Any], what: str) -> None:
+    """Raise ValueError, with the names, unless each sample has a name of its own."""
+    missing = [i for i, label in enumerate(labels.tolist()) if is_missing(label)]
+    if missing:
+        raise ValueError(
+            f"{what} has no label in {len(missing)} of its rows (first in row "
+            f"{missing[0]}); drop them, or give them labels."
+        )
+    twice = repeated(labels)
+    if twice:
+        raise ValueError(
+            f"{what} has several rows for {len(twice)} of its labels: {told(twice)}. "
+            "Keep one row for each sample (for instance by "
+            "frame[~frame.index.duplicated()]), or average them."
+        )
+
+
+def places(labels: NDArray[Any], wanted: Iterable[Any]) -> Order:
+    """Return where the wanted labels stand among distinct ones, -1 where nowhere."""
+    known = {label: i for i, label in enumerate(labels.tolist())}
+    return np.array([known.get(label, -1) for label in _plain_list(wanted)], np.intp)
+
+
+def order_of(
+    labels: Labels, ids: NDArray[Any], what: str, other: str, advice: str
+) -> Order | None:
+    """Return the rows of a table in the order of ``ids``, None if they are so.
+
+    Labels that only count, and are not the numbers of ``ids``, are no labels. Raise
+    ValueError where the two name other samples, or name several alike in another order.
+    """
+    mine, theirs = labels.values.tolist(), ids.tolist()
+    if mine == theirs:
+        return None
+    alike = Counter(mine) == Counter(theirs)
+    if labels.counted and not alike and len(mine) == len(theirs):
+        return None  # they only count
+    here, there = dict.fromkeys(mine), dict.fromkeys(theirs)
+    lacking = [label for label in there if label not in here]
+    strange = [label for label in here if label not in there]
+    if lacking or strange:
+        parts = []
+        if lacking:
+            parts.append(
+                f"{len(lacking)} of {other} are not in {what} ({told(lacking)})"
+            )
+        if strange:
+            parts.append(
+                f"{len(strange)} of {what} are not in {other} ({told(strange)})"
+            )
+        raise ValueError(
+            f"The index of {what} names other samples than {other}: "
+            f"{', and '.join(parts)}. {advice}"
+        )
+    twice = repeated(labels.values)
+    if twice or not alike:
+        raise ValueError(
+            f"{what[0].upper()}{what[1:]} and {other} hold samples in different orders "
+            f"and cannot be put into one, for some labels occur more than once: "
+            f"{told(twice or repeated(ids))}. Keep one row for each sample."
+        )
+    return places(labels.values, theirs)
+
+
+def agreed(
+    found: Mapping[str, Labels | None],
+) -> tuple[NDArray[Any] | None, dict[str, Order]]:
+    """Return the names of the samples of several tables, and how to order some of them.
+
+    Tables are as long as each other; the first that names its samples, if only by their
+    numbers, gives the order. Raise ValueError where tables name different samples, or
+    stand in different orders beside views that name none.
+    """
+    known = {name: labels for name, labels in found.items() if labels is not None}
+    naming = [labels for labels in known.values() if not labels.counted]
+    if not naming:
+        return None, {}
+    names = Counter(naming[0].values.tolist())
+    for name, labels in list(known.items()):
+        if labels.counted and Counter(labels.values.tolist()) != names:
+            del known[name]  # it only counts
+    first = next(iter(known))
+    ids = known[first].values
+    orders = {}
+    for name, labels in known.items():
+        order = order_of(
+            labels, ids, f"view {name!r}", f"view {first!r}",
+            "MultiView.from_frames(frames, join='inner' or 'outer') joins tables of "
+            "different samples.",
+        )  # fmt: skip
+        if order is not None:
+            orders[name] = order
+    nameless = [name for name in found if name not in known]
+    if orders and nameless:
+        raise ValueError(
+            f"Views {told([first, *orders])} hold the same labels in different orders, "
+            f"and {told(nameless)} have no labels that would tell which order is "
+            "theirs. Bring all rows into one order first, or give DataFrames with an "
+            "index."
+        )
+    return ids, orders
+
+
+def joined(labels: Iterable[NDArray[Any]], join: str) -> NDArray[Any]:
+    """Return the labels of all ("outer") or of the common samples ("inner").
+
+    They stand in the order in which they come first.
+    """
+    listed = [part.tolist() for part in labels]
+    everyone = dict.fromkeys(label for part in listed for label in part)
+    if join == "inner":
+        common = set(everyone).intersection(*map(set, listed))
+        return as_labels(label for label in everyone if label in common)
+    return as_labels(everyone)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a value is None, NaN, NaT, or pandas' NA."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (float, np.floating)) and bool(value != value)
+
+
+def _all_whole(values: list[Any]) -> bool:
+    return bool(values) and all(
+        isinstance(v, (int, np.integer)) and not isinstance(v, bool) for v in values
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain_list(values: Iterable[Any]) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)

@@ -1,0 +1,30 @@
+"""Names that users may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(wanted: object, known: Iterable[object]) -> str:
+    """Return a question that names what is spelt nearly so, or nothing.
+
+    Parameters
+    ----------
+    wanted : object
+        What was asked for, and is not there.
+    known : iterable
+        What there is.
+
+    Examples
+    --------
+    >>> did_you_mean("gnes", ["genes", "clinic"])
+    "Did you mean 'genes'? "
+    >>> did_you_mean("xyz", ["genes", "clinic"])
+    ''
+    """
+    names = {str(name): None for name in known}
+    near = difflib.get_close_matches(str(wanted), names, n=3, cutoff=0.6)
+    folded = [n for n in names if n.lower() == str(wanted).lower() and n not in near]
+    near = [*folded, *near][:3]
+    return f"Did you mean {' or '.join(map(repr, near))}? " if near else ""

@@ -1,0 +1,205 @@
+"""Files that are there whole or not at all, whoever else writes beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+STALE = 24 * 3600.0  # seconds; where folders cannot be locked, age tells who is dead
+_OURS = re.compile(r"\.mklearn-[0-9a-f]{16}\.tmp")
+_PATIENCE = 100  # hundredths of a second that somebody else may hold a folder
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; it takes its place if all goes well.
+
+    Readers see the old file or the new one, never a part of it, and nothing is left
+    behind after an error or Ctrl-C. Of several writers of one path, the last one wins.
+    A link stays a link; a device or a folder is refused.
+    """
+    path = Path(os.path.realpath(path))
+    _check_replaceable(path)
+    with _temporary(path.parent) as temporary:
+        yield temporary
+        _to_disk(temporary)
+        os.replace(temporary, path)
+        _names_to_disk(path.parent)
+
+
+@contextmanager
+def whole_files(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give an empty folder; its files move to ``folder`` together if all goes well.
+
+    The results of one run are either all there or none of them is, and what an earlier
+    run has left stays as it was: if one of them cannot take its place, those that have
+    done so give way to what was there before.
+    """
+    folder = Path(folder)
+    with _temporary(folder) as temporary:
+        new, old = temporary / "new", temporary / "old"
+        for part in (temporary, new, old):
+            part.mkdir()
+        yield new
+        names = sorted(os.listdir(new))
+        for name in names:
+            _check_replaceable(folder / name)
+            _to_disk(new / name)
+        _move_together(names, new, old, folder)
+        _names_to_disk(folder)
+
+
+def _move_together(names: list[str], new: Path, old: Path, folder: Path) -> None:
+    """Give files their names, or leave all names as they were."""
+    before = [name for name in names if os.path.lexists(folder / name)]
+    for name in before:
+        _keep(folder / name, old / name)
+    begun = []
+    try:
+        for name in names:
+            begun.append(name)
+            os.replace(new / name, folder / name)
+    except BaseException:
+        for name in begun:
+            if (new / name).exists():  # it has not moved
+                continue
+            if name in before:
+                os.replace(old / name, folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+        raise
+
+
+def _keep(path: Path, copy: Path) -> None:
+    """Give a file a second name, or where there are none make a copy of it."""
+    try:
+        os.link(path, copy, follow_symlinks=False)
+    except (OSError, NotImplementedError):
+        shutil.copy2(path, copy, follow_symlinks=False)
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> None:
+    """Write ``content`` as JSON, whole or not at all."""
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise OSError for what a new file must not take the place of."""
+    if path.is_dir():
+        raise IsADirectoryError(21, "It is a folder, not a file", str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(22, "It is a device, not a file", str(path))
+
+
+# --- temporary names ------------------------------------------------------------------
+
+
+@contextmanager
+def _temporary(folder: Path) -> Iterator[Path]:
+    """Give a name that nobody else has, and remove what has it afterwards.
+
+    Writers share a lock on the folder, which the system releases when they die. Who
+    gets it alone knows that no temporary name belongs to a living writer.
+    """
+    lock = _Lock(folder)
+    try:
+        if lock.alone():
+            _clean(folder, 0.0)
+            lock.share()
+        elif not lock.share():
+            _clean(folder, STALE)
+        temporary = folder / f".mklearn-{secrets.token_hex(8)}.tmp"
+        try:
+            yield temporary
+        finally:
+            _remove(temporary)
+    finally:
+        lock.release()
+
+
+class _Lock:
+    """A lock on a folder, where there is such a thing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._number: int | None = None
+        with suppress(ImportError):
+            self._fcntl = import_module("fcntl")  # not on every system
+            with suppress(OSError):
+                self._number = os.open(folder, os.O_RDONLY)
+
+    def alone(self) -> bool:
+        """Take it, and tell whether nobody else has it."""
+        return self._take("LOCK_EX")
+
+    def share(self) -> bool:
+        """Hold it with others; False if that is not possible here."""
+        for _ in range(_PATIENCE):  # somebody may be cleaning
+            if self._take("LOCK_SH"):
+                return True
+            if self._number is None:
+                return False
+            time.sleep(0.01)
+        return False
+
+    def _take(self, kind: str) -> bool:
+        if self._number is None:
+            return False
+        how = getattr(self._fcntl, kind) | self._fcntl.LOCK_NB
+        try:
+            self._fcntl.flock(self._number, how)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            self.release()
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let it go."""
+        if self._number is not None:
+            os.close(self._number)
+            self._number = None
+
+
+def _clean(folder: Path, age: float) -> None:
+    """Remove what dead writers left, at least so old."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if _OURS.fullmatch(path.name):
+                with suppress(OSError):
+                    if time.time() - path.lstat().st_mtime >= age:
+                        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until the contents of a file would survive a power failure."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _names_to_disk(folder: Path) -> None:
+    """Wait for the names in a folder, too, where the system can say when."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

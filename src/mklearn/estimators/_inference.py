@@ -1,0 +1,74 @@
+"""How sure weights are, in one table: what models, tests and resamples know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+
+def inference_columns(
+    model: Any,
+    tests: Any = None,
+    stability: Any = None,
+    *,
+    level: float = 0.95,
+    control: str = "holm",
+) -> dict[str, Any]:
+    """Return the columns of :meth:`BaseKernelMachine.inference_frame`.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    tests : KernelTests, optional
+    stability : WeightStability, optional
+    level : float
+    control : str
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    names = tuple(model.kernel_names_)
+    for what, known in (
+        ("tests", getattr(tests, "names", names)),
+        ("stability", getattr(stability, "kernel_names", names)),
+    ):
+        if tuple(known) != names:
+            raise ValueError(
+                f"{what} are of other kernels than those of the model, "
+                f"{', '.join(known[:3])}, ...; make them with the same kernels."
+            )
+    if np.ndim(model.kernel_weights_) == 2:
+        raise ValueError(
+            "Each class has kernel weights of its own; read weights_frame() and "
+            "weight_stability(...).to_frame() class by class."
+        )
+    columns: dict[str, Any] = {"kernel": list(names), "weight": model.kernel_weights_}
+    errors = getattr(model, "weight_errors_", None)
+    if errors is not None:
+        z = float(norm.isf((1.0 - level) / 2.0))
+        ends = _ends(model.kernel_weights_, z * errors.weights, np.inf)
+        columns["weight_low"], columns["weight_high"] = ends
+        columns["share"] = errors.shares
+        ends = _ends(errors.shares, z * errors.shares_std, 1.0)
+        columns["share_low"], columns["share_high"] = ends
+    else:
+        tails = [(1.0 - level) / 2.0, (1.0 + level) / 2.0]
+        if stability is not None:
+            ends = np.quantile(stability.weights, tails, axis=0)
+            columns["weight_low"], columns["weight_high"] = ends
+        columns["share"] = model.kernel_contributions_
+        if stability is not None:
+            ends = np.quantile(stability.contributions, tails, axis=0)
+            columns["share_low"], columns["share_high"] = ends
+    if tests is not None:
+        columns["p"] = tests.p_values
+        columns[f"p_{control}"] = tests.adjusted(control)
+    if stability is not None:
+        columns["selected"] = stability.selection_frequency
+    return columns
+
+
+def _ends(value: Any, half: Any, most: float) -> tuple[Any, Any]:
+    """Return the ends of intervals, within what is possible."""
+    return np.maximum(value - half, 0.0), np.minimum(value + half, most)

@@ -1,0 +1,605 @@
+"""Times to an event on a learned kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.data.blocks import Block, Blocks
+from mklearn.data.checks import NothingToLearnError, check_times
+from mklearn.data.reading import by_blocks, comes_in_blocks
+from mklearn.data.threads import one_blas_thread
+from mklearn.estimators._base import BaseMKL, Samples, check_positive
+from mklearn.estimators._predictor import check_finite, require
+from mklearn.estimators._targets import Censored, Decides, Shifted
+from mklearn.estimators._training import FeatureTraining, Training
+from mklearn.estimators.event_times import (
+    StepFunction,
+    baseline_hazard,
+    concordance_index,
+)
+from mklearn.problems.losses import Formula
+from mklearn.problems.ordered import TARGETS, numbered
+from mklearn.problems.survival import (
+    TIES,
+    CensoredEpsilon,
+    CensoredSquared,
+    CoxFormula,
+)
+
+FloatArray = NDArray[np.float64]
+
+
+class SurvivalMixin(BaseMKL):
+    """Learning from times of which some are censored; scores become risks."""
+
+    predict: Callable[[Any], FloatArray]
+    _takes_labels = False
+
+    def _target(self, y: Any, weight: FloatArray) -> FloatArray:
+        """Return times, events and strata, shape (n, 3)."""
+        target = check_times(y, len(weight))
+        if not target[weight > 0, 1].any():
+            raise NothingToLearnError("All samples with an event have weight zero.")
+        return target
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the concordance index of the predicted risks.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        y : times and events, as in ``fit``
+        sample_weight : array of shape (n_samples,), optional
+            A pair counts the product of its weights.
+        """
+        return concordance_index(y, self.predict(X), sample_weight)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.positive_only = True
+        return tags
+
+
+class MKLCox(SurvivalMixin):
+    """Cox's proportional hazards on a learned combination of kernels.
+
+    The hazard of a sample is ``h_0(t) exp(f(x))`` with a baseline ``h_0`` that is left
+    open. Solves, to a certified duality gap, ::
+
+        min  -C log L(f) + ½ sum_m |w_m|^2 / theta_m
+        s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)>
+
+    over ``w`` and the kernel weights ``theta`` together, where L is Cox's partial
+    likelihood. With one linear kernel and ``normalize=None`` this is Cox regression
+    with a ridge penalty of ``1 / C``; with p = 1 and a linear kernel for each group of
+    columns, its group lasso. Values and derivatives take cumulative sums over samples
+    in the order of their times, and no pairs.
+
+    Parameters
+    ----------
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to combine, as in :class:`MKLClassifier`.
+    C : float
+        Cost of the negative log likelihood, summed over events.
+    ties : {"breslow", "efron"}
+        How events at the same time are dealt with: all against the whole risk set, or
+        one after the other, which is nearer to the likelihood where there are many.
+    norm : float, matrix or weight set
+        The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum), or a
+        set as in :class:`MKLClassifier`.
+    normalize : {None, "center", "trace", "multiplicative", "spherical"}
+        How kernels are made comparable, with the statistics of the training samples.
+        None takes them exactly as given.
+    solver : str or Solver
+        "auto", a name such as "newton" or "alternating", or an instance.
+    psd, tol, max_iter, time_limit, memory_limit, callback, verbose
+        As in :class:`MKLClassifier`.
+    approximation, rank, landmarks, random_state
+        As in :class:`MKLClassifier`; X must be in memory, or a ``numpy.memmap``, for
+        rows are read in the order of their times.
+
+    Attributes
+    ----------
+    kernel_names_ : tuple of str
+    kernels_ : tuple
+        The kernels with all parameters as numbers (None for precomputed ones).
+    kernel_weights_ : array of shape (n_kernels,)
+        The ``theta`` above, on the normalised kernels.
+    kernel_contributions_ : array of shape (n_kernels,)
+        Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
+    unique_times_ : array of shape (n_times,)
+        Distinct times of the training samples, where predicted functions have steps.
+    baseline_cumulative_hazard_ : array of shape (n_strata, n_times)
+        Breslow's estimate, at ``f(x) = 0``.
+    strata_ : array of shape (n_strata,)
+        Values of ``strata``; one zero if there were none.
+    support_ : array
+        Rows of X with a coefficient that is not zero (without ``approximation``).
+    dual_coef_ : array of shape (1, n_support)
+        Without ``approximation``.
+    duality_gap_ : float
+        The relative gap that certifies the solution.
+    n_iter_ : int
+    solution_ : Solution
+        With ``approximation``, of the problem with the approximate kernels.
+    predictor_ : Predictor
+        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
+        them by kernel.
+    approximation_error_ : ApproximationError
+        Of the features, with ``approximation`` only: estimates for each kernel.
+
+    References
+    ----------
+    Cox, D. R. (1972). Regression models and life-tables. *Journal of the Royal
+    Statistical Society B* 34, 187-220.
+
+    Efron, B. (1977). The efficiency of Cox's likelihood function for censored data.
+    *Journal of the American Statistical Association* 72, 557-565.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MKLCox
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 3))
+    >>> time = rng.exponential(np.exp(-X[:, 0]))
+    >>> event = time < 2
+    >>> y = np.column_stack([np.minimum(time, 2), event])
+    >>> model = MKLCox(["linear", "rbf"]).fit(X, y)
+    >>> bool(model.score(X, y) > 0.7)
+    True
+    >>> survival = model.predict_survival_function(X[:1])[0]
+    >>> bool(0 < survival(1.0) < survival(0.1) < 1)
+    True
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        C: float = 1.0,
+        ties: str = "breslow",
+        norm: Any = 2,
+        normalize: str | None = "multiplicative",
+        solver: Any = "auto",
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        approximation: str | None = None,
+        rank: float = 200,
+        landmarks: str = "kmeans",
+        random_state: Any = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.ties = ties
+        self.norm = norm
+        self.normalize = normalize
+        self.solver = solver
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.approximation = approximation
+        self.rank = rank
+        self.landmarks = landmarks
+        self.random_state = random_state
+
+    @one_blas_thread
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, strata: Any = None
+    ) -> MKLCox:
+        """Learn kernel weights and log hazards.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        y : structured array, or array or DataFrame of two columns
+            Times, and whether they are those of events (True or 1) or censored. A
+            structured array, as scikit-survival has it, has one boolean field and one
+            of times; columns are time and event, in this order. One column is the
+            times of events, none of them censored.
+        sample_weight : array of shape (n_samples,), optional
+            Weight 2 equals the sample given twice, weight 0 its absence. Whole numbers
+            with ``ties="efron"``.
+        strata : array of shape (n_samples,), optional
+            Samples are at risk together only with those of the same value, which have
+            a baseline of their own.
+        """
+        self._check_parameters()
+        return self._learn(
+            self._training(X, self._stratified(y, strata), sample_weight)
+        )
+
+    def _learn(self, training: Training) -> MKLCox:
+        """Pose the problem, solve it, and keep what was found."""
+        training, _ = self._encoded(training)
+        problem = training.problem(self._formula(), self.C, self._weights())
+        self._store(training, [problem], [self._solve(training, problem)])
+        return self
+
+    def _stratified(self, y: Any, strata: Any) -> Any:
+        """Return y with numbers of strata, and note what they are."""
+        self._strata = None
+        if strata is None:
+            return y
+        values = np.asarray(strata)
+        target = check_times(y, len(values))
+        if values.ndim != 1:
+            raise ValueError(
+                f"strata must be one value for each sample, got shape {values.shape}."
+            )
+        self._strata, target[:, 2] = np.unique(values, return_inverse=True)
+        return target
+
+    def _encoded(self, training: Training) -> tuple[Training, Any]:
+        return training.encoded(Shifted(np.zeros(1))), 0.0
+
+    def _formula(self) -> CoxFormula:
+        return CoxFormula(self.ties)
+
+    def _distinct(self, X: Any, y: Any, sample_weight: Any) -> Samples:
+        """Return samples as others do; for features, in the order of their times."""
+        samples = super()._distinct(X, y, sample_weight)
+        rows, weight = samples.rows, samples.weight
+        target = samples.target[rows]
+        loss = self._formula().of(target, weight, 1.0)
+        if self.approximation is None:
+            return samples
+        order = loss.sets.order
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        slope = loss.slope(np.zeros(loss.shape))[:, 0] / weight
+        own = numbered(target[order], slope[order])
+        made = np.zeros((len(samples.target), own.shape[1]))
+        made[rows[order]] = own
+        group = np.where(samples.group >= 0, place[samples.group], -1)
+        return samples._replace(
+            target=made, rows=rows[order], group=group, weight=weight[order]
+        )
+
+    def _features(self, X: Any, y: Any, sample_weight: Any) -> FeatureTraining:
+        if comes_in_blocks(X):
+            raise ValueError(
+                f"{type(self).__name__} reads rows in the order of their times, which "
+                "blocks do not come in: pass X as an array or numpy.memmap, or use "
+                "MKLSurvivalSVM."
+            )
+        return super()._features(X, y, sample_weight)
+
+    def _beyond_sums(self) -> dict[str, Any]:
+        return {"ties": self.ties}
+
+    def _store(
+        self, training: Training, problems: Any, solutions: Any, shift: Any = 0.0
+    ) -> None:
+        """Keep what was solved, and the baseline that goes with it."""
+        super()._store(training, problems, solutions, shift)
+        (found,) = solutions
+        Y, cost = training.targets()
+        Y = Y[:, TARGETS] if isinstance(training, FeatureTraining) else Y
+        scores = training.scores(found.theta, found.A, found.bias)[:, 0]
+        self.unique_times_ = np.unique(Y[:, 0])
+        numbers, known = np.unique(Y[:, 2]), self.__dict__.pop("_strata", None)
+        self.strata_ = numbers if known is None else known[numbers.astype(np.intp)]
+        rows = []
+        for number in numbers:
+            here = Y[:, 2] == number
+            times, hazard = baseline_hazard(
+                Y[here, 0], Y[here, 1], cost[here], scores[here]
+            )
+            place = np.searchsorted(times, self.unique_times_, side="right")
+            rows.append(np.append(0.0, hazard)[place])
+        self.baseline_cumulative_hazard_ = np.stack(rows)
+
+    # --- predict ----------------------------------------------------------------------
+
+    @by_blocks
+    def predict(self, X: Any) -> FloatArray:
+        """Return the log hazards ``f(x)``, shape (n_samples,): the risk.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        return self._scores(X)[:, 0]
+
+    def predict_cumulative_hazard_function(
+        self, X: Any, strata: Any = None, return_array: bool = False
+    ) -> NDArray[Any]:
+        """Return the cumulative hazard of each sample as a function of time.
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        strata : array of shape (n_samples,), optional
+            Whose baseline to take, if there were strata.
+        return_array : bool
+            Whether to return values at ``unique_times_``, (n_samples, n_times).
+
+        Returns
+        -------
+        array of shape (n_samples,) of :class:`StepFunction`, or of values
+        """
+        hazards = self._hazards(X, strata)
+        return hazards if return_array else self._functions(hazards, 0.0)
+
+    def predict_survival_function(
+        self, X: Any, strata: Any = None, return_array: bool = False
+    ) -> NDArray[Any]:
+        """Return the chance of each sample to have no event until a time.
+
+        Parameters
+        ----------
+        X, strata, return_array
+            As in :meth:`predict_cumulative_hazard_function`.
+
+        Returns
+        -------
+        array of shape (n_samples,) of :class:`StepFunction`, or of values
+        """
+        chances = np.exp(-self._hazards(X, strata))
+        return chances if return_array else self._functions(chances, 1.0)
+
+    def _hazards(self, X: Any, strata: Any) -> FloatArray:
+        """Return cumulative hazards at the steps, shape (n_samples, n_times)."""
+        risk = np.exp(self.predict(X))
+        if strata is None:
+            if len(self.strata_) > 1:
+                raise ValueError(
+                    f"The model has {len(self.strata_)} strata, each with a baseline "
+                    "of its own; give strata=, one value for each sample."
+                )
+            place = np.zeros(len(risk), dtype=np.intp)
+        else:
+            values = np.asarray(strata)
+            place = np.searchsorted(self.strata_, values)
+            place = np.minimum(place, len(self.strata_) - 1)
+            known = self.strata_[place] == values
+            if values.shape != risk.shape or not np.all(known):
+                raise ValueError(
+                    f"strata must be {len(risk)} values, each one of "
+                    f"{self.strata_[:5].tolist()}."
+                )
+        return np.asarray(risk[:, None] * self.baseline_cumulative_hazard_[place])
+
+    def _check_own_state(self) -> None:
+        times, hazard = self.unique_times_, self.baseline_cumulative_hazard_
+        strata = self.strata_
+        arrays = all(isinstance(one, np.ndarray) for one in (times, hazard, strata))
+        require(arrays and times.ndim == strata.ndim == 1, "baseline")
+        require(hazard.shape == (len(strata), len(times)) and hazard.size > 0, "steps")
+        check_finite("unique_times_", times)
+        check_finite("baseline_cumulative_hazard_", hazard)
+        rises = np.diff(hazard, axis=1, prepend=0.0) >= 0
+        require(bool((np.diff(times) > 0).all() and rises.all()), "steps in order")
+        require(len(set(strata.tolist())) == len(strata), "strata")
+
+    def _functions(self, values: FloatArray, start: float) -> NDArray[Any]:
+        made = np.empty(len(values), dtype=object)
+        for i, row in enumerate(values):
+            made[i] = StepFunction(self.unique_times_, row, start=start)
+        return made
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_positive("C", self.C)
+        if self.ties not in TIES:
+            raise ValueError(f"ties must be one of {TIES}, got {self.ties!r}.")
+
+
+class MKLSurvivalSVM(Decides, SurvivalMixin):
+    """Support vector regression of log times, of which some are censored.
+
+    Solves, to a certified duality gap, ::
+
+        min  C sum_i V(f(x_i), log t_i) + ½ sum_m |w_m|^2 / theta_m
+        s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)> + b
+
+    where a censored sample is charged only for being predicted too early, for its event
+    comes after ``t_i``. With one kernel and the squared loss this is what
+    scikit-survival has as ``FastKernelSurvivalSVM(alpha=C, rank_ratio=0)``.
+
+    Parameters
+    ----------
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+        What to combine, as in :class:`MKLClassifier`.
+    C : float
+        Cost of errors.
+    loss : {"squared", "epsilon_insensitive"}
+        ``V(f, y)``: ``½ (y - f)^2`` or ``max(0, |y - f| - epsilon)``, with ``max(0, y -
+        f)`` in the place of ``|y - f|`` for censored samples.
+    epsilon : float
+        Errors up to this size cost nothing (for ``loss="epsilon_insensitive"``); 0.1 is
+        about a tenth of the time.
+    norm, normalize, solver
+        As in :class:`MKLRegressor`.
+    psd, tol, max_iter, time_limit, memory_limit, callback, verbose
+        As in :class:`MKLClassifier`.
+    approximation, rank, landmarks, random_state
+        As in :class:`MKLClassifier`.
+
+    Attributes
+    ----------
+    kernel_names_, kernels_, kernel_weights_, kernel_contributions_
+        As in :class:`MKLRegressor`.
+    support_, dual_coef_, intercept_, duality_gap_, n_iter_, approximation_error_
+        As in :class:`MKLRegressor`; the intercept is that of the log time.
+    solution_ : Solution
+        Of the problem with the log times less their median, which differs in the bias
+        only.
+    predictor_ : Predictor
+        What remains to predict with, a frozen value.
+
+    References
+    ----------
+    Shivaswamy, P. K., Chu, W. and Jansche, M. (2007). A support vector approach to
+    censored targets. *ICDM*, 655-660.
+
+    Pölsterl, S., Navab, N. and Katouzian, A. (2016). An efficient training algorithm
+    for kernel survival support vector machines. *arXiv:1611.07054*.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MKLSurvivalSVM
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 3))
+    >>> time = rng.exponential(np.exp(-X[:, 0]))
+    >>> y = np.column_stack([np.minimum(time, 2), time < 2])
+    >>> model = MKLSurvivalSVM(["linear", "rbf"]).fit(X, y)
+    >>> bool(model.score(X, y) > 0.7)
+    True
+    >>> model.predict_time(X[:2]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "auto",
+        *,
+        C: float = 1.0,
+        loss: str = "squared",
+        epsilon: float = 0.1,
+        norm: Any = 2,
+        normalize: str | None = "multiplicative",
+        solver: Any = "auto",
+        psd: str = "check",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        time_limit: float | None = None,
+        memory_limit: int | None = None,
+        callback: Any = None,
+        verbose: int = 0,
+        approximation: str | None = None,
+        rank: float = 200,
+        landmarks: str = "kmeans",
+        random_state: Any = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.loss = loss
+        self.epsilon = epsilon
+        self.norm = norm
+        self.normalize = normalize
+        self.solver = solver
+        self.psd = psd
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.callback = callback
+        self.verbose = verbose
+        self.approximation = approximation
+        self.rank = rank
+        self.landmarks = landmarks
+        self.random_state = random_state
+
+    @one_blas_thread
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLSurvivalSVM:
+        """Learn kernel weights and the log time.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        y : structured array, or array or DataFrame of two columns
+            Times, and whether they are those of events (True or 1) or censored, as in
+            :meth:`MKLCox.fit`; positive, for their logarithm is taken.
+        sample_weight : array of shape (n_samples,), optional
+            Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
+        """
+        self._check_parameters()
+        training = self._training(X, y, sample_weight)
+        middle = float(np.ravel(training.middle())[0])
+        shift = float(np.log(middle)) if middle > 0 else 0.0
+        training = training.encoded(Censored(shift))
+        problem = training.problem(self._formula(), self.C, self._weights())
+        self._store(training, [problem], [self._solve(training, problem)], shift)
+        return self
+
+    def _target(self, y: Any, weight: FloatArray) -> FloatArray:
+        target = super()._target(y, weight)
+        check_logs(target)
+        return target[:, :2]
+
+    def _block_targets(self, blocks: Blocks) -> Blocks:
+        """Return blocks with times and events, of which there are some."""
+        made = blocks.then(_timed)
+        if not made.reduce(_count_events) > 0:
+            raise NothingToLearnError(
+                "All times are censored, or have weight zero; an event is needed to "
+                "learn from."
+            )
+        return made
+
+    def _formula(self) -> Formula:
+        if self.loss == "squared":
+            return CensoredSquared()
+        return CensoredEpsilon(float(self.epsilon))
+
+    def _beyond_sums(self) -> dict[str, Any]:
+        return {"loss": self.loss}
+
+    @by_blocks
+    def predict(self, X: Any) -> FloatArray:
+        """Return the risk: minus the predicted log time, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        return -self._scores(X)[:, 0]
+
+    @by_blocks
+    def predict_time(self, X: Any) -> FloatArray:
+        """Return the predicted time to the event, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
+        """
+        return np.asarray(np.exp(self._scores(X)[:, 0]))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_positive("C", self.C)
+        if self.loss not in ("squared", "epsilon_insensitive"):
+            raise ValueError(
+                f"loss must be 'squared' or 'epsilon_insensitive', got {self.loss!r}."
+            )
+        epsilon = self.epsilon
+        if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
+            raise ValueError(f"epsilon must be a number from 0 on, got {epsilon!r}.")
+
+
+def check_logs(target: FloatArray) -> None:
+    """Raise ValueError unless all times have a logarithm."""
+    if not (target[:, 0] > 0).all():
+        count = int((target[:, 0] <= 0).sum())
+        raise ValueError(
+            f"{count} times are zero, which have no logarithm; drop these samples, or "
+            "give them half of the smallest unit of time."
+        )
+
+
+def _timed(block: Block) -> Block:
+    target = check_times(block.y, block.n_rows, needs_event=False)
+    check_logs(target)
+    return Block(block.X, target[:, :2], block.weight)
+
+
+def _count_events(block: Block) -> float:
+    return float(block.weight @ block.y[:, 1])

@@ -1,0 +1,30 @@
+"""Which kernels matter, and how sure that is: tests with a known error."""
+
+from mklearn.inference.kernel_tests import (
+    HierarchicalTests,
+    KernelTests,
+    TestedKernels,
+    hierarchical_tests,
+    kernel_tests,
+)
+from mklearn.inference.selection import (
+    CertifiedSelection,
+    certified_selection,
+    selection_of,
+    selection_path,
+)
+from mklearn.inference.tails import ratio_tail, tail_probability
+
+__all__ = [
+    "CertifiedSelection",
+    "HierarchicalTests",
+    "KernelTests",
+    "TestedKernels",
+    "certified_selection",
+    "hierarchical_tests",
+    "kernel_tests",
+    "ratio_tail",
+    "selection_of",
+    "selection_path",
+    "tail_probability",
+]

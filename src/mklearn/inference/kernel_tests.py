@@ -1,0 +1,758 @@
+"""Tests of kernels: whether one explains what covariates or all others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import chi2, false_discovery_control
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array
+
+from mklearn.data.checks import check_given
+from mklearn.data.covariates import Covariates
+from mklearn.data.threads import one_blas_thread
+from mklearn.data.views import MultiView
+from mklearn.inference.forms import Form
+from mklearn.inference.nulls import Null, null_models
+from mklearn.inference.tails import ratio_tail
+from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.columns import FeatureSet
+from mklearn.kernels.families import expand_kernels
+from mklearn.kernels.normalise import check_definite, fit_normaliser
+from mklearn.kernels.specs import Kernel
+
+FloatArray = NDArray[np.float64]
+
+METHODS = ("score", "lr", "permutation")
+GIVEN = ("covariates", "others")
+_SIMULATIONS = 20_000
+_KEPT = 2**28  # bytes that columns of all kernels may take to be kept
+_FEW = 0.25  # features, in parts of n, that are worked with in place of a Gram matrix
+
+
+@dataclass(frozen=True)
+class KernelTests:
+    """One test for each kernel.
+
+    Attributes
+    ----------
+    names : tuple of str
+    statistic : array of shape (n_kernels,)
+        ``e'Ke / e'e`` of the residuals e without the kernel ("score", "permutation"),
+        or twice the difference of the log likelihoods ("lr").
+    p_values : array of shape (n_kernels,)
+    resolution : float
+        The smallest p-value that could have come out: ``1 / (n_permutations + 1)`` for
+        permutations, zero for tests that compute the tail.
+    error : array of shape (n_kernels,)
+        Standard error of the p-values, from the number of permutations or simulations;
+        zero for tests that compute the tail.
+    joint : array of shape (n_kernels,) or None
+        Permutations only: the part of them in which any kernel reaches as much (the
+        family-wise p-values of Westfall and Young).
+    method, given : str
+        As they were asked for.
+    covariates, dropped : tuple of str
+        Columns of the design beside the intercept, and those that were collinear.
+    """
+
+    names: tuple[str, ...]
+    statistic: FloatArray
+    p_values: FloatArray
+    resolution: float
+    error: FloatArray
+    joint: FloatArray | None = field(default=None, repr=False)
+    method: str = "score"
+    given: str = "covariates"
+    covariates: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    def adjusted(self, control: str = "holm") -> FloatArray:
+        """Return p-values that account for the number of kernels.
+
+        Parameters
+        ----------
+        control : {"holm", "bonferroni", "bh", "by", "joint"}
+            "holm", "bonferroni" and "joint" bound the chance of any false finding, "bh"
+            (Benjamini-Hochberg) and "by" (Benjamini-Yekutieli, for any dependence) the
+            expected share of false ones among the findings. "joint" needs permutations.
+        """
+        p, M = self.p_values, len(self.p_values)
+        if control in ("bh", "by"):
+            return np.asarray(false_discovery_control(p, method=control))
+        if control == "bonferroni":
+            return np.minimum(M * p, 1.0)
+        if control == "holm":
+            order = np.argsort(p, kind="stable")
+            steps = np.maximum.accumulate((M - np.arange(M)) * p[order])
+            found = np.empty(M)
+            found[order] = np.minimum(steps, 1.0)
+            return found
+        if control == "joint" and self.joint is not None:
+            return self.joint
+        if control == "joint":
+            raise ValueError("control='joint' needs method='permutation'.")
+        raise ValueError(
+            "control must be 'holm', 'bonferroni', 'bh', 'by' or 'joint', got "
+            f"{control!r}."
+        )
+
+    def frame(self, control: str = "holm") -> Any:
+        """Return a pandas DataFrame: kernel, statistic, p and adjusted p.
+
+        Parameters
+        ----------
+        control : as in :meth:`adjusted`
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "frame() returns a pandas DataFrame; install pandas, or read names, "
+                "statistic and p_values."
+            ) from error
+        return pd.DataFrame(
+            {
+                "kernel": list(self.names),
+                "statistic": self.statistic,
+                "p": self.p_values,
+                f"p ({control})": self.adjusted(control),
+            }
+        )
+
+
+@one_blas_thread
+def kernel_tests(
+    X: Any,
+    y: Any,
+    kernels: Any = "auto",
+    *,
+    fixed: Any = None,
+    given: str = "covariates",
+    method: str = "score",
+    groups: Any = None,
+    n_permutations: int = 999,
+    random_state: Any = 0,
+    which: Any = None,
+) -> KernelTests:
+    """Test for each kernel whether its weight is zero.
+
+    Parameters
+    ----------
+    X : array, sparse matrix, DataFrame, MultiView; Grams (n, n, M) if precomputed
+        Or a :class:`TestedKernels`, which holds the kernels already: for many targets.
+    y : array of shape (n,)
+        Numbers, or labels. Two classes are a logistic model; more classes need
+        ``method="permutation"``. More than two whole numbers are numbers: give classes
+        as strings.
+    kernels : kernel, name, callable, list of these, "auto" or "precomputed"
+    fixed : array of shape (n, k) or DataFrame, optional
+        Covariates, which enter linearly beside the intercept and are not tested.
+        Categories become indicators; collinear columns are dropped and named.
+    given : {"covariates", "others"}
+        What a kernel has to add to: covariates alone, or covariates and all other
+        kernels, whose weights are estimated without it by restricted likelihood.
+    method : {"score", "lr", "permutation"}
+        "score" computes the tail of ``e'Ke / e'e``, exactly for normal noise of unknown
+        variance. "lr" compares likelihoods with and without the kernel; its
+        distribution at the boundary is simulated from the spectrum of the kernel.
+        "permutation" permutes residuals (Freedman and Lane).
+    groups : array of shape (n,), optional
+        Subjects, for permutations: where a subject has one value of y only, subjects of
+        equal size are permuted as a whole, otherwise samples within subjects.
+    n_permutations : int
+    random_state : int, RandomState instance or None
+        For permutations and simulations.
+    which : sequence of str or int, optional
+        Names or numbers of the kernels to test, all by default; the others still count
+        as others.
+
+    Returns
+    -------
+    KernelTests
+
+    Notes
+    -----
+    ``given="covariates"`` asks whether a kernel is associated with the target at all,
+    and kernels that resemble each other are then all found. ``given="others"`` asks for
+    what only this kernel explains, and of two kernels that say the same neither is
+    found. In "others" the weights of the other kernels are estimated; the statistic is
+    made orthogonal to their scores, which accounts for that in large samples.
+
+    References
+    ----------
+    Liu, D., Lin, X. and Ghosh, D. (2007). Semiparametric regression of multidimensional
+    genetic pathway data. *Biometrics* 63, 1079-1088.
+
+    Chen, J., Chen, W., Zhao, N., Wu, M. C. and Schaid, D. J. (2016). Small sample
+    kernel association tests for human genetic and microbiome association studies.
+    *Genetic Epidemiology* 40, 5-19.
+
+    Crainiceanu, C. M. and Ruppert, D. (2004). Likelihood ratio tests in linear mixed
+    models with one variance component. *Journal of the Royal Statistical Society B* 66,
+    165-185.
+
+    Freedman, D. and Lane, D. (1983). A nonstochastic interpretation of reported
+    significance levels. *Journal of Business and Economic Statistics* 1, 292-298.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import kernels
+    >>> from mklearn.inference import kernel_tests
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 3))
+    >>> y = np.sin(X[:, 0]) + rng.standard_normal(100)
+    >>> found = kernel_tests(X, y, kernels.per_feature("rbf"))
+    >>> (found.p_values < 0.01).tolist()
+    [True, False, False]
+    """
+    asked = _Asked.of(
+        method, given, groups, n_permutations, check_random_state(random_state)
+    )
+    tested = X if isinstance(X, TestedKernels) else TestedKernels.of(X, kernels)
+    parts = [[m] for m in tested.numbers(which)]
+    return asked.tests(tested, y, fixed, parts)
+
+
+@dataclass(frozen=True)
+class HierarchicalTests:
+    """Tests of views, and within them of kernels.
+
+    Attributes
+    ----------
+    views, kernels : KernelTests
+        Of each view as a whole, and of each kernel.
+    places : tuple of int
+        The view of each kernel.
+    """
+
+    views: KernelTests
+    kernels: KernelTests
+    places: tuple[int, ...]
+
+    def adjusted(self) -> tuple[FloatArray, FloatArray]:
+        """Return adjusted p-values of the views and of the kernels.
+
+        A view of k out of M kernels has M / k times its p-value, a kernel M times its
+        own and never less than its view: the chance of any false finding, among views
+        and kernels together, is bounded (Meinshausen 2008).
+        """
+        M, places = len(self.places), np.array(self.places)
+        sizes = np.bincount(places, minlength=len(self.views.names))
+        views = np.minimum(self.views.p_values * M / sizes, 1.0)
+        kernels = np.minimum(self.kernels.p_values * M, 1.0)
+        return views, np.maximum(kernels, views[places])
+
+    def frame(self) -> Any:
+        """Return a pandas DataFrame: a row for each view, then one for each kernel."""
+        views, kernels = self.adjusted()
+        frame = self.kernels.frame()[["kernel", "statistic", "p"]]
+        frame["p (hierarchical)"] = kernels
+        frame.insert(0, "view", [self.views.names[v] for v in self.places])
+        whole = self.views.frame()[["kernel", "statistic", "p"]]
+        whole["p (hierarchical)"] = views
+        whole = whole.rename(columns={"kernel": "view"})
+        whole.insert(1, "kernel", "(all)")
+        pandas = type(frame)
+        rows = [*whole.to_dict("records"), *frame.to_dict("records")]
+        return pandas(rows)
+
+
+@one_blas_thread
+def hierarchical_tests(
+    X: Any,
+    y: Any,
+    kernels: Any = "auto",
+    *,
+    fixed: Any = None,
+    given: str = "covariates",
+    method: str = "score",
+    groups: Any = None,
+    n_permutations: int = 999,
+    random_state: Any = 0,
+) -> HierarchicalTests:
+    """Test views as a whole, and within those that matter their kernels.
+
+    A view is tested by the mean of its kernels, in units of their variance. Kernels of
+    one view that share an effect may each be too weak to be found among many; the view
+    is then found all the same.
+
+    Parameters
+    ----------
+    X, y, kernels, fixed, given, method, groups, n_permutations, random_state
+        As in :func:`kernel_tests`; every kernel must be of a view. With
+        ``given="others"`` the others of a view are the kernels of all other views.
+
+    Returns
+    -------
+    HierarchicalTests
+
+    References
+    ----------
+    Meinshausen, N. (2008). Hierarchical testing of variable importance. *Biometrika*
+    95, 265-278.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MultiView, kernels
+    >>> from mklearn.inference import hierarchical_tests
+    >>> rng = np.random.default_rng(0)
+    >>> X = MultiView({"a": rng.normal(size=(80, 2)), "b": rng.normal(size=(80, 2))})
+    >>> y = X["a"].sum(axis=1) + rng.normal(size=80)
+    >>> found = hierarchical_tests(X, y, kernels.per_view("linear", "rbf"))
+    >>> (found.adjusted()[0] < 0.05).tolist()
+    [True, False]
+    """
+    tested = X if isinstance(X, TestedKernels) else TestedKernels.of(X, kernels)
+    if any(view is None for view in tested.views):
+        raise ValueError(
+            "hierarchical_tests needs kernels of views; give a MultiView and "
+            "kernels.per_view(...), or use kernel_tests."
+        )
+    names = tuple(dict.fromkeys(str(view) for view in tested.views))
+    places = tuple(names.index(str(view)) for view in tested.views)
+    parts = [[m for m, v in enumerate(places) if v == k] for k in range(len(names))]
+    single = [[m] for m in range(len(places))]
+    found = []
+    for some, called in ((parts, names), (single, None)):
+        rng = check_random_state(random_state)
+        asked = _Asked.of(method, given, groups, n_permutations, rng)
+        found.append(asked.tests(tested, y, fixed, some, called))
+    return HierarchicalTests(found[0], found[1], places)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """How to test."""
+
+    method: str
+    given: str
+    groups: Any
+    count: int
+    rng: Any
+
+    @classmethod
+    def of(cls, method: str, given: str, groups: Any, count: Any, rng: Any) -> _Asked:
+        for name, value, known in (
+            ("method", method, METHODS), ("given", given, GIVEN)
+        ):  # fmt: skip
+            if value not in known:
+                raise ValueError(f"{name} must be one of {known}, got {value!r}.")
+        if groups is not None and method != "permutation":
+            raise ValueError(
+                f"groups are for method='permutation'; method={method!r} takes samples "
+                "for independent. Give covariates for subjects, or permute."
+            )
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
+            raise ValueError(f"n_permutations must be a whole number, got {count!r}.")
+        if count < 1:
+            raise ValueError(f"n_permutations must be at least 1, got {count}.")
+        return cls(method, given, groups, int(count), rng)
+
+    def tests(
+        self,
+        tested: TestedKernels,
+        y: Any,
+        fixed: Any,
+        parts: Sequence[list[int]],
+        names: tuple[str, ...] | None = None,
+    ) -> KernelTests:
+        """Return the tests of parts: kernels that are tested together, as their sum."""
+        n = tested.n
+        target = _Target.of(y, n)
+        covariates = Covariates.fit(fixed, n)
+        Z = covariates.design(fixed, n)
+        if target.many and self.method != "permutation":
+            raise ValueError(
+                f"y has {target.Y.shape[1]} classes; method={self.method!r} is for "
+                "numbers and for two classes. Use method='permutation'."
+            )
+        if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
+            raise ValueError("given='others' cannot be done: one kernel has no others.")
+        forms = tested.forms
+        others = parts if self.given == "others" else None
+        without = null_models(forms, target, Z, others)
+        if self.method == "permutation":
+            orders = _orders(n, target.Y, self.groups, self.count, self.rng)
+            found = _permuted(tested, parts, without, orders)
+        else:
+            found = _computed(tested, parts, without, self.method, self.rng)
+        return KernelTests(
+            tuple(tested.names[p[0]] for p in parts) if names is None else names,
+            *found,
+            method=self.method,
+            given=self.given,
+            covariates=covariates.names,
+            dropped=covariates.dropped,
+        )
+
+
+# --- what is tested -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TestedKernels:
+    """Kernels that are made once, to be tested for many targets.
+
+    They are in units of their variance, with absent views at the mean. Make them by
+    :meth:`of`, and give them to :func:`kernel_tests` in place of X.
+
+    Attributes
+    ----------
+    names : tuple of str
+    views : tuple of str or None
+        The view of each kernel, where it has one.
+    forms : sequence of Form
+        The kernels, made when they are asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn.inference import TestedKernels, kernel_tests
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(50, 3)), rng.normal(size=(50, 4))
+    >>> tested = TestedKernels.of(X, ["linear", "rbf"])
+    >>> [kernel_tests(tested, y).p_values.shape for y in Y.T]
+    [(2,), (2,), (2,), (2,)]
+    """
+
+    __test__ = False  # nothing for pytest
+
+    names: tuple[str, ...]
+    views: tuple[str | None, ...]
+    forms: _Forms
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return self.forms.n
+
+    def numbers(self, which: Any) -> list[int]:
+        """Return the numbers of kernels that are named or numbered, all if None."""
+        M = len(self.names)
+        if which is None:
+            return list(range(M))
+        places = {name: m for m, name in enumerate(self.names)}
+        found = [places.get(k, k) if isinstance(k, str) else k for k in which]
+        for k in found:
+            if not isinstance(k, (int, np.integer)) or not 0 <= k < M:
+                raise ValueError(
+                    f"which has {k!r}; the {M} kernels are numbered from 0 and called "
+                    f"{', '.join(self.names[:10])}{', ...' if M > 10 else ''}."
+                )
+        if not found or len(set(found)) < len(found):
+            raise ValueError("which must name at least one kernel, and none twice.")
+        return [int(k) for k in found]
+
+    @classmethod
+    def of(cls, X: Any, kernels: Any) -> TestedKernels:
+        """Return the kernels on samples, or the Grams that were given.
+
+        Parameters
+        ----------
+        X, kernels : as in :func:`kernel_tests`
+        """
+        if isinstance(kernels, str) and kernels == "precomputed":
+            raw = X if isinstance(X, KernelBank) else KernelBank.from_grams(X)
+            if raw.shape[0] != raw.shape[1]:
+                raise ValueError(
+                    f"Precomputed kernels must have shape (n, n, M), got {raw.shape}."
+                )
+            return cls._of_bank(raw, {})
+        if not isinstance(X, MultiView) and not hasattr(X, "columns"):
+            X = check_array(X, accept_sparse="csr", dtype=np.float64)
+        data = MultiView.wrap(X)
+        specs = expand_kernels(kernels, data)
+        features = _explicit(specs, data) if len(data) else {}
+        return cls._of_bank(KernelBank(X, specs), features)
+
+    @classmethod
+    def _of_bank(cls, raw: KernelBank, features: dict[int, Any]) -> TestedKernels:
+        n, _, M = raw.shape
+        dense = [m for m in range(M) if m not in features]
+        bank = None
+        if dense:
+            part = raw.select(dense).stored()
+            check_definite(part, "check")
+            bank = fit_normaliser("multiplicative", part).train(part)
+        views = tuple(None if k is None else k.view for k in raw.kernels)
+        return cls(raw.names, views, _Forms(n, M, bank, dense, features))
+
+
+@dataclass(frozen=True)
+class _Forms(Sequence[Form]):
+    """Kernels as forms: by features where these are few, else by Grams."""
+
+    n: int
+    size: int
+    bank: KernelBank | None
+    dense: list[int]
+    features: dict[int, Any]
+    _kept: dict[int, Form] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, m: Any) -> Any:
+        m = int(m)
+        if not 0 <= m < self.size:
+            raise IndexError(m)
+        if m in self._kept:
+            return self._kept[m]
+        if m in self.features:
+            kernel, samples = self.features[m]
+            L = np.asarray(kernel.explicit(samples), dtype=np.float64)
+            L = L - L.mean(axis=0)
+            spread = float(np.sum(L**2)) / self.n
+            form = Form.of_features(L / spread**0.5 if spread > 0 else L)
+        else:
+            assert self.bank is not None
+            form = Form.of_gram(self.bank.gram(self.dense.index(m)))
+        if form.scales is not None and self.size * form.columns.nbytes < _KEPT:
+            self._kept[m] = form
+        return form
+
+
+def _explicit(specs: list[Any], data: MultiView) -> dict[int, Any]:
+    """Return kernels and samples of those that are made of few features."""
+    found = {}
+    for m, spec in enumerate(specs):
+        if type(spec).n_explicit is Kernel.n_explicit or spec.text:
+            continue
+        chosen = FeatureSet.fit(spec, data, None)
+        if chosen.absent(data) is not None:
+            continue
+        samples = chosen.take(data)
+        spec.check_domain(samples)
+        count = spec.n_explicit(samples)
+        if count is not None and count <= _FEW * len(data):
+            found[m] = (spec.resolve(samples, None, {}), samples)
+    return found
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Values, or indicators of classes, of shape (n, T)."""
+
+    Y: FloatArray
+    classes: NDArray[Any] | None
+
+    @property
+    def many(self) -> bool:
+        return self.classes is not None and len(self.classes) > 2
+
+    @property
+    def binary(self) -> bool:
+        return self.classes is not None and len(self.classes) == 2
+
+    @classmethod
+    def of(cls, y: Any, n: int) -> _Target:
+        y = np.asarray(check_given(y))
+        if y.shape != (n,):
+            raise ValueError(f"y must have shape ({n},), got {y.shape}.")
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError("y has one value only: there is nothing to explain.")
+        labels = y.dtype.kind not in "iuf"
+        if not labels and not np.isfinite(y).all():
+            raise ValueError("y has missing or infinite values; leave these out.")
+        if len(classes) == 2:
+            return cls(codes[:, None].astype(float), classes)
+        if labels:
+            return cls(np.eye(len(classes))[codes], classes)
+        return cls(y[:, None].astype(float), None)
+
+
+# --- tests ----------------------------------------------------------------------------
+
+
+def _sum(tested: TestedKernels, part: list[int]) -> Form:
+    """Return the mean of some kernels."""
+    forms = [tested.forms[m] for m in part]
+    if len(forms) == 1:
+        return forms[0]
+    share = np.full(len(forms) - 1, -1.0)
+    whole = forms[0].minus(share, forms[1:])
+    if whole.scales is None:
+        return Form(whole.columns / len(part), None)
+    return Form(whole.columns, whole.scales / len(part))
+
+
+def _computed(
+    tested: TestedKernels,
+    parts: Sequence[list[int]],
+    without: Callable[[int], Null],
+    method: str,
+    rng: Any,
+) -> tuple[Any, ...]:
+    """Return statistics, p-values, resolution and errors of tests with known tails."""
+    M = len(parts)
+    statistic, p, error = np.zeros(M), np.ones(M), np.zeros(M)
+    for k, part in enumerate(parts):
+        null = without(k)
+        e = null.left
+        total = _left_over(null)
+        B = null.seen(_sum(tested, part))
+        if method == "lr":
+            statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
+            continue
+        left = null.adjusted(B)
+        if left is None:
+            continue  # covariates and others say all that it does
+        statistic[k] = float(left.quads(e)[0]) / total
+        p[k] = ratio_tail(statistic[k], *left.spectrum(null.free))
+    return statistic, p, 0.0, error
+
+
+def _left_over(null: Null) -> float:
+    """Return the sum of squares of the residuals; raise if nothing is left of them."""
+    total = float(np.sum(null.left**2))
+    if total <= 1e-20 * float(np.sum(null.root(np.ones((len(null.left), 1))) ** 2)):
+        raise ValueError(
+            "The covariates explain the target without a residual: nothing is left "
+            "for kernels to explain; leave out the covariate that holds the target."
+        )
+    return total
+
+
+def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, float]:
+    """Return the restricted likelihood ratio, its p-value and that one's error.
+
+    In the coordinates of the eigenvectors of B it is a function of independent normal
+    variables and the eigenvalues alone, so that its distribution for samples of this
+    size is simulated, not assumed. Beyond what simulations reach, a multiple of a
+    chi-square variable that has their upper quantiles is taken.
+    """
+    e = null.left[:, 0]
+    values, vectors = B.eigen()
+    kept = np.argsort(-np.abs(values), kind="stable")[: null.free]
+    values = np.maximum(values[kept], 0.0)
+    largest = float(values.max(initial=0.0))
+    if largest <= 0:
+        return 0.0, 1.0, 0.0
+    # eigenvalues that are as good as zero are taken together
+    some = values > 1e-12 * largest
+    squares = (vectors[:, kept[some]].T @ e) ** 2
+    values, rest = values[some], null.free - int(some.sum())
+    beyond = max(float(e @ e - squares.sum()), 0.0) if rest else 0.0
+    # sizes of the weight, from next to nothing to all of the variance
+    steps = np.concatenate([[0.0], np.logspace(-6, 6, 97)]) * len(e) / values.sum()
+    one = squares[None, :], np.array([beyond])
+    observed = float(_best_ratio(*one, values, rest, steps)[0])
+    drawn = []
+    for _ in range(_SIMULATIONS // 1000):
+        normal = rng.standard_normal((1000, len(values))) ** 2
+        others = rng.chisquare(rest, 1000) if rest else np.zeros(1000)
+        drawn.append(_best_ratio(normal, others, values, rest, steps))
+    null_ratios = np.concatenate(drawn)
+    if observed <= 0:
+        return 0.0, 1.0, 0.0
+    above = int(np.sum(null_ratios >= observed))
+    N = len(null_ratios)
+    if above >= 50:
+        p = (above + 1) / (N + 1)
+        return observed, p, (p * (1 - p) / N) ** 0.5
+    positive = null_ratios[null_ratios > 1e-8]
+    share = len(positive) / N
+    q = np.quantile(positive, 0.95)
+    scale = float(q / chi2.isf(0.05, 1))
+    p = float(share * chi2.sf(observed / scale, 1))
+    return observed, p, (p * (1 - p) / N) ** 0.5
+
+
+def _best_ratio(
+    squares: FloatArray,
+    beyond: FloatArray,
+    values: FloatArray,
+    rest: int,
+    steps: FloatArray,
+) -> FloatArray:
+    """Return the largest restricted log likelihood ratio over weights, twice.
+
+    ``beyond`` are sums of squares along ``rest`` eigenvectors of eigenvalue zero.
+    """
+    free = len(values) + rest
+    grown = 1.0 + np.multiply.outer(values, steps)
+    quads = squares @ (1.0 / grown) + beyond[:, None]
+    total = squares.sum(axis=1, keepdims=True) + beyond[:, None]
+    ratio = free * np.log(total / quads) - np.log(grown).sum(axis=0)
+    return np.maximum(ratio.max(axis=1), 0.0)
+
+
+def _permuted(
+    tested: TestedKernels,
+    parts: Sequence[list[int]],
+    without: Callable[[int], Null],
+    orders: NDArray[np.intp],
+) -> tuple[Any, ...]:
+    """Return statistics, p-values, resolution, errors and joint p-values."""
+    (count, n), M = orders.shape, len(parts)
+    drawn, statistic = np.zeros((M, count)), np.zeros(M)
+    for k, part in enumerate(parts):
+        null = without(k)
+        total = _left_over(null)
+        B = null.adjusted(null.seen(_sum(tested, part)))
+        if B is None:
+            continue  # the same for any order
+        e = null.left
+        T = e.shape[1]
+        statistic[k] = float(np.sum(B.quads(e))) / total
+        for start in range(0, count, 256):
+            some = orders[start : start + 256]
+            E = e[some]  # (permutations, n, T)
+            E = np.moveaxis(E, 0, 1).reshape(n, -1)
+            E = E - null.basis @ (null.basis.T @ E)
+            up = B.quads(E).reshape(len(some), T).sum(axis=1)
+            down = np.sum(E**2, axis=0).reshape(len(some), T).sum(axis=1)
+            drawn[k, start : start + 256] = up / down
+    # equal statistics of equal permutations differ by rounding
+    slack = 1e-10 * np.abs(drawn).max(axis=1)
+    p = (1 + np.sum(drawn >= (statistic - slack)[:, None], axis=1)) / (count + 1)
+    center, spread = drawn.mean(axis=1), drawn.std(axis=1)
+    spread = np.where(spread > 0, spread, 1.0)
+    highest = ((drawn - center[:, None]) / spread[:, None]).max(axis=0)
+    own = (statistic - slack - center) / spread
+    joint = (1 + np.sum(highest >= own[:, None], axis=1)) / (count + 1)
+    error = np.sqrt(p * (1 - p) / count)
+    return statistic, p, 1.0 / (count + 1), error, np.maximum(joint, p)
+
+
+def _orders(
+    n: int, Y: FloatArray, groups: ArrayLike | None, count: int, rng: Any
+) -> NDArray[np.intp]:
+    """Return permutations of samples, shape (count, n), that respect subjects."""
+    if groups is None:
+        return np.array([rng.permutation(n) for _ in range(count)])
+    groups = np.asarray(groups)
+    if groups.shape != (n,):
+        raise ValueError(f"groups must have shape ({n},), got {groups.shape}.")
+    members = [np.flatnonzero(groups == g) for g in np.unique(groups)]
+    if len(members) < 2:
+        raise ValueError("groups has one value only; leave it out to permute samples.")
+    whole = all(np.ptp(Y[rows], axis=0).max() == 0 for rows in members)
+    if not whole:
+        found = np.tile(np.arange(n), (count, 1))
+        for rows in members:
+            for k in range(count):
+                found[k, rows] = rng.permutation(rows)
+        return found
+    sizes: dict[int, list[int]] = {}
+    for g, rows in enumerate(members):
+        sizes.setdefault(len(rows), []).append(g)
+    if all(len(same) == 1 for same in sizes.values()):
+        raise ValueError(
+            "Every subject has one value of y, and no two have the same number of "
+            "samples, so that none can be exchanged; give one sample for each subject."
+        )
+    found = np.tile(np.arange(n), (count, 1))
+    for same in sizes.values():
+        for k in range(count):
+            for a, b in zip(same, rng.permutation(same), strict=True):
+                found[k, members[a]] = members[b]
+    return found

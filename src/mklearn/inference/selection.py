@@ -1,0 +1,308 @@
+"""Which kernels have weight at every optimum, and which at none: proofs by bounds."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from mklearn.data.threads import one_blas_thread
+from mklearn.kernels.bank import KernelBank
+from mklearn.problems.base import FEW, UNIT, Certificate
+from mklearn.problems.losses import Loss
+from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.weights import weight_set
+from mklearn.solvers import Iterate, Solution, solve
+from mklearn.solvers.path import Path
+
+FloatArray = NDArray[np.float64]
+
+ZERO, NOT_ZERO, UNDECIDED = "zero", "not zero", "undecided"
+
+
+@dataclass(frozen=True)
+class CertifiedSelection:
+    """What bounds prove about the weights of all optima, for p = 1.
+
+    Attributes
+    ----------
+    names : tuple of str
+    weights : array of shape (n_kernels,)
+        Of the solution that was found.
+    states : tuple of str
+        For each kernel "zero": no optimum has it; "not zero": every optimum has it; or
+        "undecided" at the gap that was reached.
+    most : array of shape (n_kernels,)
+        What no optimal weight exceeds.
+    upper, lower : float
+        Bounds on the optimum, rounded outward.
+    without : array of shape (n_kernels,)
+        Lower bounds on the optimum without each kernel; it has weight where that is
+        above ``upper``. NaN where this was not looked for.
+    """
+
+    names: tuple[str, ...]
+    weights: FloatArray
+    states: tuple[str, ...]
+    most: FloatArray = field(repr=False)
+    upper: float
+    lower: float
+    without: FloatArray = field(repr=False)
+
+    def frame(self) -> Any:
+        """Return a pandas DataFrame: kernel, weight, state, what it is at most."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "frame() returns a pandas DataFrame; install pandas, or read names, "
+                "weights and states."
+            ) from error
+        return pd.DataFrame(
+            {
+                "kernel": list(self.names),
+                "weight": self.weights,
+                "state": list(self.states),
+                "at most": self.most,
+            }
+        )
+
+
+def certified_selection(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> Any:
+    """Prove which kernels have weight at the optimum, for a model with ``norm=1``.
+
+    Weights of zero in a solution are no proof: a solver stops before it is done. Here
+    the duality gap decides. *Zero*: where the dual of the loss is strongly concave
+    (squared, squared hinge, logistic), the best dual variables lie in a ball whose
+    radius follows from the gap; a kernel that cannot attain the largest quadratic form
+    in it has weight zero at every optimum. For other losses (hinge, ε-insensitive) the
+    gap bounds a weight, see ``most``, and never proves it to be zero. *Not zero*: the
+    problem without the kernel has a lower bound above what was reached with it. All
+    bounds include rounding.
+
+    Parameters
+    ----------
+    model : fitted MKLClassifier or MKLRegressor with ``norm=1``
+        Without ``approximation``. A smaller ``tol`` of the model decides more.
+    X, y, sample_weight
+        What it was fitted on.
+    tol : float
+        Relative gap to which problems without a kernel are solved, at most.
+    max_iter : int
+        For each of them.
+
+    Returns
+    -------
+    CertifiedSelection, or a list of these where classes have weights of their own
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MKLRegressor, kernels
+    >>> from mklearn.inference import certified_selection
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 3))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+    >>> model = MKLRegressor(kernels.per_feature("rbf"), norm=1, tol=1e-8).fit(X, y)
+    >>> certified_selection(model, X, y).states[0]
+    'not zero'
+    """
+    if not hasattr(model, "posed") or "C" not in model.get_params(deep=False):
+        raise ValueError(
+            "certified_selection is for MKLClassifier and MKLRegressor, got "
+            f"{type(model).__name__}; after a search, fit one of these with what was "
+            "chosen."
+        )
+    check_is_fitted(model)
+    solutions = model.solution_
+    several = isinstance(solutions, list)
+    if model.get_params(deep=False).get("approximation") is not None:
+        raise ValueError(
+            "certified_selection looks at kernels; fit without approximation."
+        )
+    found = []
+    for problem, solution in zip(
+        model.posed(X, y, sample_weight),
+        solutions if several else [solutions],
+        strict=True,
+    ):
+        same = problem.loss.shape == solution.A.shape
+        if same:
+            dual = Iterate(solution.theta, solution.dual)
+            upper = problem.certify(Iterate(solution.theta, solution.A), dual).upper
+            same = abs(upper - solution.upper) <= 1e-6 * max(1.0, abs(solution.upper))
+        if not same:
+            raise ValueError(
+                "These are not the samples that the model was fitted on: its objective "
+                "there is another one. Give the same X, y and sample_weight."
+            )
+        found.append(selection_of(problem, solution, tol=tol, max_iter=max_iter))
+    return found if several else found[0]
+
+
+@one_blas_thread
+def selection_of(
+    problem: MKLProblem,
+    solution: Solution,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> CertifiedSelection:
+    """Prove which kernels have weight, from a problem and its solution.
+
+    Parameters
+    ----------
+    problem : MKLProblem
+        With weights on the simplex (p = 1).
+    solution : Solution
+    tol, max_iter
+        As in :func:`certified_selection`.
+
+    Returns
+    -------
+    CertifiedSelection
+    """
+    if not problem.weights.sparse:
+        raise ValueError(
+            "Only weights with norm=1 are zero or not; other norms give weight to "
+            f"every kernel, got {problem.weights!r}."
+        )
+    dual = Iterate(solution.theta, solution.dual)
+    certificate = problem.certify(Iterate(solution.theta, solution.A), dual)
+    most = _most(problem, certificate)
+    M, theta = problem.bank.shape[2], solution.theta
+    states, without = [UNDECIDED] * M, np.full(M, np.nan)
+    for m in range(M):
+        if most[m] == 0:
+            states[m] = ZERO
+        elif theta[m] > 0:
+            without[m] = _without(problem, solution, m, certificate, tol, max_iter)
+            if without[m] > certificate.upper:
+                states[m] = NOT_ZERO
+    return CertifiedSelection(
+        problem.bank.names,
+        theta,
+        tuple(states),
+        most,
+        certificate.upper,
+        certificate.lower,
+        without,
+    )
+
+
+def selection_path(
+    path: Path,
+    bank: KernelBank,
+    loss_at: Callable[[float], Loss],
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> list[CertifiedSelection | None]:
+    """Prove which kernels have weight, for each cost of a path with p = 1.
+
+    Parameters
+    ----------
+    path : Path
+        As :func:`mklearn.mkl_path` returns it, with 1 among its norms.
+    bank, loss_at
+        What it was made of.
+    tol, max_iter
+        As in :func:`certified_selection`.
+
+    Returns
+    -------
+    list of CertifiedSelection, one for each cost; None where the path did not come
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import KernelBank, kernels, mkl_path
+    >>> from mklearn.inference import selection_path
+    >>> from mklearn.problems import Squared
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(40, 3))
+    >>> Y = np.sin(X[:, :1])
+    >>> bank = KernelBank(X, kernels.per_feature("rbf")).stored()
+    >>> def loss_at(C):
+    ...     return Squared(Y, np.full((40, 1), C))
+    >>> path = mkl_path(bank, loss_at, [0.1, 1.0], [1], tol=1e-8)
+    >>> [found.states[0] for found in selection_path(path, bank, loss_at)]
+    ['not zero', 'not zero']
+    """
+    sets = [weight_set(norm) for norm in path.norms]
+    rows = [i for i, one in enumerate(sets) if one.sparse]
+    if not rows:
+        raise ValueError(f"The path has no norm=1 among its norms {path.norms}.")
+    found: list[CertifiedSelection | None] = []
+    for C, solution in zip(path.Cs, path.solutions[rows[0]], strict=True):
+        if solution is None:
+            found.append(None)
+            continue
+        problem = MKLProblem(bank, loss_at(float(C)), sets[rows[0]])
+        found.append(selection_of(problem, solution, tol=tol, max_iter=max_iter))
+    return found
+
+
+def _most(problem: MKLProblem, certificate: Certificate) -> FloatArray:
+    """Return what no optimal weights exceed, by the norms of the kernels."""
+    bank = problem.bank
+    n, _, M = bank.shape
+    largest = np.empty(M)
+    for m in range(M):
+        K = bank.gram(m)
+        # no eigenvalue is larger than one of these
+        sizes = np.linalg.norm(K), np.abs(K).sum(axis=0).max()
+        largest[m] = min(sizes) * (1.0 + 2 * n * UNIT)
+    A = certificate.dual
+    rounding = bank.rounding(int(np.count_nonzero(A.any(axis=1))))
+    q = bank.quad(A)
+    off = rounding * ((np.abs(A).T @ problem.sizes) ** 2).sum(axis=0)
+    tight = problem.weight_bounds(A, certificate.upper, q, q + off, largest)
+    return np.minimum(tight, certificate.weight_bounds)
+
+
+def _without(
+    problem: MKLProblem,
+    solution: Solution,
+    m: int,
+    certificate: Certificate,
+    tol: float,
+    max_iter: int,
+) -> float:
+    """Return a lower bound on the optimum without a kernel, as high as it is needed."""
+    kept = [k for k in range(problem.bank.shape[2]) if k != m]
+    upper = certificate.upper
+    if not kept:  # no function at all: the dual term alone
+        value = problem.loss.below(problem.loss.repair(certificate.dual))
+        return value * (1.0 - FEW * np.sign(value))
+    part = replace(problem, bank=problem.bank.select(kept))
+    theta = solution.theta[kept]
+    total = float(theta.sum())
+    start = Iterate(
+        theta / total if total > 0 else part.center(), solution.A
+    )  # where the best weights are likely to be
+
+    def decided(history: Any) -> bool:
+        """Tell whether the bound is high enough, or never will be."""
+        return bool(
+            history.lower[-1] > upper * (1 + 1e-12) or history.upper[-1] < upper
+        )
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = solve(part, tol=tol, max_iter=max_iter, callback=decided, start=start)
+    return found.lower

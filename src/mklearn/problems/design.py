@@ -1,0 +1,404 @@
+"""What enters without a penalty: ones and covariates, and what they ask of A.
+
+With covariates, the coefficients beside the kernels are free, so that a dual point is
+feasible if it is orthogonal to each column of the design: ``E'A = 0`` takes the place
+of ``sum(A) = 0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from mklearn.problems.base import pairwise
+
+FloatArray = NDArray[np.float64]
+
+_RANK = 1e-10  # singular values below this part of the largest are those of no column
+_NEWTON = 60  # steps
+_CORNERS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Ones and covariates of some samples.
+
+    Parameters
+    ----------
+    columns : array of shape (n, 1 + k)
+        Ones first. On a part of the samples columns may be collinear: what has no
+        effect there has the coefficient zero.
+    """
+
+    columns: FloatArray
+
+    @cached_property
+    def _parts(self) -> tuple[FloatArray, FloatArray]:
+        """Orthonormal columns, a constant first, and what makes effects of theirs."""
+        n, width = self.columns.shape
+        means = self.columns[:, 1:].mean(axis=0)
+        U, s, Vt = np.linalg.svd(self.columns[:, 1:] - means, full_matrices=False)
+        # a column in units of its own would be one of rounding
+        kept = s > _RANK * max(float(s.max(initial=0.0)), 1e-300)
+        U, s, Vt = U[:, kept], s[kept], Vt[kept]
+        U = U - U.mean(axis=0)  # rounding
+        basis = np.ascontiguousarray(np.column_stack([np.full(n, n**-0.5), U]))
+        back = np.zeros((width, 1 + len(s)))
+        back[1:, 1:] = Vt.T / s
+        back[0, 0] = n**-0.5
+        back[0, 1:] = -means @ back[1:, 1:]
+        return basis, back
+
+    @property
+    def basis(self) -> FloatArray:
+        """Orthonormal columns that span the design, a constant first, (n, 1 + r)."""
+        return self._parts[0]
+
+    def effects(self, gamma: FloatArray) -> FloatArray:
+        """Return coefficients of the columns, (1 + k, T), of those of the basis."""
+        return np.asarray(self._parts[1] @ gamma)
+
+    def take(self, rows: NDArray[np.intp]) -> Design:
+        """Return the design of some samples."""
+        return Design(self.columns[rows])
+
+    def told(self, y: FloatArray) -> float:
+        """Return the part of labels that some effects tell, and none is told wrongly.
+
+        One means that they tell all labels. Above zero, no finite effects are the best
+        ones of a loss that rewards being ever more right, such as the logistic loss.
+
+        Parameters
+        ----------
+        y : array of shape (n,) of -1 and 1
+        """
+        E = y[:, None] * self.basis * len(y) ** 0.5
+        found = linprog(
+            -E.mean(axis=0),
+            A_ub=np.vstack([-E, E]),
+            b_ub=np.r_[np.zeros(len(E)), np.ones(len(E))],
+            bounds=(None, None),
+        )
+        return float(-found.fun) if found.status == 0 else 0.0
+
+    def explains(self, Y: FloatArray) -> NDArray[np.bool_]:
+        """Return which columns of Y, that are not constant, are sums of the design's.
+
+        Parameters
+        ----------
+        Y : array of shape (n, T)
+        """
+        E = self.basis
+        size = np.linalg.norm(Y - Y.mean(axis=0), axis=0)
+        left = np.linalg.norm(Y - E @ (E.T @ Y), axis=0)
+        return np.asarray((left <= 1e-10 * size) & (size > 0))
+
+    # --- dual points ------------------------------------------------------------------
+
+    def misses(self, A: FloatArray) -> FloatArray:
+        """Return by what part entries of A must shrink, at most, to be feasible, (T,).
+
+        With ``W = diag(|A|)`` and the residual ``r = E'A``, the point ``(1 - t) A - (1
+        - t) W E (E'WE)^-1 r`` is orthogonal to the design. Where ``t`` is the largest
+        ``|e_i'(E'WE)^-1 r|``, each of its entries lies between ``(1 - 2t) A_i`` and
+        ``A_i``, and so within any interval that holds zero. Directions in which no
+        entry of A can move are those of rounding.
+        """
+        E = self.basis
+        out = np.zeros(A.shape[1])
+        for t in range(A.shape[1]):
+            size = np.abs(A[:, t])
+            if not size.any():
+                continue
+            off = np.abs(E.T @ A[:, t]) + 2 * pairwise(len(A)) * (np.abs(E).T @ size)
+            values, vectors = np.linalg.eigh(E.T @ (size[:, None] * E))
+            kept = values > 1e-12 * values[-1]
+            V = vectors[:, kept]
+            # the sign of rounding is not known: each direction adds its size
+            most = (np.abs(V).T @ off) / values[kept]
+            reach = float((np.abs(E @ V) @ most).max())
+            out[t] = min(1.0, 2.0 * reach * (1.0 + 1e-6))
+        return out
+
+    def is_met(self, A: FloatArray) -> bool:
+        """Tell whether A is orthogonal to the design, up to rounding."""
+        E = self.basis
+        off = np.abs(E.T @ A) - 4 * pairwise(len(A)) * (np.abs(E).T @ np.abs(A))
+        return bool((off <= 0).all())
+
+    def project(
+        self, A: FloatArray, lower: FloatArray, upper: FloatArray
+    ) -> FloatArray:
+        """Return a point near A within bounds and orthogonal to the design, (n, T).
+
+        Entries that are zero stay zero, if the others have room enough.
+
+        Parameters
+        ----------
+        A, lower, upper : arrays of shape (n, T)
+            The intervals hold zero.
+        """
+        A = np.clip(A, lower, upper)
+        if self.is_met(A):
+            return A
+        columns = zip(A.T, lower.T, upper.T, strict=True)
+        return np.column_stack([self._projected(a, lo, up) for a, lo, up in columns])
+
+    def _projected(
+        self, a: FloatArray, lower: FloatArray, upper: FloatArray
+    ) -> FloatArray:
+        E = self.basis
+        size = np.abs(a)
+        typical = float(size.max(initial=0.0))
+        if typical == 0.0:
+            return a
+        enough = 2 * pairwise(len(a)) * (np.abs(E).T @ size)
+        best, least = np.zeros_like(a), np.inf
+        for weight in (size, size + 1e-3 * typical, np.full_like(a, typical)):
+            found = _within(E, a, lower, upper, weight, enough)
+            off = float(np.max(np.abs(E.T @ found) - enough))
+            if off <= 0.0:
+                return found
+            if off < least:
+                best, least = found, off
+        return best
+
+    def metric(self, A: FloatArray, weight: FloatArray) -> FloatArray:
+        """Return the nearest point that is orthogonal, moves divided by ``weight``.
+
+        Parameters
+        ----------
+        A, weight : arrays of shape (n, T)
+        """
+        E, out = self.basis, A.copy()
+        for t in range(A.shape[1]):
+            W = weight[:, t, None] * E
+            solve = np.linalg.pinv(E.T @ W, hermitian=True)
+            for _ in range(2):  # the second time for what rounding left
+                out[:, t] -= W @ (solve @ (E.T @ out[:, t]))
+        return out
+
+    # --- coefficients -----------------------------------------------------------------
+
+    def least(
+        self,
+        value: Callable[[FloatArray], float],
+        slope: Callable[[FloatArray], FloatArray],
+        bend: Callable[[FloatArray], FloatArray],
+        start: FloatArray,
+        tol: float = 1e-13,
+        steps: int = 60,
+    ) -> FloatArray:
+        """Return coefficients of the basis with the least convex ``value(E gamma)``.
+
+        Parameters
+        ----------
+        value : callable
+            Of scores (n,), to a number.
+        slope, bend : callables
+            Minus the first derivative by score, and the second, shape (n,).
+        start : array of shape (1 + r,)
+        tol : float
+            Of the decrease that a step promises, relative to the value.
+        steps : int
+            Newton steps at most.
+        """
+        E, gamma = self.basis, start
+        f = E @ gamma
+        now, ridge = value(f), 0.0
+        for _ in range(steps):
+            g = E.T @ slope(f)
+            H = E.T @ (bend(f)[:, None] * E)
+            top = max(float(np.trace(H)), 1e-300)
+            H[np.diag_indices_from(H)] += max(ridge, 1e-12) * top
+            step = np.linalg.solve(H, g)
+            promise = float(g @ step)
+            if not promise > tol * abs(now):
+                break
+            part, ahead = 1.0, E @ step
+            while part > 1e-10:
+                new = value(f + part * ahead)
+                if new <= now - 1e-4 * part * promise:
+                    break
+                part /= 2
+            else:
+                if ridge > 1.0:
+                    break
+                ridge = max(10 * ridge, 1e-8)
+                continue
+            ridge = 0.0 if part == 1.0 else max(ridge, 1e-10)
+            gamma, now = gamma + part * step, new
+            f = E @ gamma
+        return gamma
+
+
+@dataclass(frozen=True)
+class Kinks:
+    """``sum_k C_k max(-upper_k (g_k - knot_k), -lower_k (g_k - knot_k))``, convex.
+
+    Parameters
+    ----------
+    rows : array of shape (N, 1 + r)
+        ``g = rows @ gamma``.
+    knots : array of shape (N,)
+    before, after : arrays of shape (N,)
+        Slopes before and after the knots, not falling.
+    """
+
+    rows: FloatArray
+    knots: FloatArray
+    before: FloatArray
+    after: FloatArray
+
+    def least(self, start: FloatArray) -> FloatArray:
+        """Return the least point: from corner to corner, down the steepest edge.
+
+        A corner is where as many rows as there are coefficients are at their knots. An
+        edge leaves one of them, and ends at the knot where the slope along it becomes
+        positive (Barrodale and Roberts 1973).
+
+        Parameters
+        ----------
+        start : array of shape (1 + r,)
+            Near the least point, so that few corners lie between.
+        """
+        E, knots = self.rows, self.knots
+        rises = self.after - self.before
+        r = E.shape[1]
+        at = self._corner(E @ start - knots, r)
+        if len(at) < r:
+            return start
+        for _ in range(_CORNERS):
+            gamma = np.linalg.solve(E[at], knots[at])
+            g = E @ gamma - knots
+            g[at] = 0.0
+            slopes = np.where(g < 0, self.before, np.where(g > 0, self.after, 0.0))
+            # at a knot by chance: as if it were not left
+            chance = np.flatnonzero((g == 0) & (rises > 0))
+            chance = np.setdiff1d(chance, at)
+            slopes[chance] = 0.5 * (self.before + self.after)[chance]
+            held = np.linalg.solve(E[at].T, -(E.T @ slopes))  # what would balance them
+            size = np.abs(rises[at]) + 1e-300
+            over = (held - self.after[at]) / size
+            under = (self.before[at] - held) / size
+            worst = int(np.argmax(np.maximum(over, under)))
+            if max(over[worst], under[worst]) <= 1e-12:
+                break
+            sign = 1.0 if over[worst] > under[worst] else -1.0
+            edge = np.linalg.solve(E[at], sign * np.eye(r)[worst])
+            v = E @ edge
+            v[np.delete(at, worst)] = 0.0
+            # the slope along the edge: what pulls, less what the row left holds
+            slope = -float(
+                sign * held[worst]
+                - (self.after if sign > 0 else -self.before)[at[worst]]
+            )
+            with np.errstate(divide="ignore", invalid="ignore"):
+                when = np.where(v != 0, -g / v, np.inf)
+            ahead = np.flatnonzero((when > 0) & np.isfinite(when) & (rises > 0))
+            order = ahead[np.argsort(when[ahead], kind="stable")]
+            total = slope + np.cumsum(np.abs(v[order]) * rises[order])
+            stop = int(np.searchsorted(total, -1e-14 * abs(slope)))
+            if stop >= len(order):
+                break
+            at = at.copy()
+            at[worst] = order[stop]
+        return np.asarray(np.linalg.solve(E[at], knots[at]), float)
+
+    def _corner(self, g: FloatArray, r: int) -> NDArray[np.intp]:
+        """Return rows near their knots that are independent of each other."""
+        E, at = self.rows, []
+        rest = np.zeros((0, r))
+        for k in np.argsort(np.abs(g), kind="stable"):
+            if self.after[k] <= self.before[k]:
+                continue
+            left = E[k] - rest.T @ (rest @ E[k])
+            left -= rest.T @ (rest @ left)
+            size = float(np.linalg.norm(left))
+            if size > 1e-6 * float(np.linalg.norm(E[k])):
+                at.append(int(k))
+                rest = np.vstack([rest, left / size])
+                if len(at) == r:
+                    break
+        return np.array(at, dtype=np.intp)
+
+
+def _balance(
+    c: FloatArray, by: FloatArray, v: FloatArray, lower: FloatArray, upper: FloatArray
+) -> float:
+    """Return the t at which ``sum_i v_i clip(c - t by)_i``, which falls, is zero.
+
+    ``by`` has the signs of v. It is linear between the t at which entries reach or
+    leave a bound. Where it is never zero, the last of these is returned.
+    """
+    used = by != 0
+    c, by, v, lower, upper = (x[used] for x in (c, by, v, lower, upper))
+    if not len(c):
+        return 0.0
+    ends = np.stack([(c - lower) / by, (c - upper) / by])
+    into, out = np.maximum(ends.min(axis=0), 0.0), np.maximum(ends.max(axis=0), 0.0)
+    times = np.concatenate([into, out])
+    rates = np.concatenate([-v * by, v * by])
+    finite = np.isfinite(times)
+    order = np.argsort(times[finite], kind="stable")
+    times, rates = times[finite][order], rates[finite][order]
+    now = float(v @ np.clip(c, lower, upper))
+    if now <= 0.0 or not len(times):
+        return 0.0
+    rate = np.cumsum(rates)
+    spans = np.diff(times)
+    values = now + np.concatenate([[0.0], np.cumsum(rate[:-1] * spans)])
+    k = int(np.argmax(values <= 0.0)) if (values <= 0.0).any() else len(values)
+    if k == len(values):
+        # beyond the last end only entries without one move
+        return float(times[-1] - (values[-1] / rate[-1] if rate[-1] < 0 else 0.0))
+    if k == 0:
+        return float(times[0])
+    return float(times[k - 1] - values[k - 1] / rate[k - 1])
+
+
+def _within(
+    E: FloatArray,
+    a: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    w: FloatArray,
+    enough: FloatArray,
+) -> FloatArray:
+    """Return ``clip(a - w E x)`` with x such that it is orthogonal to E, if there is.
+
+    It is the point nearest to ``a`` where moves are divided by the roots of w; x solves
+    the dual of that, a concave function in pieces, by Newton steps.
+    """
+    every = float(np.sum(w * np.sum(E**2, axis=1)))
+    moved = a.copy()
+    c = np.clip(moved, lower, upper)
+    for _ in range(_NEWTON):
+        g = E.T @ c
+        if (np.abs(g) <= enough).all():
+            return c
+        inside = (c > lower) & (c < upper) & (w > 0)
+        H = E[inside].T @ (w[inside, None] * E[inside])
+        H[np.diag_indices_from(H)] += 1e-10 * every
+        v = E @ np.linalg.solve(H, g)
+        t = _balance(moved, w * v, v, lower, upper)
+        if t == 0.0:
+            break
+        moved = moved - t * (w * v)
+        c = np.clip(moved, lower, upper)
+    # what rounding left, by those that can move
+    for _ in range(2):
+        g = E.T @ c
+        room = np.minimum(c - lower, upper - c)
+        free = np.where(w > 0, np.minimum(w, room), 0.0)
+        H = E.T @ (free[:, None] * E)
+        move = free * (E @ np.linalg.lstsq(H, g, rcond=1e-12)[0])
+        trial = np.clip(c - move, lower, upper)
+        if np.abs(E.T @ trial).max() < np.abs(g).max():
+            c = trial
+    return c

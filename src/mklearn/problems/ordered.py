@@ -1,0 +1,237 @@
+"""A loss that couples samples, in feature space: passes over rows in their order.
+
+The problem is that of :mod:`mklearn.problems.lowrank` for a loss of all samples
+together, such as Cox's partial likelihood. A look at a point takes two passes: one for
+the scores of all rows, one number each, from which values, the dual point and its
+entropy follow; and one for sums over the features. The curvature is
+``Z'diag(m)Z - sum_g k_g z_g z_g'`` with the means ``z_g`` over risk sets. These are
+beginnings of the rows, so that their sums can be carried from block to block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mklearn.data.blocks import Block
+from mklearn.problems.base import FEW, UNIT, Certificate, Iterate
+from mklearn.problems.lowrank import Anchor, FeatureProblem, FloatArray, Point, Sums
+from mklearn.problems.pseudo_samples import squares
+from mklearn.problems.scatter import Statistics, gram
+from mklearn.problems.survival import Cox, Sweep
+from mklearn.problems.weights import excess
+
+# columns of the targets of a row: the slope of the loss at zero, at unit cost; the
+# number of the row; and what the loss takes
+SLOPE, NUMBER, TARGETS = 0, 1, slice(2, None)
+
+
+def numbered(targets: FloatArray, slope: FloatArray) -> FloatArray:
+    """Return the targets of rows in their order, shape (n, 2 + n_targets)."""
+    return np.column_stack([slope, np.arange(len(targets)), targets])
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """Sums over rows that follow each other, and what they need of rows before.
+
+    With L the sums of ``u z`` from where the rows, or their stratum, begin: ``lead`` is
+    ``sum rate L`` and ``rates`` that of the rates, over the part of the rows that goes
+    on with a stratum that began before them. What rows before add to L shifts all of
+    that part by one vector.
+    """
+
+    slope: FloatArray  # (D, 1), Z'a
+    size: FloatArray  # (D, 1), |Z|'|a|, for a certificate
+    scatter: FloatArray  # (D, D), or (0, 0) if it was not asked for
+    lead: FloatArray
+    rates: float
+    carry: FloatArray  # sum of u z over the stratum that the rows end in
+    through: bool  # whether no stratum begins in the rows
+    chain: int
+
+    def __add__(self, other: _Carried) -> _Carried:
+        scatter, lead, rates = self.scatter + other.scatter, self.lead, self.rates
+        if scatter.size:
+            c = self.carry
+            cross = np.multiply.outer(other.lead, c)
+            scatter -= cross + cross.T + other.rates * np.multiply.outer(c, c)
+            if self.through:
+                lead = lead + other.lead + other.rates * c
+                rates = rates + other.rates
+        return _Carried(
+            self.slope + other.slope,
+            self.size + other.size,
+            scatter,
+            lead,
+            rates,
+            other.carry + self.carry if other.through else other.carry,
+            self.through and other.through,
+            max(self.chain, other.chain) + 1,
+        )
+
+    @classmethod
+    def of(
+        cls, block: Block, a: FloatArray, mean: FloatArray, sweep: Sweep | None,
+        strain: FloatArray | None,
+    ) -> _Carried:  # fmt: skip
+        """Return what the rows of a block add."""
+        start = int(block.y[0, NUMBER])
+        rows = slice(start, start + block.n_rows)
+        Z, own = block.X, a[rows]
+        D = Z.shape[1]
+        zero, size, scatter = np.zeros(D), np.zeros((D, 1)), np.zeros((0, 0))
+        lead, rates, carry, through = zero, 0.0, zero, True
+        if strain is not None:
+            size = np.abs(Z).T @ (np.abs(own) + strain[rows])
+        if sweep is not None:
+            Z = Z - mean
+            scatter = gram(np.sqrt(sweep.mass[rows])[:, None] * Z)
+            U = sweep.part[rows][:, None] * Z
+            begins = sweep.begins[rows]
+            edges = [0, *(np.flatnonzero(begins[1:]) + 1).tolist(), len(U)]
+            for low, high in pairwise(edges):
+                np.cumsum(U[low:high], axis=0, out=U[low:high])
+            rate = sweep.rate[rows]
+            scatter -= gram(np.sqrt(rate)[:, None] * U)
+            through = not begins.any()
+            if not begins[0]:
+                lead = rate[: edges[1]] @ U[: edges[1]]
+                rates = float(rate[: edges[1]].sum())
+            carry = U[-1].copy()
+        return cls(
+            block.X.T @ own, size, scatter, lead, rates, carry, through, block.n_rows
+        )
+
+
+def _scores(block: Block, points: Sequence[Point]) -> FloatArray:
+    """Return the scores of some rows at each point."""
+    return np.column_stack([block.X @ p.w + p.bias for p in points])
+
+
+def _reach(block: Block, at: Point, slip: FloatArray) -> FloatArray:
+    """Return how far the scores of some rows may be off."""
+    size = np.abs(block.X) @ np.abs(at.w) + np.abs(at.bias)
+    return (block.X.shape[1] + 32) * UNIT * size + slip
+
+
+@dataclass(frozen=True)
+class OrderedProblem(FeatureProblem):
+    """A kernel-learning problem of features whose loss couples the rows.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        As in :class:`FeatureProblem`, with targets as those of :func:`numbered`.
+    loss : CoxFormula
+    C, weights, slices, scaling, statistics, tasks
+        As in :class:`FeatureProblem`; ``tasks`` is the first column of the targets.
+    joint : Cox
+        The loss of all rows, which lie in its order.
+    """
+
+    joint: Cox = field(kw_only=True)
+
+    loss: Any
+
+    def curvature(self, of: Statistics) -> tuple[FloatArray, FloatArray, float]:
+        """Return scatter and total; means are zero, for there is no bias."""
+        scatter, mean, total = super().curvature(of)
+        return scatter, np.zeros_like(mean), total
+
+    def look(
+        self,
+        start: Point,
+        end: Point,
+        steps: Sequence[float],
+        mu: float,
+        anchors: Sequence[Anchor] = (),
+        curved: bool = True,
+        slip: FloatArray | None = None,
+        ahead: float | None = None,
+    ) -> Sums:
+        """Make two passes over the rows."""
+        joint = self.joint
+        F = self._over_rows(partial(_scores, points=(start, end)))
+        before, after = F[:, :1], F[:, 1:]
+        value = np.array(
+            [joint.primal(before + s * (after - before), np.zeros(1)) for s in steps]
+        )
+        a = joint.repair(joint.slope(after))
+        found = self._sums(a, joint.sweep(after) if curved else None)
+        zero = np.zeros_like(found.slope)
+        curvature: tuple[Statistics, ...] = ()
+        if curved:
+            H = self.statistics.with_targets(np.zeros((self.n_tasks, 0)))
+            total = float(joint.sweep(after).mass.sum())
+            curvature = (replace(H, total=max(total, UNIT), ZZ=found.scatter),)
+        return Sums(
+            value,
+            value,
+            np.zeros((2, 1)),
+            np.array([[joint.dual(a)], [0.0]]),
+            0.0,
+            np.stack([found.slope, zero]),
+            curvature,
+        )
+
+    def _over_rows(self, function: Any) -> FloatArray:
+        return np.concatenate(self.blocks.map(function))
+
+    def _sums(
+        self, a: FloatArray, sweep: Sweep | None, strain: FloatArray | None = None
+    ) -> _Carried:
+        return self.blocks.reduce(
+            partial(
+                _Carried.of, a=a, mean=self.statistics.mean, sweep=sweep, strain=strain
+            )
+        )
+
+    def feasible(self, found: Sums) -> tuple[float, FloatArray]:
+        """Return the lower bound of a look, and ``Z'a`` of its dual point."""
+        # the sum of a is zero, so that a shift of the features makes no difference
+        A = self.scaling.root[:, None] * found.slope[0]
+        q = squares(A, self.slices)
+        return float(found.dual[0, 0]) - 0.5 * self.weights.support(q), A
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of two points, by passes over all rows."""
+        about, below = point.about, dual.about
+        joint, zero = self.joint, np.zeros(1)
+        at = self.raw(about.w, about.bias)
+        slip = np.abs(self.scaling.shift) @ np.abs(at.w) + np.abs(about.bias)
+        slip = (len(at.w) + 16) * UNIT * slip
+        F = self._over_rows(partial(_scores, points=(at, below.end)))
+        reach = self._over_rows(partial(_reach, at=at, slip=slip))
+        penalty = self.regulariser(about.w, point.theta)
+        plain = joint.primal(F[:, :1], zero) + penalty
+        upper = joint.above(F[:, :1], zero, reach)
+        upper += penalty * (excess(self.weights, point.theta) + about.w.size * UNIT)
+        upper *= 1 + FEW * np.sign(upper)
+        a = joint.repair(joint.slope(F[:, 1:]))
+        unit = (64 + len(a) ** 0.5) * UNIT
+        found = self._sums(a, None, joint.strain(a) / unit)
+        A = self.scaling.root[:, None] * found.slope
+        unit = max((found.chain + 32) * UNIT, unit)
+        off = squares(4 * unit * self.scaling.root[:, None] * found.size, self.slices)
+        q = squares(A, self.slices)
+        most = (np.sqrt(q * (1 + A.size * UNIT)) + off**0.5) ** 2
+        lower = joint.below(a) - 0.5 * self.weights.support(most) * (1 + FEW)
+        lower -= FEW * abs(lower)
+        bound = joint.dual(a) - 0.5 * self.weights.support(q)
+        return Certificate(
+            upper=upper,
+            lower=lower,
+            error=upper - plain + bound - lower,
+            bias=about.bias,
+            theta=point.theta,
+            A=point.A,
+            dual=A,
+            weight_bounds=self.weight_bounds(A, upper, lower),
+            about=replace(below, w=about.w, bias=about.bias, upper=upper, lower=lower),
+        )

@@ -1,0 +1,692 @@
+"""Losses for times to an event, of which some are known only to be later.
+
+*The partial likelihood* of Cox couples the samples. With scores f, weights s and costs
+``C s``, each event time g of a stratum has the samples ``R_g`` that are still at risk,
+and the loss is
+
+    L(f) = sum_g k_g log(sum over j in R_g of s_j exp(f_j)) - sum over events C s_i f_i,
+
+``k_g`` the costs of the events at that time (Breslow's way with ties). Its slope leaves
+each sample the mass ``m_j = C s_j [event] - A_j``: what the events hand out to those at
+risk, in proportion to ``s exp(f)``. So a dual point is a way to hand out masses, and
+the dual term is the largest total entropy that any such way has. Risk sets are nested:
+``rho_g``, the mass of ``R_g`` less the costs of events at g and later, comes from
+earlier events, and the best way is known,
+
+    D(A) = sum_g phi(rho_g + k_g) - phi(rho_g) - sum_j m_j log(m_j / s_j),
+
+``phi(x) = x log x``, feasible where all ``m_j`` and ``rho_g`` are at least zero and
+those of the first event are zero. All of it takes cumulative sums over samples in the
+order of their times, and no pairs.
+
+Efron's way takes the l-th of d tied events from a risk set in which the tied ones count
+``1 - l / d``. Then the tied events' own mass is shared out by one unknown number for
+each time with ties, the root of a monotone function; any guess of it is a feasible way
+to hand out, and so gives a bound.
+
+*Regression of the log time* is a pointwise loss in which the error of a censored sample
+counts only where it is predicted too early. A target is a complex number: the log time,
+with ``1j`` added where it is censored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise as pairs
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from mklearn.problems.base import FEW, UNIT, entries_sum, pairwise
+from mklearn.problems.losses import FloatArray, Piece, Piecewise, Rows
+
+Ties = str
+TIES = ("breslow", "efron")
+_BISECTIONS = 64  # of an interval of the logarithm, down to rounding
+_WIDE = 60.0  # half of that interval
+
+
+# --- regression of the log time -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CensoredSquared(Piecewise):
+    """``½ (y - f)^2``, of censored samples ``½ max(0, y - f)^2``."""
+
+    ridge = 1.0
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        short = y.real - f
+        return 0.5 * np.where(y.imag > 0, np.maximum(short, 0.0), short) ** 2
+
+    def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
+        """Return ``y a - ½ a^2``, of censored samples for ``a >= 0``."""
+        return (Piece(y.real, np.where(y.imag > 0, 0.0, -np.inf), np.inf),)
+
+
+@dataclass(frozen=True)
+class CensoredEpsilon(Piecewise):
+    """``max(0, |y - f| - epsilon)``, of censored ones ``max(0, y - f - epsilon)``."""
+
+    epsilon: float = 0.1
+
+    def value(self, f: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the loss."""
+        short = y.real - f
+        error = np.where(y.imag > 0, short, np.abs(short))
+        return np.maximum(0.0, error - self.epsilon)
+
+    def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
+        """Return ``y a - epsilon |a|`` for a in [-1, 1], in [0, 1] if censored."""
+        late = np.where(y.imag > 0, 0.0, -1.0)
+        return (
+            Piece(y.real - self.epsilon, 0.0, 1.0),
+            Piece(y.real + self.epsilon, late, 0.0),
+        )
+
+
+# --- risk sets ------------------------------------------------------------------------
+
+
+class Stratum(NamedTuple):
+    """Samples with one baseline: rows in order, and their event times in these rows."""
+
+    rows: slice
+    groups: slice
+    parts: slice
+
+
+@dataclass(frozen=True)
+class RiskSets:
+    """Who is at risk when, for samples in the order of strata and falling times.
+
+    Among equal times those of events come last, so that every risk set, and it without
+    the events at its time, is a beginning of its stratum.
+
+    Attributes
+    ----------
+    order : array of shape (n,)
+        Samples in that order.
+    strata : tuple of Stratum
+    first, last : arrays of shape (n_groups,)
+        Rows of the events of each event time: ``first`` to before ``last``, which is
+        the end of the risk set.
+    own : array of shape (n,)
+        The latest event time whose risk set a row belongs to; n_groups if none.
+    dies : array of bool of shape (n,)
+    count : array of shape (n_groups,)
+        How many tied events are taken one after the other; ones for Breslow's way.
+    part : array of shape (n_parts,)
+        The event time of each term of the likelihood.
+    left : array of shape (n_parts,)
+        What the tied events count there.
+    """
+
+    order: Rows
+    strata: tuple[Stratum, ...]
+    first: Rows
+    last: Rows
+    own: Rows
+    dies: NDArray[np.bool_]
+    count: Rows
+    part: Rows
+    left: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        time: FloatArray,
+        event: NDArray[np.bool_],
+        stratum: FloatArray,
+        weight: FloatArray,
+        ties: Ties,
+    ) -> RiskSets:
+        """Return the risk sets of samples, all arguments of shape (n,)."""
+        n = len(time)
+        order = np.lexsort((event, -time, stratum))
+        t, dies, s, w = time[order], event[order], stratum[order], weight[order]
+        new = np.ones(n, dtype=bool)
+        new[1:] = (t[1:] != t[:-1]) | (s[1:] != s[:-1]) | (dies[1:] != dies[:-1])
+        starts = np.flatnonzero(new)
+        ends = np.append(starts[1:], n)
+        kept = dies[starts]
+        first, last = starts[kept], ends[kept]
+        count = np.ones(len(first), dtype=np.intp)
+        if ties == "efron" and len(first):
+            edges = np.c_[first, last].ravel()
+            total = np.add.reduceat(np.append(w, 0.0), edges)[::2]
+            count = np.maximum(np.rint(total), 1).astype(np.intp)
+        part = np.repeat(np.arange(len(first)), count)
+        within = np.arange(len(part)) - np.repeat(np.cumsum(count) - count, count)
+        left = 1.0 - within / count[part]
+        own = np.searchsorted(last, np.arange(n), side="right")
+        begin = np.ones(n, dtype=bool)
+        begin[1:] = s[1:] != s[:-1]
+        rows = np.append(np.flatnonzero(begin), n)
+        groups = np.searchsorted(first, rows)
+        parts = np.append(0, np.cumsum(count))[groups]
+        strata = tuple(
+            Stratum(*(slice(*pair) for pair in one))
+            for one in zip(*(pairs(x.tolist()) for x in (rows, groups, parts)),
+                           strict=True)
+        )  # fmt: skip
+        for one in strata:  # who is censored before the first event is never at risk
+            stop = one.groups.stop
+            end = last[stop - 1] if _some(one.groups) else one.rows.start
+            own[end : one.rows.stop] = len(first)
+        return cls(order, strata, first, last, own, dies, count, part, left)
+
+
+def _running(x: FloatArray) -> FloatArray:
+    """Return cumulative sums along the first axis, of few additions for each.
+
+    Sums within blocks, and of blocks: a term goes through about two roots of n
+    additions where one sum after the other would take n.
+    """
+    n = len(x)
+    size = max(int(np.sqrt(n)), 1)
+    if n < 64:
+        return np.cumsum(x, axis=0)
+    full = (n // size) * size
+    inside = np.cumsum(x[:full].reshape(-1, size, *x.shape[1:]), axis=1)
+    before = np.zeros_like(inside[:, -1])
+    before[1:] = np.cumsum(inside[:-1, -1], axis=0)
+    out = np.empty_like(x)
+    out[:full] = (inside + before[:, None]).reshape(full, *x.shape[1:])
+    out[full:] = out[full - 1] + np.cumsum(x[full:], axis=0)
+    return out
+
+
+def _steps(n: int) -> float:
+    """Return the error of :func:`_running` in units of the sum of absolute terms."""
+    return (2.0 * float(np.sqrt(n)) + 96.0) * UNIT
+
+
+class Sweep(NamedTuple):
+    """The second derivative at some scores, for rows in the order of the risk sets.
+
+    It is ``diag(mass) - sum_i rate_i P_i P_i'``, where ``P_i`` is ``part`` on the rows
+    of the stratum up to row i; ``begins`` marks the first row of each stratum.
+    """
+
+    mass: FloatArray
+    part: FloatArray
+    rate: FloatArray
+    begins: NDArray[np.bool_]
+
+
+# --- the partial likelihood -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CoxFormula:
+    """Cox's partial likelihood, before it has samples.
+
+    Targets have three columns: time, event (0 or 1) and the number of the stratum.
+    """
+
+    ties: Ties = "breslow"
+
+    kinks: ClassVar[bool] = False
+    quadratic: ClassVar[bool] = False
+
+    def of(self, Y: FloatArray, cost: FloatArray, C: float) -> Cox:
+        """Return the loss of samples with targets (n, 3), weights (n,) and C."""
+        return Cox(Y[:, 0], Y[:, 1] > 0, Y[:, 2], cost, C, self.ties)
+
+    def band(self, spread: float) -> float:
+        """Return any width: there are no kinks to be rounded off."""
+        return 1.0
+
+    def outset(self, spread: float) -> tuple[float, float]:
+        """Return s and h of ``½ h f^2 - s y f``, y the slope at zero for unit cost."""
+        return 1.0, 1.0
+
+
+@dataclass(frozen=True)
+class Cox:
+    """C times minus the logarithm of Cox's partial likelihood; one task, no bias.
+
+    Parameters
+    ----------
+    time : array of shape (n,)
+    event : array of bool of shape (n,)
+        False for times that are censored.
+    stratum : array of shape (n,)
+        Samples of one stratum are compared with each other only.
+    weight : array of shape (n,)
+        A weight of 2 is a sample that is there twice. Efron's way counts ties, and so
+        takes whole numbers only.
+    C : float
+    ties : {"breslow", "efron"}
+    """
+
+    time: FloatArray
+    event: NDArray[np.bool_]
+    stratum: FloatArray
+    weight: FloatArray
+    C: float
+    ties: Ties = "breslow"
+
+    hyperplane: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.weight).all() and (self.weight > 0).all()):
+            raise ValueError("The weights of a partial likelihood must be positive.")
+        if self.ties == "efron" and not (np.rint(self.weight) == self.weight).all():
+            raise ValueError(
+                "ties='efron' counts how many events are tied, so that sample_weight "
+                "must be whole numbers; use ties='breslow' for others."
+            )
+
+    # --- what does not change ---------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of samples, and one task."""
+        return len(self.time), 1
+
+    @cached_property
+    def sets(self) -> RiskSets:
+        """Who is at risk when."""
+        return RiskSets.of(self.time, self.event, self.stratum, self.weight, self.ties)
+
+    @cached_property
+    def _s(self) -> FloatArray:
+        """Weights in the order of the risk sets."""
+        return np.asarray(self.weight[self.sets.order])
+
+    @cached_property
+    def _given(self) -> FloatArray:
+        """Costs of the events, in the order of the risk sets, zero if censored."""
+        return np.where(self.sets.dies, self.C * self._s, 0.0)
+
+    @cached_property
+    def _k(self) -> FloatArray:
+        """Costs of the terms of the likelihood, shape (n_parts,)."""
+        sets = self.sets
+        if not len(sets.first):
+            return np.zeros(0)
+        total = self._over_events(self._given)
+        return np.asarray((total / sets.count)[sets.part])
+
+    @cached_property
+    def _costs(self) -> FloatArray:
+        """Costs of the events at each event time."""
+        return self._over_events(self._given)
+
+    @cached_property
+    def _ends(self) -> Rows:
+        """The first event of each stratum that has one: where no mass is left over."""
+        return np.array(
+            [one.groups.stop - 1 for one in self.sets.strata if _some(one.groups)],
+            dtype=np.intp,
+        )
+
+    @cached_property
+    def _total(self) -> float:
+        """Costs of all events."""
+        return entries_sum(self._costs)
+
+    @cached_property
+    def concavity(self) -> float:
+        """Modulus of strong concavity of the dual term.
+
+        The second derivative of a logarithm of sums is at most ½.
+        """
+        most = [entries_sum(self._costs[one.groups]) for one in self.sets.strata]
+        return 2.0 / max(*most, 1e-300) if self._total else 0.0
+
+    def _over_events(self, x: FloatArray) -> FloatArray:
+        """Return sums over the events at each event time, shape (n_groups, ...)."""
+        sets = self.sets
+        if not len(sets.first):
+            return np.zeros((0, *x.shape[1:]))
+        padded = np.concatenate([x, np.zeros((1, *x.shape[1:]))])
+        edges = np.c_[sets.first, sets.last].ravel()
+        return np.asarray(np.add.reduceat(padded, edges, axis=0)[::2])
+
+    def _back(self, x: FloatArray) -> FloatArray:
+        """Return rows in the order of the samples."""
+        out = np.empty_like(x)
+        out[self.sets.order] = x
+        return out
+
+    # --- values -----------------------------------------------------------------------
+
+    def _logs(self, f: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return logarithms of the sums at risk, for scores in order.
+
+        Of those without events at the time, of these events, and of both as each term
+        counts them: shapes (n_groups,), (n_groups,), (n_parts,).
+        """
+        sets = self.sets
+        g = f + np.log(self._s)
+        others = np.full(len(sets.first), -np.inf)
+        dying = np.zeros(len(sets.first))
+        for one in sets.strata:
+            if not _some(one.groups):
+                continue
+            sums = np.logaddexp.accumulate(g[one.rows])
+            at = sets.first[one.groups] - one.rows.start
+            others[one.groups] = np.where(at > 0, sums[at - 1], -np.inf)
+        if len(sets.first):
+            edges = np.c_[sets.first, sets.last].ravel()
+            # a sentinel at the end, which no event time has a part in
+            dying = np.logaddexp.reduceat(np.append(g, 0.0), edges)[::2]
+        both = np.logaddexp(others[sets.part], np.log(sets.left) + dying[sets.part])
+        return others, dying, both
+
+    def _hazards(self, f: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return logarithms of what events hand out for one unit of ``s exp(f)``.
+
+        To the events of each event time, and to others at risk from then on.
+        """
+        sets = self.sets
+        _, _, both = self._logs(f)
+        own = np.log(self._k) - both if len(both) else both
+        hazard = np.full(len(sets.first), -np.inf)
+        later = np.full(len(sets.first), -np.inf)  # that of earlier times alone
+        for one in sets.strata:
+            if not _some(one.groups):
+                continue
+            starts = np.cumsum(sets.count[one.groups]) - sets.count[one.groups]
+            each = np.logaddexp.reduceat(own[one.parts], starts)
+            sums = np.logaddexp.accumulate(each[::-1])[::-1]
+            hazard[one.groups] = sums
+            later[one.groups] = np.append(sums[1:], -np.inf)
+        at_event = hazard
+        if (sets.count > 1).any():
+            starts = np.cumsum(sets.count) - sets.count
+            counted = np.logaddexp.reduceat(own + np.log(sets.left), starts)
+            at_event = np.logaddexp(later, counted)
+        return at_event, hazard
+
+    def _mass(self, f: FloatArray) -> FloatArray:
+        """Return the mass that scores in order leave each sample, in order."""
+        sets = self.sets
+        at_event, hazard = self._hazards(f)
+        rate = np.append(hazard, -np.inf)[sets.own]
+        rate[sets.dies] = at_event[sets.own[sets.dies]]
+        return np.asarray(np.exp(f + np.log(self._s) + rate))
+
+    def primal(self, F: FloatArray, bias: FloatArray) -> float:
+        """Return the loss, which no bias changes."""
+        f = F[self.sets.order, 0]
+        _, _, both = self._logs(f)
+        return entries_sum(self._k * both) - entries_sum(self._given * f)
+
+    def slope(self, F: FloatArray) -> FloatArray:
+        """Return ``-d primal / dF``: events less what was to be expected of each."""
+        f = F[self.sets.order, 0]
+        return self._back(self._given - self._mass(f))[:, None]
+
+    def bent(self, F: FloatArray, V: FloatArray) -> FloatArray:
+        """Return ``d^2 primal / dF^2`` at scores (n, 1), times ``V`` (n, k)."""
+        sets = self.sets
+        f, V = F[sets.order, 0], V[sets.order]
+        out = self._mass(f)[:, None] * V
+        for one in sets.strata:
+            if _some(one.groups):
+                self._couple(one, f[one.rows], V[one.rows], out[one.rows])
+        return self._back(out)
+
+    def sweep(self, F: FloatArray) -> Sweep:
+        """Return ``d^2 primal / dF^2`` for passes over rows in order.
+
+        Tied events are taken in Breslow's way, which has about the same curvature.
+        """
+        if self.ties != "breslow":
+            return self._untied.sweep(F)
+        sets, f = self.sets, F[self.sets.order, 0]
+        part, rate = np.zeros(len(f)), np.zeros(len(f))
+        begins = np.zeros(len(f), dtype=bool)
+        for one in sets.strata:
+            begins[one.rows.start] = True
+            if _some(one.groups):
+                here = f[one.rows]
+                u = np.exp(here - here.max()) * self._s[one.rows]
+                end = sets.last[one.groups] - 1
+                size = np.cumsum(u)[end - one.rows.start]
+                inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+                part[one.rows] = u
+                rate[end] = self._k[one.parts] * inverse**2
+        return Sweep(self._mass(f), part, rate, begins)
+
+    @cached_property
+    def _untied(self) -> Cox:
+        return replace(self, ties="breslow")
+
+    def _couple(
+        self, one: Stratum, f: FloatArray, V: FloatArray, out: FloatArray
+    ) -> None:
+        """Subtract, in place, what the means over risk sets take away."""
+        sets = self.sets
+        u = np.exp(f - f.max()) * self._s[one.rows]
+        U = u[:, None] * V
+        end = sets.last[one.groups] - one.rows.start
+        start = sets.first[one.groups] - one.rows.start
+        edges = np.c_[start, end].ravel()
+        starts = np.cumsum(sets.count[one.groups]) - sets.count[one.groups]
+        part, left, k = sets.part[one.parts], sets.left[one.parts], self._k[one.parts]
+        part = part - one.groups.start
+        padded = np.append(u, 0.0)
+        dying = np.add.reduceat(padded, edges)[::2]
+        before = np.append(0.0, np.cumsum(u))[start]
+        size = before[part] + left * dying[part]
+        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+        sums = np.cumsum(U, axis=0)
+        whole = sums[end - 1]
+        if (left == 1.0).all():
+            mean = whole[part]
+        else:
+            events = np.add.reduceat(np.vstack([U, np.zeros_like(U[:1])]), edges)[::2]
+            mean = whole[part] - (1.0 - left)[:, None] * events[part]
+        mean *= (k * inverse**2)[:, None]
+        each = np.add.reduceat(mean, starts, axis=0)
+        rate = np.cumsum(each[::-1], axis=0)[::-1]
+        own = np.minimum(sets.own[one.rows] - one.groups.start, len(rate))
+        rates = np.vstack([rate, np.zeros_like(rate[:1])])[own]
+        if not (left == 1.0).all():
+            counted = np.add.reduceat(left[:, None] * mean, starts, axis=0)
+            dies = sets.dies[one.rows]
+            rates[dies] += (counted - each)[own[dies]]
+        out -= u[:, None] * rates
+
+    def bias(self, F: FloatArray) -> FloatArray:
+        """Return zero."""
+        return np.zeros(1)
+
+    # --- the dual ---------------------------------------------------------------------
+
+    def _masses(self, A: FloatArray) -> FloatArray:
+        """Return the masses of a dual point, in order; zero if never at risk."""
+        m = self._given - A[self.sets.order, 0]
+        return np.where(self.sets.own < len(self.sets.first), np.maximum(m, 0.0), 0.0)
+
+    def _flow(self, m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return masses of events, of others at risk, and what comes from before."""
+        sets = self.sets
+        events = self._over_events(m)
+        rho = np.zeros(len(sets.first))
+        for one in sets.strata:
+            if _some(one.groups):
+                mass = _running(m[one.rows])[sets.last[one.groups] - 1 - one.rows.start]
+                rho[one.groups] = mass - _running(self._costs[one.groups])
+        rho[self._ends] = 0.0
+        others = np.maximum(rho + self._costs - events, 0.0)
+        return events, others, rho
+
+    def dual(self, A: FloatArray) -> float:
+        """Return the entropy of the best way to hand out the masses of ``A``."""
+        m = self._masses(A)
+        events, others, rho = self._flow(m)
+        terms = self._entropies(events, others, np.maximum(rho, 0.0))
+        return entries_sum(terms) - entries_sum(xlogy(m, m / self._s))
+
+    def _entropies(
+        self, events: FloatArray, others: FloatArray, rho: FloatArray
+    ) -> FloatArray:
+        """Return what each event time adds to the dual term."""
+        k = self._costs
+        ratio = np.divide(k, rho, out=np.zeros_like(k), where=rho > 0)
+        terms = xlogy(k, rho + k) + rho * np.log1p(ratio)
+        tied = np.flatnonzero(self.sets.count > 1)
+        if len(tied):
+            terms[tied] = self._tied(tied, events[tied], others[tied])
+        return np.asarray(terms)
+
+    def _tied(self, tied: Rows, events: FloatArray, others: FloatArray) -> FloatArray:
+        """Return the same for times with tied events, taken one after the other."""
+        sets = self.sets
+        count, cost = sets.count[tied], self._costs[tied]
+        chosen = np.isin(sets.part, tied)
+        place = np.searchsorted(tied, sets.part[chosen])
+        left = sets.left[chosen]
+        k = self._k[chosen]
+        starts = np.cumsum(count) - count
+
+        def total(x: FloatArray) -> FloatArray:
+            return np.asarray(np.add.reduceat(x, starts))
+
+        low, high = np.full(len(tied), -_WIDE), np.full(len(tied), _WIDE)
+        for _ in range(_BISECTIONS):
+            z = (low + high) / 2
+            x = np.exp(z)
+            lost = total(k * (1.0 - left) / (1.0 + left * x[place]))
+            above = x * (others - lost) > events
+            low, high = np.where(above, low, z), np.where(above, z, high)
+        odds = left * np.exp((low + high) / 2)[place]
+        q, p = odds / (1.0 + odds), 1.0 / (1.0 + odds)
+        share, rest = total(k * q), total(k * p)
+        early, late = np.maximum(events - share, 0.0), np.maximum(others - rest, 0.0)
+        inside = total(k * (xlogy(q, left) - xlogy(q, q) - xlogy(p, p)))
+        return (
+            inside
+            + (cost - rest) * _log(events)
+            + xlogy(early, _over(events, early))
+            + rest * _log(others)
+            + xlogy(late, _over(others, late))
+        )
+
+    def repair(self, A: FloatArray) -> FloatArray:
+        """Return a feasible point near ``A``.
+
+        Masses are cut at zero and scaled to what there is to hand out. Where events
+        would have to hand out more than they have, the point goes towards the slope at
+        equal scores, as far as it must.
+        """
+        m = self._masses(A)
+        for one in self.sets.strata:
+            have = entries_sum(self._costs[one.groups])
+            size = entries_sum(m[one.rows])
+            if size > 0:
+                m[one.rows] *= have / size
+            elif have:
+                m[one.rows] = self._even[0][one.rows]
+        rho = self._flow(m)[2]
+        even, flow = self._even
+        least = 8 * _steps(len(m)) * self._total
+        least_here = np.minimum(least, 0.5 * flow)
+        short = rho < least_here
+        short[self._ends] = False
+        if short.any():
+            part = (least_here - rho)[short] / (flow - rho)[short]
+            share = float(np.max(part))
+            m = (1.0 - share) * m + share * even
+        return self._back(self._given - m)[:, None]
+
+    @cached_property
+    def _even(self) -> tuple[FloatArray, FloatArray]:
+        """Masses at equal scores, and what comes from before there."""
+        even = self._mass(np.zeros(len(self.time)))
+        return even, self._flow(even)[2]
+
+    # --- rounding ---------------------------------------------------------------------
+
+    def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
+        """Return what ``primal`` is at most, for scores that err by up to ``error``."""
+        order = self.sets.order
+        f, reach = F[order, 0], error[order, 0]
+        _, _, both = self._logs(f + reach)
+        gains = entries_sum(self._k * both) - entries_sum(self._given * (f - reach))
+        # a logarithm of sums errs by what each addition adds
+        size = float(np.abs(both).max(initial=0.0)) + float(np.abs(f).max(initial=0.0))
+        steps = (4.0 * len(f) + 32.0) * UNIT * (size + 4.0) * self._total
+        sums = entries_sum(self._k * np.abs(both)) + entries_sum(
+            self._given * (np.abs(f) + reach)
+        )
+        return gains + steps + pairwise(len(f)) * sums
+
+    def below(self, A: FloatArray) -> float:
+        """Return what ``dual`` is at least, where A is feasible without rounding.
+
+        What an event time adds grows with the masses at risk.
+        """
+        m = self._masses(A)
+        slip = self._slip(m)
+        events, others, rho = self._flow(m)
+        off = 2 * (_steps(len(m)) + slip) * self._total
+        ends = np.zeros(len(rho), dtype=bool)
+        ends[self._ends] = True
+        lower = np.where(ends, rho, np.maximum(rho - off, 0.0))
+        fewer, less = np.maximum(events - off, 0.0), np.maximum(others - off, 0.0)
+        plain = self._entropies(events, others, np.maximum(rho, 0.0))
+        terms = np.minimum(plain, self._entropies(fewer, less, lower))
+        tied = ends & (self.sets.count > 1)
+        if tied.any():  # there masses cannot fall together: twice the slope, both ways
+            terms[tied] = plain[tied]
+            shifted = self._entropies(events + off, less, lower)
+            terms[tied] -= 2 * np.abs(plain - shifted)[tied] + off
+            shifted = self._entropies(fewer, others + off, lower)
+            terms[tied] -= 2 * np.abs(plain - shifted)[tied] + off
+        entropy = xlogy(m, m / self._s)
+        lost = (slip + FEW) * (entries_sum(np.abs(entropy)) + 2 * entries_sum(m))
+        sums = entries_sum(np.abs(terms)) + entries_sum(np.abs(entropy))
+        rounded = (pairwise(len(m)) + FEW) * sums
+        return entries_sum(terms) - entries_sum(entropy) - lost - rounded
+
+    def strain(self, A: FloatArray) -> FloatArray:
+        """Return how far from ``A`` a point lies that is feasible without rounding."""
+        m = self._masses(A)
+        return self._back(self._slip(m) * m)[:, None]
+
+    def _slip(self, m: FloatArray) -> float:
+        """Return by what part masses must change to be as many as there are."""
+        worst = 0.0
+        for one in self.sets.strata:
+            have = entries_sum(self._costs[one.groups])
+            if have:
+                worst = max(worst, abs(entries_sum(m[one.rows]) - have) / have)
+        return worst + 4 * pairwise(len(m))
+
+    # --- parts ------------------------------------------------------------------------
+
+    def take(self, rows: Rows, factor: float) -> Cox:
+        """Return the loss on some samples, its cost multiplied by ``factor``."""
+        return Cox(
+            self.time[rows],
+            self.event[rows],
+            self.stratum[rows],
+            self.weight[rows],
+            factor * self.C,
+            self.ties,
+        )
+
+
+def _some(part: slice) -> bool:
+    return bool(part.stop > part.start)
+
+
+def _log(x: FloatArray) -> FloatArray:
+    """Return the logarithm, of zero a number that zero is a factor of."""
+    return np.log(np.where(x > 0, x, 1.0))
+
+
+def _over(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return ``x / y``, one where y is zero."""
+    return np.where(y > 0, x / np.where(y > 0, y, 1.0), 1.0)

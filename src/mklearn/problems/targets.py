@@ -1,0 +1,551 @@
+"""Many targets on the same samples, each with kernel weights of its own.
+
+The problem falls apart into one for each target: :class:`OwnEvidence` into
+:class:`~mklearn.problems.EvidenceProblem`, :class:`OwnSquared` into
+:class:`~mklearn.problems.MKLProblem`. What they share are the kernels, so that all
+targets are judged by products of the kernels with many columns at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
+
+from mklearn.kernels.bank import KernelBank
+from mklearn.problems.base import (
+    Certificate,
+    Iterate,
+    Judgement,
+    Kind,
+    relative_gap,
+    shares,
+)
+from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.losses import Squared
+from mklearn.problems.mkl import MKLProblem, certified_columns
+from mklearn.problems.weights import WeightSet
+
+FloatArray = NDArray[np.float64]
+
+_BLOCK = 2**26  # bytes of products with all kernels that are held at a time
+_SOLVED = 0.3  # residual of a system, relative, above which an answer is none
+
+
+def target_blocks(n: int, n_kernels: int, n_targets: int) -> list[slice]:
+    """Return blocks of targets whose products with all kernels take little memory."""
+    size = max(1, _BLOCK // (8 * n * max(1, n_kernels)))
+    return [slice(i, min(i + size, n_targets)) for i in range(0, n_targets, size)]
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Samples in units of the noise, without what enters the model unpenalised.
+
+    With ``W = diag(weight)`` and F the design, values are ``z = H W^½ y`` and kernels
+    ``H W^½ K W^½ H``, H the projection off ``W^½ F``. The restricted likelihood of y is
+    the likelihood of z, and ridge regression of y with free effects is that of z
+    without any.
+
+    Attributes
+    ----------
+    root : array of shape (n,)
+        ``W^½``.
+    basis : array of shape (n, q)
+        Orthonormal, of the span of ``W^½ F``.
+    """
+
+    root: FloatArray
+    basis: FloatArray
+
+    @classmethod
+    def of(cls, weight: FloatArray, design: FloatArray) -> Centred:
+        """Return the frame of weights (n,) and a design (n, q)."""
+        root = np.sqrt(weight)
+        return cls(root, np.linalg.qr(root[:, None] * design)[0])
+
+    def values(self, Y: FloatArray) -> FloatArray:
+        """Return ``z`` of each column."""
+        # twice: a constant that is large beside the rest loses no more than its digits
+        return self._off(self._off(self.root[:, None] * Y))
+
+    def gram(self, K: FloatArray) -> FloatArray:
+        """Return the kernel between centred samples."""
+        K = self.root[:, None] * K * self.root
+        K = self._off(self._off(K).T)
+        return np.asarray(0.5 * (K + K.T))
+
+    def coefficients(self, a: FloatArray) -> FloatArray:
+        """Return the dual variables ``W^½ a`` of the samples as they are."""
+        return self.root[:, None] * self._off(a)
+
+    def _off(self, X: FloatArray) -> FloatArray:
+        return X - self.basis @ (self.basis.T @ X)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Centred kernels as products ``L_m L_m'`` with as few columns as they have rank.
+
+    Attributes
+    ----------
+    stack : array of shape (n, R)
+        The factors of all kernels side by side.
+    ends : array of shape (n_kernels + 1,)
+        Where each begins and ends.
+    """
+
+    stack: FloatArray = field(repr=False)
+    ends: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, bank: KernelBank, centred: Centred) -> Factors | None:
+        """Return the factors; None if a kernel is not positive semidefinite."""
+        n, _, M = bank.shape
+        parts = []
+        for m in range(M):
+            C = centred.gram(bank.gram(m))
+            diag = np.diagonal(C).copy()
+            floor = n * np.finfo(float).eps * max(float(diag.max()), 0.0)
+            L, order, rank, _ = dpstrf(C, lower=1, tol=floor)
+            part = np.zeros((n, rank))
+            part[order - 1] = np.tril(L)[:, :rank]
+            off = np.abs(diag - np.sum(part**2, axis=1)).max()
+            if off > 1e-8 * max(float(np.abs(diag).max()), 1e-300):
+                return None
+            parts.append(part)
+        ends = np.cumsum([0, *(part.shape[1] for part in parts)])
+        return cls(np.hstack(parts), ends)
+
+    @property
+    def ranks(self) -> NDArray[np.intp]:
+        """Number of columns of each factor."""
+        return np.diff(self.ends)
+
+    def totals(self, each: FloatArray) -> FloatArray:
+        """Return sums over the columns of each kernel of ``each`` (R, ...)."""
+        out = np.zeros((len(self.ranks), *each.shape[1:]))
+        filled = self.ranks > 0  # reduceat has no empty pieces
+        if filled.any():
+            out[filled] = np.add.reduceat(each, self.ends[:-1][filled], axis=0)
+        return out
+
+    def traces(self) -> FloatArray:
+        """Return the trace of each kernel, shape (n_kernels,)."""
+        return self.totals(np.sum(self.stack**2, axis=0))
+
+    def columns(self, thetas: FloatArray) -> FloatArray:
+        """Return the weight of each column of the stack, shape (R, ...)."""
+        return np.repeat(thetas.T, self.ranks, axis=0)
+
+
+# --- evidence -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """What is known about the weights of each target.
+
+    Attributes
+    ----------
+    evidence : array of shape (T,)
+        Log density of the values of each target.
+    nothing : array of shape (T,)
+        The same for weights of zero: noise and a constant alone.
+    noise : array of shape (T,)
+        Variances.
+    promise : array of shape (T,)
+        How much more log evidence the quadratic model at these weights sees; NaN where
+        it was not looked at.
+    exact : array of shape (T,)
+        Whether the evidence was computed from a factor of the target's own matrix, or
+        follows from that of targets with nearly the same weights.
+    """
+
+    evidence: FloatArray
+    nothing: FloatArray
+    noise: FloatArray = field(repr=False)
+    promise: FloatArray
+    exact: NDArray[np.bool_] = field(repr=False)
+
+    @property
+    def message(self) -> str:
+        """What was found, in words."""
+        gain = np.median(self.evidence - self.nothing)
+        known = self.promise[np.isfinite(self.promise)]
+        promise = ""
+        if len(known):
+            promise = (
+                f"; small changes of the weights promise {np.max(known):.2g} more for "
+                "one of them at most"
+            )
+        return (
+            f"The log evidence of {len(self.evidence)} targets is {gain:.3g} above that"
+            f" of no kernel at all, in the median{promise}. Whether weights far from "
+            "these are better nothing tells."
+        )
+
+
+@dataclass(frozen=True)
+class OwnEvidence:
+    """The restricted likelihood of each target, at weights of its own.
+
+    Parameters
+    ----------
+    all : EvidenceProblem
+        Of all targets; that they share weights there is not asked for.
+    """
+
+    all: EvidenceProblem
+
+    kind: ClassVar[Kind] = "targets"
+
+    @property
+    def bank(self) -> KernelBank:
+        """The kernels."""
+        return self.all.bank
+
+    @property
+    def n_targets(self) -> int:
+        """Number of targets T."""
+        return int(self.all.Y.shape[1])
+
+    @cached_property
+    def centred(self) -> Centred:
+        """The frame in which there is neither weight nor constant."""
+        return Centred.of(self.all.weight, self.all.design)
+
+    def values(self, targets: NDArray[np.intp] | slice) -> FloatArray:
+        """Return the centred values of some targets, shape (n, count)."""
+        return self.centred.values(np.asarray(self.all.Y[:, targets], dtype=float))
+
+    def varied(self, targets: slice) -> NDArray[np.bool_]:
+        """Tell which of some targets have different values."""
+        return np.asarray(np.ptp(self.all.Y[:, targets], axis=0) > 0)
+
+    def one(self, target: int) -> EvidenceProblem:
+        """Return the problem of one target."""
+        y = np.asarray(self.all.Y[:, [target]], dtype=float)
+        return replace(self.all, Y=y - np.median(y, axis=0))
+
+    def first(self) -> Iterate:
+        """Return noise and a constant alone."""
+        A = np.empty(self.all.Y.shape, dtype=self.all.Y.dtype)
+        for block in self.blocks():
+            A[:, block] = self.centred.coefficients(self.values(block))
+        return Iterate(np.zeros((self.n_targets, self.bank.shape[2])), A)
+
+    def judge(self, point: Iterate) -> Judgement:
+        """Return minus the evidence as it is claimed, or that of noise alone."""
+        found = point.about
+        value = self.nothing.sum() if found is None else found.evidence.sum()
+        return Judgement(-float(value), -np.inf, np.zeros(self.n_targets))
+
+    def dual(self, A: FloatArray) -> float:
+        """Return minus infinity: the evidence is not concave."""
+        return -np.inf
+
+    @cached_property
+    def nothing(self) -> FloatArray:
+        """The evidence of weights of zero, shape (T,); 0 for constant targets."""
+        out = np.zeros(self.n_targets)
+        for block in self.blocks():
+            quads = np.sum(self.values(block) ** 2, axis=0) * self.varied(block)
+            out[block] = self.evidence(quads, np.zeros(len(quads)))
+        return out
+
+    def evidence(self, quads: FloatArray, volumes: FloatArray) -> FloatArray:
+        """Return the log densities of targets from ``z'G^-1 z`` and ``log |G|``.
+
+        Zero for a target of one value only, which says nothing about kernels.
+        """
+        found = -0.5 * (self.all.misfit(np.where(quads > 0, quads, 1.0)) + volumes)
+        return np.where(quads > 0, found, 0.0)
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return noise and constants from the kernels alone.
+
+        Of the evidence, what the coefficients A say is computed afresh: they must solve
+        the system of the weights. A target for which they do not has noise alone. The
+        determinants are those that the solver has found: a factor for each target would
+        take longer than the fit.
+        """
+        theta, A, about = point.theta.copy(), point.A, point.about
+        T = self.n_targets
+        noise, effects = np.zeros(T), np.zeros((self.all.design.shape[1], T))
+        evidence, exact = self.nothing.copy(), np.ones(T, dtype=bool)
+        promise = np.full(T, np.nan)
+        if about is not None:
+            evidence, exact = about.evidence.copy(), about.exact.copy()
+            promise = about.promise.copy()
+        root, factors = self.centred.root[:, None], self.factors
+        for block in self.blocks():
+            z, a = self.values(block), self._noise_part(A[:, block])
+            size = np.sqrt(np.sum(z**2, axis=0))
+            if factors is None:
+                K_a = self.centred.values(self.bank.apply_each(theta[block], a * root))
+            else:
+                L = factors.stack
+                K_a = L @ (factors.columns(theta[block]) * (L.T @ a))
+            off = np.sqrt(np.sum((z - a - K_a) ** 2, axis=0))
+            bad = np.flatnonzero(~(off <= _SOLVED * size))
+            if len(bad):
+                at = np.arange(block.start, block.stop)[bad]
+                A[:, at], a[:, bad] = root * z[:, bad], z[:, bad]
+                theta[at] = 0.0
+                evidence[at], promise[at], exact[at] = self.nothing[at], np.nan, True
+            noise[block] = self.all.noises(np.maximum(np.sum(z * a, axis=0), 0.0))
+            effects[:, block] = self._effects(theta[block], root * a, block)
+        found = Likelihoods(evidence, self.nothing, noise, promise, exact)
+        words = found.message.rstrip(".")
+        return Certificate(
+            upper=-float(evidence.sum()),
+            lower=-np.inf,
+            bias=effects[0] if self.all.fixed is None else effects,
+            theta=theta,
+            A=A,
+            dual=A,
+            weight_bounds=np.full(theta.shape[1], np.inf),
+            about=found,
+            claim=words,
+            doubt=words,
+        )
+
+    @cached_property
+    def factors(self) -> Factors | None:
+        """Factors of the centred kernels, None if one is not definite."""
+        return Factors.of(self.bank, self.centred)
+
+    @cached_property
+    def _sums(self) -> FloatArray:
+        """``(F'WF)^-1 F'W K_m``, shape (n, q, M)."""
+        return self.bank.multiply(self._regression.T)
+
+    @cached_property
+    def _regression(self) -> FloatArray:
+        """``(F'WF)^-1 F'W``, shape (q, n)."""
+        F, w = self.all.design, self.all.weight[:, None]
+        return np.asarray(np.linalg.solve(F.T @ (w * F), (w * F).T), dtype=float)
+
+    def _effects(self, theta: FloatArray, A: FloatArray, block: slice) -> FloatArray:
+        """Return what enters unpenalised for a block of targets, shape (q, T)."""
+        explained = np.einsum("tm,iqm,it->qt", theta, self._sums, A, optimize=True)
+        Y = np.asarray(self.all.Y[:, block], dtype=float)
+        return np.asarray(self._regression @ Y - explained)
+
+    def _noise_part(self, A: FloatArray) -> FloatArray:
+        """Return ``a`` of dual variables ``A = W^½ a``."""
+        return np.asarray(A, dtype=float) / self.centred.root[:, None]
+
+    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (T, M)."""
+        if self.factors is None:
+            return own_shares(self.bank, theta, A)
+        quads = np.empty(theta.shape)
+        for block in self.blocks():
+            parts = (self.factors.stack.T @ self._noise_part(A[:, block])) ** 2
+            quads[block] = self.factors.totals(parts).T
+        return shares(theta * quads)
+
+    def blocks(self) -> list[slice]:
+        """Return blocks of targets."""
+        n, _, M = self.bank.shape
+        return target_blocks(n, M, self.n_targets)
+
+
+def own_shares(bank: KernelBank, theta: FloatArray, A: FloatArray) -> FloatArray:
+    """Return the shares of kernels for targets with weights of their own, (T, M)."""
+    from_each = np.empty(theta.shape)
+    n, _, M = bank.shape
+    for block in target_blocks(n, M, len(theta)):
+        from_each[block] = theta[block] * bank.quads(A[:, block])
+    return shares(from_each)
+
+
+# --- squared loss ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds on the optimum of each target.
+
+    Attributes
+    ----------
+    upper, lower : arrays of shape (T,)
+    """
+
+    upper: FloatArray
+    lower: FloatArray
+
+    @property
+    def gaps(self) -> FloatArray:
+        """Relative duality gap of each target, shape (T,)."""
+        pairs = zip(self.upper, self.lower, strict=True)
+        return np.array([relative_gap(float(u), float(b)) for u, b in pairs])
+
+    @property
+    def message(self) -> str:
+        """What is proved, in words."""
+        gaps = self.gaps
+        return (
+            f"Each of {len(gaps)} targets has weights of its own, within "
+            f"{100 * float(gaps.max()):.2g} % of the best possible objective; "
+            f"{100 * float(np.median(gaps)):.2g} % in the median"
+        )
+
+
+@dataclass(frozen=True)
+class OwnSquared:
+    """Ridge regression of each target, at weights of its own in one and the same set.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square and normalised.
+    Y : array of shape (n, T)
+    cost : array of shape (n,)
+        Positive.
+    weights : WeightSet
+    """
+
+    bank: KernelBank
+    Y: FloatArray
+    cost: FloatArray
+    weights: WeightSet
+
+    kind: ClassVar[Kind] = "targets"
+
+    @property
+    def n_targets(self) -> int:
+        """Number of targets T."""
+        return int(self.Y.shape[1])
+
+    @cached_property
+    def centred(self) -> Centred:
+        """The frame in which there is neither cost nor bias."""
+        return Centred.of(self.cost, np.ones((len(self.cost), 1)))
+
+    @cached_property
+    def factors(self) -> Factors | None:
+        """Factors of the centred kernels, None if one is not definite."""
+        return Factors.of(self.bank, self.centred)
+
+    def values(self, targets: NDArray[np.intp] | slice) -> FloatArray:
+        """Return the centred values of some targets, shape (n, count)."""
+        return self.centred.values(np.asarray(self.Y[:, targets], dtype=float))
+
+    def varied(self, targets: slice) -> NDArray[np.bool_]:
+        """Tell which of some targets have different values."""
+        return np.asarray(np.ptp(self.Y[:, targets], axis=0) > 0)
+
+    def one(self, target: int) -> MKLProblem:
+        """Return the problem of one target."""
+        return self._of(slice(target, target + 1))
+
+    def _of(self, block: slice) -> MKLProblem:
+        y = np.asarray(self.Y[:, block], dtype=float)
+        cost = np.repeat(self.cost[:, None], y.shape[1], axis=1)
+        return MKLProblem(self.bank, Squared(y, cost), self.weights)
+
+    def first(self) -> Iterate:
+        """Return the zero function at equal weights."""
+        theta = np.tile(self.weights.center(self.bank.shape[2]), (self.n_targets, 1))
+        return Iterate(theta, np.zeros(self.Y.shape, dtype=self.Y.dtype))
+
+    def judge(self, point: Iterate) -> Judgement:
+        """Return the objective as it is claimed, or that of the zero function."""
+        found = point.about
+        if found is None:
+            total = 0.0
+            for block in self.blocks():
+                total += 0.5 * float(np.sum(self.values(block) ** 2))
+            return Judgement(total, -np.inf, np.zeros(self.n_targets))
+        # bounds of a sum may meet where those of a target do not: none on the way
+        return Judgement(float(found.upper.sum()), -np.inf, np.zeros(self.n_targets))
+
+    def dual(self, A: FloatArray) -> float:
+        """Return minus infinity; :meth:`certify` has bounds."""
+        return -np.inf
+
+    def certify(self, point: Iterate, dual: Iterate) -> Certificate:
+        """Return the bounds of each target, computed from the bank alone."""
+        T = self.n_targets
+        upper, lower, error, bias = (np.zeros(T) for _ in range(4))
+        A = point.A
+        for block in self.blocks():
+            each = certified_columns(
+                self._of(block),
+                point.theta[block],
+                np.asarray(A[:, block], dtype=float),
+                self.one_of,
+            )
+            for t, found in zip(range(block.start, block.stop), each, strict=True):
+                upper[t], lower[t] = found.upper, found.lower
+                error[t], bias[t] = found.error, found.bias[0]
+                A[:, t] = found.A[:, 0]
+        bounds = Bounds(upper, lower)
+        return Certificate(
+            upper=float(upper.sum()),
+            lower=float(lower.sum()),
+            bias=bias,
+            theta=point.theta,
+            A=A,
+            dual=A,
+            weight_bounds=np.ones(point.theta.shape[1]),
+            about=bounds,
+            claim=bounds.message,
+            doubt=bounds.message,
+            error=float(error.sum()),
+        )
+
+    @staticmethod
+    def one_of(problem: MKLProblem, column: int) -> MKLProblem:
+        """Return the problem of one column of a problem of several."""
+        loss, at = problem.loss, slice(column, column + 1)
+        assert isinstance(loss, Squared)
+        return replace(problem, loss=replace(loss, Y=loss.Y[:, at], C=loss.C[:, at]))
+
+    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+        """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (T, M)."""
+        return own_shares(self.bank, theta, A)
+
+    def blocks(self) -> list[slice]:
+        """Return blocks of targets."""
+        n, _, M = self.bank.shape
+        return target_blocks(n, M, self.n_targets)
+
+
+# --- one set of weights for all -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FewerColumns:
+    """Targets (n, T) as combinations of at most n columns, ``Y = columns @ mix'``.
+
+    The squared loss sees Y through ``Y Y'`` only: with shared weights the problem of
+    the columns is that of Y, and ``A = A_columns @ mix'``.
+
+    Attributes
+    ----------
+    columns : array of shape (n, r)
+    mix : array of shape (T, r)
+        With orthonormal columns.
+    """
+
+    columns: FloatArray
+    mix: FloatArray
+
+    @classmethod
+    def of(cls, Y: FloatArray) -> FewerColumns:
+        """Return the columns of Y (n, T), T above n."""
+        # of the transpose: Y' = Q R, so that Y = R' Q'
+        Q, R = np.linalg.qr(Y.T)
+        return cls(np.ascontiguousarray(R.T), Q)
+
+    def spread(self, part: FloatArray) -> FloatArray:
+        """Return what belongs to the targets, from (n, r) or (r,) of the columns."""
+        return np.asarray(part @ self.mix.T)

@@ -1,0 +1,263 @@
+"""What a careful reader would ask of a run, asked by itself, with advice.
+
+A check looks at a :class:`~mklearn.report.Report` and returns sentences: what was
+found, and what to do about it. What needs the samples themselves is found by
+:func:`sample_checks` before the report is made, and handed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_regressor
+
+from mklearn.fitted import proofs, widest
+from mklearn.kernels import KernelBank, MultiView
+from mklearn.model_selection import Split
+from mklearn.report.facts import (
+    Report,
+    errors_of_classes,
+    errors_of_times,
+    errors_of_values,
+)
+from mklearn.report.facts import view_shares as shares_of
+from mklearn.solvers import Status
+
+ALONE = 0.9  # share of a view that carries all
+RARE = 0.1  # part of the samples below which a class is rare
+EQUAL = 0.995  # alignment of kernels that are one
+
+
+def run_checks(report: Report) -> list[str]:
+    """Return what is to be said about a run, most urgent first; empty if all is well.
+
+    Parameters
+    ----------
+    report : Report
+    """
+    said = [sentence for check in CHECKS for sentence in check(report)]
+    return [*said, *report.findings]
+
+
+def _against_guessing(report: Report) -> Iterator[str]:
+    found = report.predictions
+    if found is None:
+        return
+    if found.of_times:
+        c = errors_of_times(found)["concordance"]
+        if c is not None and c <= 0.5:
+            yield (
+                "On new samples the risks order times no better than chance "
+                "(concordance is not above one half): do not use the model, and do "
+                "not read its weights."
+            )
+        return
+    if is_regressor(report.model):
+        if errors_of_values(found)["r2"] <= 0.0:
+            yield (
+                "On new samples the model is no better than the mean of the target "
+                "(R² is not positive): do not use it, and do not read its weights."
+            )
+        return
+    _, counts = np.unique(found.truth, return_counts=True)
+    most = counts.max() / counts.sum()
+    right = errors_of_classes(found)["accuracy"]
+    if right <= most:
+        yield (
+            f"The model is right for {100 * right:.1f} % of new samples, and naming "
+            f"the largest class would be for {100 * most:.1f} %: do not use it as it "
+            "is, and do not read its weights. If classes are unequal, score by "
+            "balanced accuracy or AUC and weight the classes."
+        )
+
+
+def _stopped(report: Report) -> Iterator[str]:
+    solutions = proofs(report.model)
+    if not solutions:
+        return
+    worst = widest(solutions)
+    if worst.status in (Status.STALLED, Status.ROUNDED):
+        yield (
+            f"Rounding keeps the bounds {100 * worst.gap:.2g} % apart: "
+            f"{worst.status.value}."
+        )
+    elif worst.status is not Status.OPTIMAL:
+        yield f"The solver stopped early: {worst.status.value}."
+
+
+def _edge_of_the_grid(report: Report) -> Iterator[str]:
+    model = report.model
+    costs = np.unique(np.asarray(getattr(model, "Cs_", []), dtype=float))
+    if len(costs) < 2 or model.C_ not in (costs[0], costs[-1]):
+        return
+    end = "smallest" if model.C_ == costs[0] else "largest"
+    yield (
+        f"The search chose C = {model.C_:.3g}, the {end} that it tried: try "
+        f"{'smaller' if end == 'smallest' else 'larger'} ones, the best may be there."
+    )
+
+
+def _one_view(report: Report) -> Iterator[str]:
+    views = report.shares or shares_of(report.model)
+    top = max(views, key=lambda view: view.share)
+    if len(views) > 1 and top.share > ALONE:
+        yield (
+            f"View {top.view!r} carries {100 * top.share:.0f} % of the decision: "
+            "compare with a model of this view alone, which is simpler; and make sure "
+            "that the view does not contain the target in disguise."
+        )
+
+
+def _rare_classes(report: Report) -> Iterator[str]:
+    classes = report.data.classes
+    if not classes:
+        return
+    name, count = min(classes.items(), key=lambda item: item[1])
+    if count < RARE * report.data.n_samples and report.scoring == "accuracy":
+        yield (
+            f"Class {name} has {count} of {report.data.n_samples} samples: accuracy "
+            "hardly sees it. Look at the errors by class, and score by balanced "
+            "accuracy."
+        )
+
+
+def _kernels_alike(report: Report) -> Iterator[str]:
+    if report.alignment is None:
+        return
+    values = np.triu(np.asarray(report.alignment), 1)
+    pairs = np.argwhere(values > EQUAL)
+    if len(pairs):
+        names = report.model.kernel_names_
+        i, j = pairs[0]
+        rest = f" and {len(pairs) - 1} other pairs" if len(pairs) > 1 else ""
+        yield (
+            f"The kernels {names[i]} and {names[j]}{rest} are equal up to scale but "
+            "for half a percent: only the sum of their weights means anything."
+        )
+
+
+Check = Callable[[Report], Iterator[str]]
+CHECKS: tuple[Check, ...] = (
+    _against_guessing,
+    _stopped,
+    _edge_of_the_grid,
+    _one_view,
+    _rare_classes,
+    _kernels_alike,
+)
+
+
+# --- what the samples tell ------------------------------------------------------------
+
+
+def sample_checks(
+    X: Any, y: Any, splits: Sequence[Split] = (), groups: Any = None
+) -> tuple[str, ...]:
+    """Return what is suspicious about samples, their targets and their folds.
+
+    Parameters
+    ----------
+    X : MultiView, or array of shape (n_samples, n_features)
+        Of Gram matrices nothing can be told.
+    y : array of shape (n_samples,)
+    splits : sequence of (train, test)
+    groups : array of shape (n_samples,), optional
+        Which samples are of one subject.
+    """
+    y = np.asarray(y)
+    said = [*_split_groups(groups, splits)]
+    if not isinstance(X, KernelBank) and np.ndim(X) != 3:
+        data = MultiView.wrap(X)
+        said += [*_target_in_disguise(data, y), *_same_rows(data, y, splits)]
+    return tuple(said)
+
+
+def _target_in_disguise(data: MultiView, y: NDArray[Any]) -> Iterator[str]:
+    numbers = y.dtype.kind in "iuf" and len(np.unique(y)) > 2
+    codes = np.unique(y, return_inverse=True)[1]
+    for view in data:
+        if data.is_text(view):
+            continue
+        there, names = ~data.absent(view), data.column_names(view)
+        values = data[view][there]
+        values = values.toarray() if hasattr(values, "toarray") else values
+        for j in range(values.shape[1]):
+            column = values[:, j]
+            if np.ptp(column) == 0.0 if len(column) else True:
+                continue
+            if numbers:
+                target = y[there].astype(float)
+                same = np.ptp(target) > 0 and (
+                    abs(np.corrcoef(column, target)[0, 1]) > 1.0 - 1e-10
+                )
+            else:
+                same = _one_to_one(column, codes[there])
+            if same:
+                name = str(j) if names is None else names[j]
+                yield (
+                    f"Column {name!r} of view {view!r} tells the target exactly: "
+                    "unless it is known before the target is, leave it out."
+                )
+
+
+def _one_to_one(column: NDArray[np.float64], codes: NDArray[np.intp]) -> bool:
+    """Tell whether a column has one value for each class, and another for others."""
+    values, places = np.unique(column, return_inverse=True)
+    classes = np.unique(codes)
+    if len(values) != len(classes) or len(classes) < 2:
+        return False
+    return len(np.unique(np.column_stack([places, codes]), axis=0)) == len(classes)
+
+
+def _same_rows(
+    data: MultiView, y: NDArray[Any], splits: Sequence[Split]
+) -> Iterator[str]:
+    keys = np.array([hash(row) for row in _row_bytes(data)])
+    _, of, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    if counts.max() == 1:
+        return
+    twins = sum(int(np.isin(of[test], of[train]).sum()) for train, test in splits)
+    apart = twins / max(sum(len(test) for _, test in splits), 1)
+    known = f"; of the test samples {100 * apart:.1f} % have a twin in training"
+    yield (
+        f"{int((counts[of] > 1).sum())} samples are equal to another in all views"
+        f"{known if apart else ''}: if they are the same subject, keep one, or keep "
+        "them in one fold (groups)."
+    )
+
+
+def _row_bytes(data: MultiView) -> list[tuple[Any, ...]]:
+    parts = []
+    for view in data:
+        values = data[view]
+        if data.is_text(view):
+            parts.append(list(values))
+        elif hasattr(values, "indptr"):
+            ends = values.indptr
+            parts.append(
+                [
+                    (values.indices[a:b].tobytes(), values.data[a:b].tobytes())
+                    for a, b in pairwise(ends)
+                ]
+            )
+        else:
+            parts.append([row.tobytes() for row in np.ascontiguousarray(values)])
+    return list(zip(*parts, strict=True))
+
+
+def _split_groups(groups: Any, splits: Sequence[Split]) -> Iterator[str]:
+    if groups is None:
+        return
+    groups = np.asarray(groups)
+    split: set[Any] = set()
+    for train, test in splits:
+        split |= set(np.intersect1d(groups[train], groups[test]).tolist())
+    if split:
+        yield (
+            f"{len(split)} subjects have samples in training and in test at once, so "
+            "that the score is too good: split by groups (GroupKFold)."
+        )

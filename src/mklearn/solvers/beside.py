@@ -1,0 +1,161 @@
+"""The inner problem of a box loss with covariates: SMO with several equalities.
+
+``E'a = 0`` is one equation for the constant, which SMO keeps, and one for each
+covariate. These are eliminated by an augmented Lagrangian,
+
+    min ½ a'(K + rho QQ')a + (linear + Q lam)'a     lower <= a <= upper,  sum(a) = 0,
+
+where Q are the covariates, orthonormal and centred: a kernel of fixed weight, and a
+linear term that moves by ``rho Q'a`` after each solution.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mklearn.kernels.bank import KernelBank
+from mklearn.problems.losses import BoxLoss
+from mklearn.problems.mkl import Problem
+from mklearn.solvers.base import Iterate
+from mklearn.solvers.smo import BoxQP, Found, RowCache, unfinished
+
+FloatArray = NDArray[np.float64]
+
+_ROUNDS = 200
+
+
+class _Rows(RowCache):
+    """Rows of the combined kernel, and of a linear kernel of the covariates."""
+
+    def __init__(self, bank: KernelBank, Q: FloatArray) -> None:
+        self.Q, self.rho = Q, 0.0
+        super().__init__(bank)
+
+    def set_theta(self, theta: FloatArray, exact: bool = True) -> None:
+        """Change the weights; the covariates outweigh the kernels."""
+        super().set_theta(theta, exact)
+        self.rho = max(20 * float(self.diag.sum()), 1e-300)
+        self.diag = self.diag + self.rho * np.sum(self.Q**2, axis=1)
+
+    def _columns(self, part: NDArray[Any]) -> FloatArray:
+        rows = super()._columns(part)
+        return np.asarray(rows + self.rho * (self.Q[part] @ self.Q.T))
+
+    def apply(self, a: FloatArray) -> FloatArray:
+        """Return the sum of both kernels times a vector."""
+        used = np.flatnonzero(a)
+        if len(used) <= self.capacity:
+            return super().apply(a)
+        return super().apply(a) + self.rho * (self.Q @ (self.Q.T @ a))
+
+
+class BesideSolver:
+    """All tasks of a box loss with covariates for given weights, warm-started.
+
+    The points that it returns are feasible: within the box, and orthogonal to the
+    design.
+    """
+
+    def __init__(self, problem: Problem, start: Iterate | None) -> None:
+        self.problem, loss = problem, problem.loss
+        assert isinstance(loss, BoxLoss)
+        n, T = loss.shape
+        self.Q = loss.design.basis[:, 1:]  # type: ignore[attr-defined]
+        self.rows = _Rows(problem.bank, self.Q)
+        self.coarse = 0.02 if start is None else 1e-3
+        self.size = np.inf
+        self.theta = problem.weights.center(problem.bank.shape[2])
+        A = np.zeros((n, T))
+        if start is not None:
+            A, self.theta = start.A, start.theta
+        A = loss.repair(A)
+        self.multipliers = np.zeros((self.Q.shape[1], T))
+        self.boxes = [loss.box(t) for t in range(T)]
+        self.tasks = [
+            BoxQP(self.rows, box, A[:, t]) for t, box in enumerate(self.boxes)
+        ]
+
+    @property
+    def bank(self) -> KernelBank:
+        """The bank in the precision that is in use."""
+        return self.rows.bank
+
+    def quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` in that precision."""
+        return self.bank.quad(A)
+
+    def block(self, samples: NDArray[Any]) -> FloatArray:
+        """Return the combined kernel between some samples."""
+        both = self.rows.block(samples, samples)
+        if len(samples) > self.rows.capacity:
+            return both
+        Q = self.Q[samples]
+        return np.asarray(both - self.rows.rho * (Q @ Q.T))
+
+    def solve(self, theta: FloatArray, allowed: float) -> Found:
+        """Solve for ``theta`` until the inner duality gap is at most ``allowed``."""
+        if not np.array_equal(theta, self.rows.theta):
+            self.rows.set_theta(theta)
+            for t in range(len(self.tasks)):
+                self._move(t)
+        eps, left, idle = 0.1, np.inf, 0
+        best: tuple[FloatArray, FloatArray] | None = None
+        for _ in range(_ROUNDS):
+            for task in self.tasks:
+                for _ in unfinished(task, partial(task.run, eps)):
+                    yield Iterate(theta, self._duals(), complete=False)
+            A, F = self._feasible()
+            gap = self._gap(A, F)
+            if gap < left:
+                idle = 0 if gap < 0.95 * left else idle + 1
+                best, left = (A, F), gap
+            else:
+                idle += 1
+            enough = max(min(allowed, self.coarse * self.size), 1e-13 * self.size)
+            if gap <= enough or idle > 25:  # below, rounding decides
+                break
+            yield Iterate(theta, A, complete=False)
+            for t, task in enumerate(self.tasks):
+                self.multipliers[:, t] += self.rows.rho * (self.Q.T @ task.a)
+                self._move(t)
+            # the gap falls with the violation, more or less
+            eps = max(eps * min(max(0.5 * enough / gap, 0.2), 0.7), 1e-13)
+        assert best is not None
+        return best
+
+    def _move(self, t: int) -> None:
+        """Give a task its linear term, and the gradient that follows."""
+        task, box = self.tasks[t], self.boxes[t]
+        shift = self.Q @ self.multipliers[:, t]
+        shift = np.concatenate([shift, shift]) if task.split else shift
+        task.box = box._replace(linear=box.linear + shift)
+        task.refresh()
+
+    def _duals(self) -> FloatArray:
+        return np.stack([task.a for task in self.tasks], axis=1)
+
+    def _gap(self, A: FloatArray, F: FloatArray) -> float:
+        """Return the duality gap for fixed weights, at the effects of the multipliers.
+
+        At the solution these are the best ones; looking for them would cost more.
+        """
+        loss: Any = self.problem.loss
+        moved = np.column_stack([task.a for task in self.tasks])
+        effects = self.multipliers + self.rows.rho * (self.Q.T @ moved)
+        f = F + self.Q @ effects
+        columns = zip(f.T, loss.Y.T, loss.C.T, strict=True)
+        f += [loss.point.bias(*column) for column in columns]
+        norm = float(np.sum(A * F))
+        upper = float(np.sum(loss.C * loss.point.value(f, loss.Y))) + 0.5 * norm
+        self.size = abs(upper)
+        return upper - (loss.dual(A) - 0.5 * norm)
+
+    def _feasible(self) -> tuple[FloatArray, FloatArray]:
+        """Return a feasible point near that of the tasks, and its scores."""
+        A = self.problem.loss.repair(self._duals())
+        both = np.column_stack([self.rows.apply(a) for a in A.T])
+        return A, both - self.rows.rho * (self.Q @ (self.Q.T @ A))
