@@ -4,9 +4,12 @@ Libraries choose their code by the processor: BLAS its kernels, numpy its loops,
 the instructions it emits. Each can be told to choose as if on another one, and sums are
 then added up in another order. ``make test-processors`` runs the whole suite on all of
 them; give arguments as ``PROCESSORS_ARGS="--only prescott --repeats 3 -- -k grid"``.
+With ``--record FILE`` every run is kept as it ends: the same command goes on where it
+was stopped, as long as the commit is the same.
 """
 
 import argparse
+import json
 import os
 import platform
 import re
@@ -71,7 +74,7 @@ def missing(name):
 
 
 def run(environment, arguments):
-    """Run pytest; return the numbers of its last line, the failures and seconds."""
+    """Run pytest; return how many passed, failed and were skipped, and which failed."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
         if "NUMBA_CPU_NAME" in environment:
@@ -92,9 +95,51 @@ def run(environment, arguments):
     if done.returncode and not failed:  # killed, or nothing to run
         failed = 1
         print("\n".join(lines[-20:]), flush=True)
-    worse = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    numbers = (counts.get("passed", 0), failed, counts.get("skipped", 0))
-    return numbers, worse, time.perf_counter() - began
+    return {
+        "passed": counts.get("passed", 0),
+        "failed": failed,
+        "skipped": counts.get("skipped", 0),
+        "seconds": round(time.perf_counter() - began, 1),
+        "failures": [x for x in lines if x.startswith(("FAILED", "ERROR"))],
+    }
+
+
+def commit():
+    """Return the commit that is checked out, with a mark if files differ from it."""
+    git = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def recorded(file):
+    """Return the runs that a file holds, oldest first."""
+    if file is None or not file.exists():
+        return []
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def table(names, runs):
+    """Return a row for each imitation: runs, tests of all of them, seconds."""
+    rows = [
+        "| processor      | runs | passed | failed | skipped | seconds |",
+        "|----------------|-----:|-------:|-------:|--------:|--------:|",
+    ]
+    for name in names:
+        why, of = missing(name), [r for r in runs if r["imitation"] == name]
+        if why is not None and not of:
+            rows.append(f"| {name:14} |    0 | not run: {why} |")
+            continue
+        passed, failed, skipped, seconds = (
+            sum(r[key] for r in of)
+            for key in ("passed", "failed", "skipped", "seconds")
+        )
+        rows.append(
+            f"| {name:14} | {len(of):4} | {passed:6} | {failed:6} | {skipped:7} | "
+            f"{seconds:7.0f} |"
+        )
+    failures = [f"{r['imitation']}: {line}" for r in runs for line in r["failures"]]
+    return "\n".join([*rows, *failures])
 
 
 def main():
@@ -103,34 +148,48 @@ def main():
     parser.add_argument("--only", action="append", choices=known, metavar="NAME")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--sensitive", action="store_true")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="append each run, as a line of JSON, and do none that the file holds",
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="print the table of --record, run nothing"
+    )
     parser.add_argument("pytest", nargs="*", help="arguments of pytest, after --")
     options = parser.parse_args()
+    if options.show and options.record is None:
+        parser.error("--show needs --record FILE")
     arguments = ["-n", "2", *options.pytest]
     if options.sensitive:
         arguments += ["-k", LEFT_OUT, *SENSITIVE]
-    print(f"| {'processor':14} | runs | passed | failed | skipped | seconds |")
-    print(f"|{'-' * 16}|-----:|-------:|-------:|--------:|--------:|", flush=True)
-    every = []
-    for name in options.only or known:
-        why = missing(name)
-        if why is not None:
-            print(f"| {name:14} |    0 | skipped: {why}", flush=True)
-            continue
-        total, seconds = [0, 0, 0], 0.0
-        for _ in range(options.repeats):
-            numbers, worse, took = run(known[name], arguments)
-            total = [a + b for a, b in zip(total, numbers, strict=True)]
-            seconds += took
-            every += [f"{name}: {line}" for line in worse]
-        passed, failed, skipped = total
-        print(
-            f"| {name:14} | {options.repeats:4} | {passed:6} | {failed:6} | "
-            f"{skipped:7} | {seconds:7.0f} |",
-            flush=True,
-        )
-        every += [name] * (failed > 0)
-    print("\n".join(every))
-    return bool(every)
+    names = options.only or list(known)
+    same = {"commit": commit(), "arguments": arguments}
+    runs = [
+        r
+        for r in recorded(options.record)
+        if r["imitation"] in names and same.items() <= r.items()
+    ]
+    if not options.show:
+        # by turns, so that whenever it is stopped all have run about as often
+        for number in range(1, options.repeats + 1):
+            for name in names:
+                done = sum(r["imitation"] == name for r in runs)
+                if missing(name) is not None or done >= number:
+                    continue
+                found = run(known[name], arguments)
+                runs.append({**same, "imitation": name, "run": done + 1, **found})
+                passed, failed = found["passed"], found["failed"]
+                print(
+                    f"{name}, run {done + 1}: {passed} passed, {failed} failed",
+                    flush=True,
+                )
+                if options.record is not None:
+                    with options.record.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(runs[-1]) + "\n")
+    print(table(names, runs))
+    return any(r["failed"] for r in runs)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import pickle
 import re
 import subprocess
 import sys
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +24,9 @@ from mklearn.blocks import (
     NpyBlocks,
     ParquetBlocks,
 )
+from mklearn.data.blocks import Block
 from mklearn.data.reading import as_blocks
+from mklearn.data.sampling import sample_rows
 from mklearn.datasets import make_groups
 from mklearn.kernels import RBF, Linear
 
@@ -145,6 +149,22 @@ def test_a_generator_is_read_once(samples):
     assert blocks.reduce(lambda block: len(block.X)) == N
     with pytest.raises(ValueError, match="needs several passes"):
         blocks.reduce(lambda block: len(block.X))
+
+
+def test_a_sample_is_the_same_in_any_precision_and_order():
+    rng = np.random.default_rng(0)
+    # the last column tells rows apart in double precision only, or is out of range
+    X = np.column_stack([rng.integers(0, 3, (200, 2)), 1.0 + 1e-12 * np.arange(200)])
+    X[:5, 2] = [1e-300, 1e300, -1e300, 0.0, -0.0]
+    whole = sample_rows(Block(X, None, np.ones(200)), 50, 0)
+    turn = rng.permutation(200)
+    parts = [Block(X[some], None, np.ones(len(some))) for some in np.split(turn, 4)]
+    cut = reduce(add, [sample_rows(part, 50, 0) for part in parts])
+    assert np.array_equal(cut.X, whole.X)
+    rows = rng.standard_normal((200, 3))
+    single = sample_rows(Block(rows.astype(np.float32), None, np.ones(200)), 50, 0)
+    double = sample_rows(Block(rows, None, np.ones(200)), 50, 0)
+    assert np.array_equal(single.X, double.X.astype(np.float32))
 
 
 def test_a_function_must_return_the_same_blocks(samples):

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from html import escape
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
@@ -22,6 +25,7 @@ from mklearn.report import (
     Report,
     describe_data,
     whole_file,
+    words,
     write_json,
 )
 
@@ -55,13 +59,13 @@ def shown(tmp_path_factory):
     return run("demo", "--out", out, "--folds", 2), out
 
 
-def test_demo_shows_table_weights_and_certificate(shown):
+def test_demo_shows_table_views_and_certificate(shown):
     result, _ = shown
     assert result.exit_code == 0, result.output
-    for name in demo.make_models():
+    for name in (*demo.make_models(), demo.PLAIN, demo.NOISY, demo.GAPS):
         assert name in result.stdout
-    for words in ("accuracy", "worst", "contribution", "within", "proof", "█"):
-        assert words in result.stdout
+    for said in ("accuracy", "Fourier", "noise 4", "interval", "within", "proof", "█"):
+        assert said in result.stdout
     assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
 
 
@@ -76,33 +80,87 @@ def test_demo_leaves_whole_files_and_nothing_else(shown):
         assert content.startswith(b"\x89PNG") and content.endswith(b"IEND\xaeB`\x82")
 
 
+def test_the_report_of_the_demo_shows_what_its_terminal_shows(shown):
+    result, out = shown
+    results = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    page = (out / "report.html").read_text(encoding="utf-8")
+    part = page[page.index("Views, with all their kernels") :].split("</table>")[0]
+    rows = dict(re.findall(r'<th scope="row">(.*?)</th><td[^>]*>(.*?)</td>', part))
+    for view in results["model"]["views"]:
+        lines = [s for s in result.stdout.splitlines() if s.startswith(view["view"])]
+        share = words.percent(view["share"])
+        assert share in lines[-1] and rows[view["view"]] == escape(share)
+    for kernel in results["model"]["kernels"]:
+        shown = f'<td class="number">{words.weight(kernel)}</td>'
+        (row,) = re.findall(rf">{re.escape(kernel['name'])}</th>(.*?)</tr>", page)
+        assert shown in row
+
+
 def test_results_have_their_schema(shown):
     _, out = shown
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert set(results) == {
-        "mklearn", "data", "scoring", "n_folds", "reference", "methods", "fits",
+        "mklearn", "data", "scoring", "n_folds", "reference", "situations", "model",
         "figures",
     }  # fmt: skip
     assert results["mklearn"] == __version__
-    assert [m["model"] for m in results["methods"]] == list(demo.make_models())
-    for method in results["methods"]:
-        assert set(method) == {
-            "model", "score", "standard_error", "fit_seconds", "relative_time",
-            "kernels_used", "n_kernels", "fold_scores", "fold_fit_seconds",
-            "difference", "difference_error",
-        }  # fmt: skip
-        assert 0.9 < method["score"] <= 1.0
-        assert len(method["fold_scores"]) == results["n_folds"] == 2
-    assert len(results["fits"]) == 2
-    for fit in results["fits"].values():
-        assert {"name", "view", "weight"} <= set(fit["kernels"][0])
-        assert {k["view"] for k in fit["kernels"]} == set(results["data"]["views"])
-        assert sum(k["contribution"] for k in fit["kernels"]) == pytest.approx(1.0)
-        norm = sum(k["weight"] ** fit["norm"] for k in fit["kernels"])
-        assert norm == pytest.approx(1.0)
-        bounds = fit["certificate"]
-        assert bounds["lower_bound"] <= bounds["objective"]
-        assert bounds["relative_gap"] <= 1e-3 and bounds["status"] == "OPTIMAL"
+    assert results["data"]["n_samples"] == 300 and len(results["data"]["views"]) == 8
+    names = list(demo.make_models())
+    assert list(results["situations"]) == [demo.PLAIN, demo.NOISY, demo.GAPS]
+    for situation in results["situations"].values():
+        assert [m["model"] for m in situation["methods"]] == names
+        for method in situation["methods"]:
+            assert set(method) == {
+                "model", "score", "standard_error", "fit_seconds", "relative_time",
+                "kernels_used", "n_kernels", "fold_scores", "fold_fit_seconds",
+                "difference", "difference_error", "learned_better_by",
+                "learned_better_by_error",
+            }  # fmt: skip
+            assert 0.5 < method["score"] <= 1.0  # guessing has 0.1
+            assert len(method["fold_scores"]) == results["n_folds"] == 2
+        assert situation["methods"][-1]["learned_better_by"] == 0.0
+    assert results["situations"][demo.PLAIN]["absent"] == 0
+    model = results["model"]
+    assert {"name", "view", "weight"} <= set(model["kernels"][0])
+    assert {k["view"] for k in model["kernels"]} == set(results["data"]["views"])
+    assert sum(view["share"] for view in model["views"]) == pytest.approx(1.0)
+    for view in model["views"]:
+        own = [k for k in model["kernels"] if k["view"] == view["view"]]
+        assert view["share"] == pytest.approx(sum(k["contribution"] for k in own))
+        assert view["low"] <= view["high"] and 0.0 < view["p_value"] <= 1.0
+    bounds = model["certificate"]
+    assert bounds["lower_bound"] <= bounds["objective"]
+    assert bounds["relative_gap"] <= 1e-3 and bounds["status"] == "OPTIMAL"
+
+
+def test_views_of_noise_are_told_from_views_of_digits(shown):
+    # each view of digits has a larger share than any of noise
+    results = json.loads((shown[1] / "results.json").read_text(encoding="utf-8"))
+    shares = {view["view"]: view["share"] for view in results["model"]["views"]}
+    noise = max(share for view, share in shares.items() if view.startswith("noise"))
+    assert all(s > noise for view, s in shares.items() if not view.startswith("noise"))
+
+
+def test_situations_of_the_demo_are_what_they_are_called():
+    data, y = demo.load_views()
+    assert np.bincount(y).tolist() == [demo.SAMPLES] * 10
+    plain, gaps = data[demo.PLAIN], data[demo.GAPS]
+    for name in plain:
+        there = ~gaps.absent(name)
+        np.testing.assert_array_equal(gaps[name][there], plain[name][there])
+        assert not data[demo.NOISY].has_absent(name)
+    lacking = np.stack([gaps.absent(name) for name in plain])
+    assert not lacking.all(axis=0).any()  # something is known of each
+    # Parseval, image by image: the magnitudes hold the energy around the mean
+    images = plain["pixels"].reshape(-1, 8, 8)
+    half = plain["Fourier"].reshape(-1, 8, 5) ** 2
+    energy = half[:, :, [0, 4]].sum((1, 2)) + 2 * half[:, :, 1:4].sum((1, 2))
+    spread = ((images - images.mean((1, 2), keepdims=True)) ** 2).sum((1, 2))
+    np.testing.assert_allclose(energy / 64, spread, rtol=1e-12)
+    # profiles and edges keep what there is in all
+    np.testing.assert_allclose(plain["profiles"].sum(1), 2 * images.sum((1, 2)))
+    size = np.hypot(*np.gradient(images, axis=(1, 2))).sum((1, 2))
+    np.testing.assert_allclose(plain["edges"].sum(1), size, rtol=1e-12)
 
 
 def test_json_is_all_there_is_on_standard_output(tmp_path, monkeypatch, shown):
@@ -121,25 +179,26 @@ def test_json_is_all_there_is_on_standard_output(tmp_path, monkeypatch, shown):
 
 
 def test_methods_of_the_demo_see_the_same_folds(monkeypatch):
-    seen = {}
+    seen = []
+
+    class ComparedError(Exception):
+        pass
+
+    def compared(models, X, y, cv, **_):
+        seen.append((X, cv))
+        if len(seen) == 3:
+            raise ComparedError
+
     monkeypatch.setattr(demo, "_compile", lambda *_: None)
-    monkeypatch.setattr(
-        demo, "compare", lambda models, X, y, cv, callback: seen.update(cv=cv, n=len(X))
-    )
-    monkeypatch.setattr(demo, "make_models", lambda: {n: _Fit() for n in NAMES})
-    demo.run_demo(3)
-    assert seen["n"] == 569
-    splits = [list(seen["cv"].split([0] * 20, [0, 1] * 10)) for _ in range(2)]
-    for (a, b), (c, d) in zip(*splits, strict=True):
-        assert a.tolist() == c.tolist() and b.tolist() == d.tolist()
-
-
-NAMES = (demo.SPARSE, demo.DENSE)
-
-
-class _Fit:
-    def fit(self, X, y):
-        return self
+    monkeypatch.setattr(demo, "compare", compared)
+    with pytest.raises(ComparedError):
+        demo.run_demo(3)
+    assert [len(X) for X, _ in seen] == [300] * 3
+    y = demo.load_views()[1]
+    splits = [list(cv.split(y, y)) for _, cv in seen]
+    for folds in zip(*splits, strict=True):
+        (a, b), *others = [(train.tolist(), test.tolist()) for train, test in folds]
+        assert all(other == (a, b) for other in others)
 
 
 def test_demo_without_matplotlib_says_so_and_writes_the_report(tmp_path, monkeypatch):
@@ -281,8 +340,8 @@ def test_every_kernel_is_listed_with_its_parameters():
         thing = getattr(kernel_module, name)
         if isinstance(thing, type) and issubclass(thing, kernel_module.Kernel):
             assert (name in result.stdout) or thing is kernel_module.Kernel
-    for words in ("exp(-gamma * |x - z|^2)", "degree=3", "rbf_ladder", "per_view"):
-        assert words in result.stdout
+    for said in ("exp(-gamma * |x - z|^2)", "degree=3", "rbf_ladder", "per_view"):
+        assert said in result.stdout
 
 
 def test_kernels_for_machines():

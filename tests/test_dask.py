@@ -2,8 +2,11 @@
 
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import ClassVar
+from uuid import uuid4
 
 import dask
 import dask.array as da
@@ -24,7 +27,7 @@ from mklearn import (
     MKLRegressor,
 )
 from mklearn.blocks import ArrayBlocks, DaskBlocks
-from mklearn.data.dask import is_dask
+from mklearn.data.dask import ClusterError, is_dask
 from mklearn.data.reading import as_blocks, by_blocks
 from mklearn.datasets import make_groups
 from mklearn.kernels import RBF, Linear
@@ -369,6 +372,50 @@ def test_models_are_those_in_memory(samples, chunks, scheduler):
     assert np.array_equal(classes, expected.predict(X))
 
 
+def test_partitions_in_single_precision_give_the_same_model(samples):
+    # rounding is all that the numbers differ by: no other landmarks, no other answer
+    X, y = samples
+    whole = da.from_array(X, chunks=(100, 12))
+    single = whole.astype(np.float32)
+    mixed = da.concatenate([single[:300], whole[300:]])
+    model = MKLClassifier(SPECS, loss="squared", tol=1e-8, **LOW)
+    with dask.config.set(scheduler="synchronous"):
+        expected = clone(model).fit(whole, y).decision_function(X)
+        for rows in (mixed, single):
+            found = clone(model).fit(rows, y).decision_function(X)
+            np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def counted(part, folder, block_id=None):
+    (Path(folder) / f"{block_id[0]}-{uuid4().hex}").touch()
+    return part
+
+
+@pytest.mark.parametrize("room", [None, 2**16])
+@pytest.mark.parametrize("scheduler", ["synchronous", "distributed"])
+def test_workers_keep_features_where_they_have_memory(
+    client, samples, tmp_path, scheduler, room
+):
+    # a partition is read for the sample and its labels, and once for its features; or
+    # in every pass
+    X, y = samples
+    rows = da.from_array(X, chunks=(100, 12)).map_blocks(
+        counted, tmp_path, dtype=float, meta=np.zeros((0, 0))
+    )
+    model = MKLClassifier(SPECS, loss="logistic", **LOW)
+    if room is not None:  # less than the features take
+        model.set_params(memory_limit=room, rank=2)
+    expected = clone(model).fit(da.from_array(X, chunks=(100, 12)), y)
+    scheduler = client if scheduler == "distributed" else scheduler
+    with dask.config.set(scheduler=scheduler):
+        model.fit(rows, y)
+    read = len(list(tmp_path.glob("2-*")))
+    assert read == 3 if room is None else read > model.n_iter_
+    np.testing.assert_allclose(
+        model.kernel_weights_, expected.kernel_weights_, atol=1e-8
+    )
+
+
 @pytest.mark.parametrize("model", [MKLClassifier, MKLRegressor, MKLDiscriminant])
 def test_a_fit_joins_samples_and_targets_once(samples, model, monkeypatch):
     X, y = samples
@@ -434,7 +481,8 @@ def test_regression_on_weighted_rows(samples):
 @pytest.mark.parametrize(("loss", "time"), [("squared", 3), ("squared_hinge", 6)])
 def test_a_killed_worker_does_not_change_a_model(client, samples, tmp_path, loss, time):
     X, y = samples
-    model = MKLClassifier(SPECS, loss=loss, **LOW)
+    # no room to keep features: a part is made again in every pass
+    model = MKLClassifier(SPECS, loss=loss, memory_limit=2**16, **LOW)
     rows = da.from_array(X, chunks=(100, 12))
     expected = clone(model).fit(rows, y)
     dying = rows.map_blocks(die_at, folder=str(tmp_path), time=time, dtype=float)
@@ -517,3 +565,74 @@ def test_model_selection_runs_on_a_cluster(client, samples):
     alone = own.fit(X, y).mean_scores_
     with joblib.parallel_config(backend="dask"):
         assert np.array_equal(own.fit(X, y).mean_scores_, alone)
+
+
+# --- clusters that are lost -----------------------------------------------------------
+
+
+def die_until(part, flag, block_id=None):
+    """Return the part; from partition 17 on workers die until a file is there."""
+    if block_id[0] > 16 and not Path(flag).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+def wait_for_ever(part, flag):
+    Path(flag).touch()
+    threading.Event().wait()
+    return part
+
+
+def test_sums_go_on_where_a_cluster_was_lost(client, samples, tmp_path, monkeypatch):
+    X, y = samples
+    flag = tmp_path / "mended"
+    model = MKLClassifier(SPECS, loss="squared", **LOW)
+    sums = model.accumulator(X)
+    expected = sums.copy()
+    expected.update(X, y)
+    rows = da.from_array(X, chunks=(30, 12)).map_blocks(die_until, flag, dtype=float)
+    labels = da.from_array(y, chunks=30)
+    monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
+    with pytest.raises(
+        ClusterError, match=r"hold the first 16 of 20 .*partitions\[16:"
+    ):
+        sums.update(rows, labels)
+    assert sums.n_rows == 16 * 30
+    flag.touch()
+    client.wait_for_workers(2, timeout=600)
+    sums.update(rows.partitions[16:], labels.partitions[16:])
+    assert sums.n_rows == N
+    a, b = sums.gathered().statistics, expected.gathered().statistics
+    np.testing.assert_allclose(a.ZZ, b.ZZ, atol=1e-9 * np.abs(b.ZZ).max())
+    np.testing.assert_allclose(a.ZH, b.ZH, atol=1e-9 * np.abs(b.ZH).max())
+
+
+def test_a_scheduler_that_was_restarted_is_told(client, samples, tmp_path):
+    X, y = samples
+    flag = tmp_path / "begun"
+    rows = da.from_array(X, chunks=(100, 12)).map_blocks(
+        wait_for_ever, flag, dtype=float, meta=np.zeros((0, 0))
+    )
+
+    def restart():
+        while not flag.exists():
+            time.sleep(0.05)
+        client.restart(timeout=600)
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    with pytest.raises(ClusterError, match=r"restarted.*fit again"):
+        MKLClassifier(SPECS, **LOW).fit(rows, y)
+    thread.join()
+
+
+def test_a_cluster_without_workers_is_told(samples):
+    X, y = samples
+    rows = da.from_array(X, chunks=(100, 12))
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        Client(cluster),
+        dask.config.set({"distributed.scheduler.no-workers-timeout": "1s"}),
+        pytest.raises(ClusterError, match="no worker"),
+    ):
+        MKLClassifier(SPECS, **LOW).fit(rows, y)

@@ -256,7 +256,7 @@ def test_without_file_and_network_the_error_says_what_to_put_where(nothing):
 
 
 def test_unknown_names_get_a_hint():
-    with pytest.raises(ValueError, match=r"no data set 'sonra'\. Did you mean sonar"):
+    with pytest.raises(ValueError, match=r"no data set 'sonra'\. Did you mean 'sonar'"):
         load("sonra")
     with pytest.raises(ValueError, match=r"no data set 'qqqq'\. The names are sonar"):
         load("qqqq")

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import sklearn
 from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -38,11 +40,30 @@ from mklearn.problems.discriminant import (
     projection,
     rkda,
     rkda_joint,
+    temperature,
 )
-from mklearn.solvers import Conic, CuttingPlane, Iterate, Newton, Semidefinite
+from mklearn.solvers import (
+    Conic,
+    CuttingPlane,
+    Iterate,
+    Newton,
+    Semidefinite,
+    semidefinite,
+)
+from mklearn.solvers.base import Status
 from mklearn.solvers.inner import LinearSolver
 
 REG = 5e-3
+
+
+def known_failures(estimator):
+    """Return the checks of scikit-learn that are at fault themselves, by name."""
+    old = tuple(map(int, sklearn.__version__.split(".")[:2])) < (1, 7)
+    if old and estimator.get_params().get("criterion") == "kfda":
+        why = "makes two classes by the first label, which it has shuffled"
+        checks = ("dense_data", "sparse_data")
+        return {f"check_sample_weight_equivalence_on_{c}": why for c in checks}
+    return {}
 
 
 @parametrize_with_checks(
@@ -51,7 +72,8 @@ REG = 5e-3
         MKLDiscriminant(reg="learn", norm=2),
         MKLDiscriminant(criterion="kfda"),
         SingleKernelCV(MKLDiscriminant(), values=[1e-3, 1e-1], cv=2),
-    ]
+    ],
+    expected_failed_checks=known_failures,
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
@@ -277,6 +299,15 @@ def test_six_classes_by_one_inequality_each():
     task = rkda(bank, H, REG)
     best = solve(task, "newton", tol=1e-9)
     assert solve(task, "sdp", tol=1e-6).upper == pytest.approx(best.upper, rel=1e-6)
+
+
+def test_a_program_without_an_answer_is_handed_over(monkeypatch):
+    bank, _, _, H = case(15, 2)
+    task = rkda(bank, H, REG)
+    monkeypatch.setattr(semidefinite, "run", lambda *_: None)  # nothing is found
+    found = solve(task, "sdp", tol=1e-6)
+    assert found.status is Status.OPTIMAL
+    assert found.upper == pytest.approx(solve(task, tol=1e-6).upper, rel=2e-6)
 
 
 def test_the_first_order_backend():
@@ -646,6 +677,34 @@ def test_probabilities_are_calibrated_by_left_out_samples():
     assert likely < -np.mean(np.log(certain[np.arange(300), truth]))
 
 
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("size", [0.1, 1.0, 30.0])
+def test_temperature_is_the_most_likely_factor(k, size):
+    rng = np.random.default_rng(3)
+    scores, w = size * rng.standard_normal((80, k)), rng.random(80) + 0.1
+    labels = rng.integers(max(k, 2), size=80)
+    scores[np.arange(80), labels if k > 1 else 0] += size * (
+        1.0 if k > 1 else 2.0 * labels - 1.0
+    )
+
+    def cost(t):
+        s = np.hstack([np.zeros((80, 1)), scores]) if k == 1 else scores
+        return -w @ log_softmax(t * s, axis=1)[np.arange(80), labels]
+
+    found = temperature(scores, labels, w)
+    assert 0 < found <= 1
+    for t in found * np.linspace(0.5, 1.5, 11):
+        assert cost(found) <= cost(min(t, 1.0)) + 1e-13 * cost(found)
+
+
+def test_temperature_is_one_where_left_out_samples_are_right():
+    # the cost itself is zero in rounding from a factor of 0.1 on
+    labels = np.arange(30) % 3
+    scores = 1000.0 * np.eye(3)[labels]
+    assert temperature(scores, labels, np.ones(30)) == 1.0
+    assert temperature(-scores, labels, np.ones(30)) == pytest.approx(1e-6)
+
+
 def test_precomputed_kernels_are_the_same_model():
     X, y = samples(60, 3)
     Z, _ = samples(20, 3, seed=1)
@@ -905,3 +964,16 @@ def test_double_cross_validation_needs_values():
     X, y = samples(30, 2)
     with pytest.raises(ValueError, match="values must be a list"):
         SingleKernelCV(MKLDiscriminant(), values=[]).fit(X, y)
+
+
+@pytest.mark.parametrize("reg", [1e-3, "learn"])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_a_part_of_the_samples_first_changes_nothing_but_the_way(reg, norm):
+    X, y = samples(640, n_classes=3)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    parts = MKLDiscriminant(reg=reg, norm=norm).fit(X, y, weight)
+    whole = clone(parts).set_params(solver=Newton()).fit(X, y, weight)
+    assert parts.solution_.solver == "Multilevel" != whole.solution_.solver
+    assert max(parts.duality_gap_, whole.duality_gap_) <= 1e-6
+    assert parts.objective_ == pytest.approx(whole.objective_, rel=2e-6)
+    assert parts.n_iter_ <= whole.n_iter_

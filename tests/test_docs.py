@@ -27,7 +27,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 # packages that say what is public, and modules in which all is that has no underscore
 PACKAGES = ["", ".blocks", ".data", ".datasets", ".estimators", ".kernels", ".problems",
-            ".solvers"]  # fmt: skip
+            ".solvers", ".survival"]  # fmt: skip
 MODULES = [".interpretation", ".model_selection", ".persistence", ".plotting",
            ".report", ".table"]  # fmt: skip
 
@@ -201,7 +201,8 @@ def test_the_plan_shows_what_there_is():
     # every file that the architecture page names, alone or in its folder, is there
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     known = {path.name for path in (ROOT / "src" / "mklearn").rglob("*.py")}
-    known |= {path.name for path in (ROOT / "tests").glob("*.py")}
+    for folder in ("tests", "benchmarks"):
+        known |= {path.name for path in (ROOT / folder).glob("*.py")}
     named = {Path(name).name for name in re.findall(r"\b[a-z_/]+\.py\b", text)}
     assert len(named) > 40
     assert named <= known

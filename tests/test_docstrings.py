@@ -5,6 +5,7 @@ import re
 
 import pytest
 from sklearn.datasets import load_iris
+from sklearn.utils import get_tags
 
 import mklearn
 from mklearn import estimators
@@ -46,7 +47,8 @@ class TestEstimator:
             model = cls(mklearn.MKLDiscriminant(), KERNELS, values=[0.1], cv=2)
         else:
             model = cls(KERNELS, **SETTINGS.get(name, {}))
-        model.fit(X, Y)
+        # times to an event are positive
+        model.fit(X, Y + 1 if get_tags(model).target_tags.positive_only else Y)
         kept = {a for a in vars(model) if re.fullmatch(r"[A-Za-z]\w*_", a)}
         told = names(inspect.getdoc(cls), "Attributes")
         assert len(set(told)) == len(told)

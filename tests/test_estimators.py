@@ -20,7 +20,10 @@ from mklearn import (
     CrammerSingerClassifier,
     KernelBank,
     MKLClassifier,
+    MKLDiscriminant,
+    MKLOneClass,
     MultiView,
+    SingleKernelCV,
     UniformMKLClassifier,
     kernels,
 )
@@ -234,6 +237,32 @@ def test_order_of_rows_does_not_matter_at_all(norm):
     np.testing.assert_array_equal(a.decision_function(X), b.decision_function(X))
     np.testing.assert_array_equal(a.kernel_weights_, b.kernel_weights_)
     assert set(order[b.support_]) == set(a.support_)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MKLClassifier(SPECS),
+        MKLOneClass(SPECS, nu=0.3),
+        MKLDiscriminant(SPECS),
+        BilinearMKLClassifier(SPECS),
+        SingleKernelCV(MKLClassifier(), SPECS[:1], values=[1.0], cv=2),
+        AlignmentMKLClassifier(SPECS),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_support_vectors_are_in_the_order_of_the_rows(model):
+    X, y = samples(60, n_classes=3)
+    model = clone(model).fit(X, y)
+    assert len(model.support_) > 2 and (np.diff(model.support_) > 0).all()
+    # each has its own coefficients: those of the predictor, found by the row itself
+    A = np.zeros((60, len(model.dual_coef_)))
+    A[model.support_] = model.dual_coef_.T
+    order = np.random.default_rng(0).permutation(60)
+    again = clone(model).fit(X[order], y[order])
+    B = np.zeros_like(A)
+    B[order[again.support_]] = again.dual_coef_.T
+    np.testing.assert_array_equal(A, B)
 
 
 def test_order_of_grams_and_their_rows_does_not_matter():

@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +14,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 from mklearn import MKLClassifier
+from mklearn.data.writing import STALE, whole_file, whole_files, write_json
 from mklearn.persistence import load, save
-from mklearn.report.files import STALE, whole_file, whole_files, write_json
 
 
 def test_threads_that_write_one_path_leave_one_of_their_files(tmp_path):
@@ -57,23 +59,88 @@ def test_runs_that_write_one_folder_do_not_disturb_each_other(tmp_path):
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": "1", "b": "2"}
 
 
-def test_what_a_dead_run_left_neither_blocks_nor_stays(tmp_path):
-    mine = tmp_path / ".mine.tmp"
-    mine.touch()
-    with whole_file(tmp_path / "new") as temporary:
-        temporary.touch()
-    number = "0123456789abcdef"
-    left = [temporary, temporary.with_name(f".mklearn-{number}.tmp")]
+DIES = """
+import os, signal, sys
+from mklearn.data.writing import whole_file, whole_files
+
+with whole_file(sys.argv[1] + "/a") as one, whole_files(sys.argv[1]) as several:
+    one.write_text("half")
+    (several / "b").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are sent differently")
+def test_what_a_killed_run_left_neither_blocks_nor_stays(tmp_path):
+    (tmp_path / ".mine.tmp").touch()
+    subprocess.run([sys.executable, "-c", DIES, tmp_path], check=False)
+    left = set(os.listdir(tmp_path)) - {".mine.tmp"}
+    assert len(left) == 2
+    with whole_file(tmp_path / "new") as living:  # nobody else writes: they are dead
+        living.write_text("1")
+        assert set(os.listdir(tmp_path)) == {".mine.tmp", living.name}
+        write_json(tmp_path / "other", 2)  # this one is not
+        assert living.exists()
+    assert sorted(os.listdir(tmp_path)) == [".mine.tmp", "new", "other"]
+
+
+def test_where_folders_cannot_be_locked_age_tells_who_is_dead(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    left = [tmp_path / f".mklearn-{number * 16}.tmp" for number in "ab"]
     left[0].touch()
     left[1].mkdir()
     (left[1] / "half").touch()
     write_json(tmp_path / "new", 1)  # they may belong to somebody who is writing
     assert all(path.exists() for path in left)
     long_ago = time.time() - STALE - 1
-    for path in [mine, *left]:
+    for path in left:
         os.utime(path, (long_ago, long_ago))
     write_json(tmp_path / "new", 2)
-    assert sorted(os.listdir(tmp_path)) == [".mine.tmp", "new"]
+    assert sorted(os.listdir(tmp_path)) == ["new"]
+
+
+@pytest.mark.parametrize("stop", [OSError(28, "full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_files_of_a_run_take_their_places_together(at, stop, tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "c").write_text("old")
+    replace, count = os.replace, iter(range(10))
+
+    def limited(source, target):
+        if next(count) == at:
+            raise stop
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", limited)
+    with pytest.raises(type(stop)), whole_files(tmp_path) as folder:
+        for name in "abc":
+            (folder / name).write_text("new")
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {
+        "a": "old", "c": "old",
+    }  # fmt: skip
+
+
+def test_a_folder_in_the_place_of_the_last_file_keeps_the_others(tmp_path):
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(OSError, match="folder"), whole_files(tmp_path) as folder:
+        for name in "ab":
+            (folder / name).write_text("new")
+    assert (tmp_path / "a").read_text() == "old" and (tmp_path / "b").is_dir()
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_links_stay_and_devices_are_refused(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "file")
+    write_json(tmp_path / "link", 1)
+    assert (tmp_path / "link").is_symlink()
+    assert os.listdir(tmp_path / "far") == ["file"]
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="device"):
+        write_json(tmp_path / "pipe", 1)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions are set differently")

@@ -34,6 +34,8 @@ from mklearn import (
     UniformMKLClassifier,
 )
 from mklearn.data.checks import NothingToLearnError
+from mklearn.data.subjects import group_folds
+from mklearn.estimators import _folds
 from mklearn.interpretation import weight_stability
 from mklearn.kernels import RBF, Linear
 from mklearn.model_selection import compare
@@ -224,11 +226,27 @@ def test_groups_are_routed(name):
 
 
 @every_search
-def test_groups_that_no_one_asks_for_are_named(name):
+def test_a_number_of_folds_keeps_groups_together(name, monkeypatch):
     X, y, _, where = data(name)
-    search = clone(SEARCHES[name][0]).set_params(cv=2)
-    with pytest.warns(UserWarning, match="groups parameter is ignored"):
-        search.fit(X, y, groups=where)
+    seen = []
+
+    class Watched:
+        """The splitter that is made of the groups, and what it does."""
+
+        def __init__(self, count, groups, known, classifier):
+            self.inner = group_folds(count, groups, known, classifier)
+            self.groups = groups
+
+        def split(self, *args, **groups):
+            for train, test in self.inner.split(*args, **groups):
+                seen.append((set(self.groups[train]), set(self.groups[test])))
+                yield train, test
+
+    monkeypatch.setattr(_folds, "group_folds", Watched)
+    clone(SEARCHES[name][0]).set_params(cv=2).fit(X, y, groups=where)
+    assert len(seen) == 2
+    assert all(train.isdisjoint(test) and test for train, test in seen)
+    assert seen[0][1] | seen[1][1] == set(where)
 
 
 # --- mistakes and ends ----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -18,7 +19,10 @@ from mklearn import (
     KernelBank,
     LpBall,
     MKLClassifier,
+    MKLCox,
+    MKLCoxCV,
     MKLProblem,
+    MKLSurvivalSVM,
     MultiView,
     SingleKernelCV,
     Solution,
@@ -159,11 +163,20 @@ def test_ctrl_c_keeps_the_best_point_of_every_problem(name):
     assert np.isfinite(found.upper) and np.isfinite(found.theta).all()
 
 
+def times_to_an_event():
+    """Yield the models of survival as ``cases`` has the others."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = np.column_stack([rng.exponential(np.exp(X[:, 0])), np.arange(40) % 3 > 0])
+    for cls in (MKLCox, MKLCoxCV, MKLSurvivalSVM):
+        yield cls.__name__, cls(), (X, y, X[:7]), {}
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_fitted_estimator_has_a_solution_and_a_frozen_predictor():
     # the first case of each estimator
     seen = set()
-    for _, model, (samples, y, new), fitted in cases():
+    for _, model, (samples, y, new), fitted in chain(cases(), times_to_an_event()):
         if type(model) in seen:
             continue
         seen.add(type(model))

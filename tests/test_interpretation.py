@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import log_loss, roc_auc_score
 
@@ -23,7 +24,12 @@ from mklearn import (
     SubspaceClassifier,
     SubspaceKernel,
 )
-from mklearn.interpretation import decision_parts, kernel_importance, weight_stability
+from mklearn.interpretation import (
+    StabilitySelection,
+    decision_parts,
+    kernel_importance,
+    weight_stability,
+)
 from mklearn.kernels import RBF, Function, Linear, per_feature
 
 KERNELS = [Linear(), RBF(0.3), RBF(0.05, columns=[0, 1])]
@@ -297,14 +303,14 @@ def test_every_class_is_drawn():
     labels = np.r_[np.zeros(50), 1, 1]
     rng = np.random.RandomState(0)
     for _ in range(20):
-        count = interpretation._bootstrap(52, labels, rng)
+        count = interpretation._Units.made(52, labels, None).bootstrap(rng)
         assert count.sum() == 52 and count[50:].sum() == 2
 
 
 def test_bad_resampling_is_refused():
     X, y = samples(30)
     model = MKLClassifier(KERNELS)
-    with pytest.raises(ValueError, match="'bootstrap' or 'folds'"):
+    with pytest.raises(ValueError, match="'bootstrap', 'folds' or 'pairs'"):
         weight_stability(model, X, y, method="jackknife")
     with pytest.raises(ValueError, match="n_resamples"):
         weight_stability(model, X, y, n_resamples=1)
@@ -368,3 +374,82 @@ def test_the_page_runs_as_it_is_shown(tmp_path, monkeypatch):
     assert space["found"].p_values[worst] < 0.05
     truth = space["y_test"]
     assert log_loss(truth, space["probabilities"]) < 0.2
+
+
+# --- stability selection --------------------------------------------------------------
+
+
+def largest_tail(mean, level, B):
+    """Return how large ``P(X >= level)`` can be for one mode and a mean, by LPs."""
+    values, best = np.arange(B + 1) / B, 0.0
+    for mode in range(B + 1):
+        rows = []
+        for i in range(B):
+            row = np.zeros(B + 1)
+            row[i], row[i + 1] = (1.0, -1.0) if i < mode else (-1.0, 1.0)
+            rows.append(row)
+        found = linprog(
+            -(values >= level - 1e-9).astype(float), [*rows, values],
+            [0.0] * B + [mean], [np.ones(B + 1)], [1.0],
+        )  # fmt: skip
+        best = max(best, -found.fun if found.status == 0 else 0.0)
+    return best
+
+
+@pytest.mark.parametrize("threshold", [0.6, 0.7, 0.75, 0.8, 0.9, 1.0])
+def test_the_bound_for_one_mode_is_the_worst_case(threshold):
+    """Both halves select a kernel of chance q/p with (q/p)^2, Shah and Samworth."""
+    p, B = 40, 10
+    for q in (4.0, 12.0):
+        found = StabilitySelection(("k",) * p, np.zeros(p), threshold, q, B)
+        worst = p * largest_tail((q / p) ** 2, 2 * threshold - 1, B)
+        assert found.unimodal_bound == pytest.approx(worst, rel=1e-6)
+        assert found.unimodal_bound <= found.bound
+    assert found.bound == pytest.approx(q**2 / p / (2 * threshold - 1))
+    many = StabilitySelection(("k",) * p, np.zeros(p), threshold, 30.0, B)
+    assert many.unimodal_bound == many.bound  # where the theorem says nothing
+
+
+def test_pairs_are_complementary_halves_within_classes():
+    y = np.repeat([0, 1], [30, 10])
+    units = interpretation._Units.made(40, y, None)
+    rng = np.random.RandomState(0)
+    one, two = units.halves(rng)
+    assert np.array_equal(one + two, np.ones(40))
+    assert one[y == 0].sum() == 15 and one[y == 1].sum() == 5
+
+
+def test_subjects_are_drawn_as_a_whole():
+    subject = np.repeat(np.arange(10), 4)
+    y = np.repeat(np.arange(10) % 2, 4)
+    units = interpretation._Units.made(40, y, subject)
+    rng = np.random.RandomState(0)
+    for count in (*units.halves(rng), units.bootstrap(rng)):
+        assert (count.reshape(10, 4) == count[::4, None]).all()
+    mixed = interpretation._Units.made(40, np.arange(40) % 2, subject)
+    assert len(mixed.strata) == 1
+    with pytest.raises(ValueError, match="one value only"):
+        interpretation._Units.made(40, None, np.zeros(40))
+
+
+def test_stability_selection_finds_signal_and_little_noise():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 8))
+    y = np.sin(X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(100)
+    model = MKLRegressor(per_feature("rbf"), norm=1, C=0.1)
+    halves = weight_stability(
+        model, X, y, method="pairs", n_resamples=20, random_state=0
+    )
+    found = halves.select(0.9)
+    assert {halves.kernel_names[0], halves.kernel_names[1]} <= set(found.selected)
+    assert found.per_half == pytest.approx(halves.used.sum(axis=1).mean())
+    assert len(found.selected) - 2 <= max(found.bound, 1)
+    frame = found.to_frame()
+    assert frame["selected"].sum() == len(found.selected)
+    with pytest.raises(ValueError, match="threshold"):
+        halves.select(0.5)
+    with pytest.raises(ValueError, match="even"):
+        weight_stability(model, X, y, method="pairs", n_resamples=3)
+    plain = weight_stability(model, X, y, n_resamples=2, random_state=0)
+    with pytest.raises(ValueError, match="method='pairs'"):
+        plain.select()

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from mklearn import (
     MultiView,
     kernels,
 )
+from mklearn.datasets import make_groups
+from mklearn.kernels import Linear, rbf_ladder
 from mklearn.kernels.feature_map import FeatureMap, check_rank
 from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.persistence import load, save
@@ -394,6 +397,32 @@ def test_too_many_features_are_told(monkeypatch):
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="lower rank or fewer kernels"):
         MKLClassifier(approximation="nystroem", rank=20).fit(X, y)
+
+
+@pytest.mark.parametrize("normalize", ["trace", "multiplicative"])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_kinks_are_certified_whatever_the_scale(normalize, C):
+    # kernels of trace one are small: nearly all dual variables are at their bounds,
+    # and the margin is far from the samples at first
+    X, y = load_breast_cancer(return_X_y=True)
+    low = {"approximation": "nystroem", "rank": 30, "normalize": normalize, "C": C}
+    model = MKLClassifier([Linear(), *rbf_ladder(3)], loss="hinge", **low).fit(X, y)
+    assert model.duality_gap_ <= model.tol
+    assert model.solution_.lower <= model.solution_.upper
+
+
+@pytest.mark.parametrize("loss, rank", [("squared", 200), ("hinge", 150)])
+def test_a_fit_stays_within_its_memory(loss, rank):
+    X, y = make_groups(10_000, random_state=0)
+    limit = 2**27
+    low = {"approximation": "nystroem", "rank": rank, "memory_limit": limit}
+    tracemalloc.start()
+    try:
+        MKLClassifier(loss=loss, tol=0.1, **low).fit(X, y)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= limit
 
 
 def test_two_samples_are_enough():

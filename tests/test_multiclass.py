@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -275,6 +275,23 @@ def test_newton_takes_few_steps():
     solution = solve(task, "newton", tol=1e-6)
     assert solution.gap <= 1e-6 and solution.n_iter <= 25
     assert solution.solver == "MulticlassNewton"
+
+
+@pytest.mark.parametrize("C, tol", [(0.1, 1e-3), (0.1, 1e-4), (0.06, 1e-4)])
+def test_classes_without_weight_do_not_keep_a_certificate_away(C, tol):
+    # where a class has no weight its dual variables have no curvature, and those that
+    # prove the bound are not the only best ones
+    X, y = load_digits(return_X_y=True)
+    model = BilinearMKLClassifier(C=C, tol=tol).fit(X[:200], y[:200])
+    assert model.solution_.status is Status.OPTIMAL
+    assert model.kernel_weights_.sum(axis=1).min() < 1e-2
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_defaults_reach_any_tolerance_on_wine(tol):
+    X, y = load_wine(return_X_y=True)
+    model = BilinearMKLClassifier(tol=tol).fit(X, y)
+    assert model.solution_.status is Status.OPTIMAL
 
 
 def test_multilevel_agrees():

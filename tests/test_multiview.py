@@ -24,12 +24,12 @@ VIEWS = {
     "csr": sparse.csr_array(TABLE * (TABLE > 0)),
     "csc": sparse.csc_matrix(TABLE * (TABLE > 0)),
     "column": np.arange(n),
-    "series": pd.Series(np.arange(n) / 2, index=np.arange(n)[::-1]),
+    "series": pd.Series(np.arange(n) / 2),
     "list": [[float(i), 1.0] for i in range(n)],
     "strings": STRINGS,
     "string array": np.array(STRINGS),
     "object array": np.array(STRINGS, dtype=object),
-    "string series": pd.Series(STRINGS, index=np.arange(n)[::-1]),
+    "string series": pd.Series(STRINGS),
     "string frame": pd.DataFrame({"s": STRINGS}),
 }
 TEXT = {name for name in VIEWS if name.startswith(("string", "object"))}

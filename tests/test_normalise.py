@@ -1,11 +1,16 @@
 """Normalisation: definitions, consistency of training and cross kernels, repairs."""
 
+import warnings
+
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
+from mklearn import MKLClassifier
 from mklearn.kernels import RBF, KernelBank, Linear, Polynomial, Spectrum
-from mklearn.kernels.measures import extreme_eigenvalues, symmetry_error
-from mklearn.kernels.normalise import check_definite, fit_normaliser
+from mklearn.kernels.measures import negative_values, symmetry_error
+from mklearn.kernels.normalise import check_definite, fit_normaliser, look_at
 
 rng = np.random.default_rng(0)
 n = 31
@@ -212,21 +217,103 @@ def test_asymmetric_kernels_are_errors():
     assert symmetry_error(KernelBank.from_grams(np.zeros((3, 3)))) == 0.0
 
 
-def test_negative_diagonals_are_found_at_once():
+def spread(size, rank=8):
+    """Return a kernel of low rank less a direction that all samples have a share in."""
+    Z = rng.normal(size=(size, rank))
+    v = rng.choice([-1.0, 1.0], size) / np.sqrt(size)
+    largest = np.linalg.eigvalsh(Z.T @ Z)[-1]
+    # at right angles to the features, so that v is an eigenvector
+    v -= Z @ np.linalg.lstsq(Z, v, rcond=None)[0]
+    v /= np.linalg.norm(v)
+    return Z @ Z.T - 1.1e-3 * largest * np.outer(v, v), 1.1e-3 * largest
+
+
+def on_two(size):
+    """Return a kernel with a negative direction on two samples, of unequal scale."""
+    Z = rng.normal(size=(size, 20)) / np.sqrt(size)
+    K = Z @ Z.T + np.eye(size)
+    largest = np.linalg.norm(Z, 2) ** 2 + 1.0
+    i, j = size // 3, size - 2
+    K[i], K[:, i], K[j], K[:, j] = 0.0, 0.0, 0.0, 0.0
+    # eigenvalues -c and 1.5 + c, by determinant and trace
+    c = 1.1e-3 * largest
+    K[i, i], K[j, j] = 1.2, 0.3
+    K[i, j] = K[j, i] = np.sqrt(1.2 * 0.3 + c * (1.5 + c))
+    return K, c
+
+
+def stacked(K, others=3):
+    """Return the kernel between others, kernels last and kernels first."""
+    data = rng.normal(size=(len(K), 2))
+    D = np.sum((data[:, None] - data) ** 2, axis=2)
+    first = np.stack([*(np.exp(-g * D) for g in np.logspace(-1, 1, others)), K])
+    return np.ascontiguousarray(np.moveaxis(first, 0, -1)), np.moveaxis(first, 0, -1)
+
+
+@pytest.mark.parametrize("size", [100, 1000, 4000])
+@pytest.mark.parametrize("make", [spread, on_two])
+def test_one_negative_eigenvalue_is_found(make, size):
+    K, c = make(size)
+    others = 3 if size <= 1000 else 1
+    for stack in stacked(K, others):
+        bank = KernelBank.from_grams(stack)
+        seen = look_at(bank, np.ones(size))
+        low = negative_values(bank, seen, 1e-6)
+        assert not low[:-1].any()
+        # a direction that was found is above the eigenvalue, and negative
+        assert -1.000001 * c <= low[-1] < 0
+        with pytest.raises(ValueError, match=f"'K{others}' is not positive semidef"):
+            check_definite(bank, "check", seen)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("size", [20, 300])
+def test_one_pass_sees_what_many_do(size, dtype):
+    last, first = (K.astype(dtype) for K in stacked(np.eye(size)))
+    w = rng.random(size)
+    part = np.sort(rng.permutation(size)[: size // 2])
+    for stack in (last, first, [first[:, :, m] for m in range(4)]):
+        whole = KernelBank.from_grams(stack)
+        for bank in (whole, whole[np.ix_(part, part)], whole.select([3, 1])):
+            mine = w[: len(bank)]
+            seen = bank.survey(mine, 1e-6)
+            K = np.moveaxis(grams(bank), -1, 0)
+            np.testing.assert_allclose(seen.means, K @ mine, rtol=1e-12)
+            np.testing.assert_allclose(seen.squares, np.sum(K**2, axis=(1, 2)))
+            np.testing.assert_array_equal(bank.grams(), K)
+            assert not seen.unlike.any() and not seen.beyond.any()
+    # what is not symmetric, or beyond the diagonal, in one place
+    i, j = size - 1, size // 2
+    for stack in (last, first):
+        stack[i, j, 1] += 3e-6
+        stack[i, j, 3] = stack[j, i, 3] = 1.001
+        seen = KernelBank.from_grams(stack).survey(w, 1e-6)
+        assert (seen.unlike > 0).tolist() == [False, True, False, False]
+        assert (seen.beyond > 0).tolist() == [False, False, False, True]
+        stack[j, i, 0] = np.nan
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            look_at(KernelBank.from_grams(stack, finite=True), w)
+
+
+def test_all_samples_are_looked_at_before_clipping():
+    # one eigenvalue among many: a part of the samples does not show it
+    size = 800
+    Q = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    K = (Q * np.r_[-1e-3, np.linspace(0.1, 1.0, size - 1)]) @ Q.T
+    K = (K + K.T) / 2
+    bank = KernelBank.from_grams(K)
+    assert check_definite(bank, "check") is None
+    clip = check_definite(bank, "clip")
+    np.testing.assert_allclose(clip.negative[0].values, [-1e-3], rtol=1e-9)
+    assert np.linalg.eigvalsh(clip.train(bank).gram(0))[0] > -1e-12
+
+
+def test_negative_diagonals_are_found():
     K = np.eye(600)
     K[5, 5] = -0.5
-    assert extreme_eigenvalues(KernelBank.from_grams(K))[0] == -0.5
-
-
-@pytest.mark.parametrize("size", [20, 600])
-def test_extreme_eigenvalues(size):
-    Q = np.linalg.qr(rng.normal(size=(size, size)))[0]
-    spectrum = np.concatenate([[-1.0, 50.0], rng.random(size - 2)])
-    bank = KernelBank.from_grams((Q * spectrum) @ Q.T)
-    np.testing.assert_allclose(extreme_eigenvalues(bank), (-1.0, 50.0), rtol=1e-6)
-    # a space that is used up ends the iteration
-    low_rank = KernelBank.from_grams((Q[:, :3] * [1.0, 2.0, 3.0]) @ Q[:, :3].T)
-    np.testing.assert_allclose(extreme_eigenvalues(low_rank), (0, 3), atol=1e-9)
+    bank = KernelBank.from_grams(K)
+    low = negative_values(bank, bank.survey(np.ones(600), 1e-6), 1e-6)
+    assert low == -0.5
 
 
 @pytest.mark.parametrize("storage", ["float64", "recompute"])
@@ -275,3 +362,39 @@ def test_clipping_given_cross_grams():
     diag = np.diag(K)[n:, None]
     given = clip.cross(KernelBank.from_grams(K[n:, :n], row_diag=diag))
     np.testing.assert_allclose(given.diag(), by_function.diag())
+
+
+def test_a_missed_kernel_is_named_where_the_sum_is_not_definite():
+    # with few costs the bounds meet, and yet would not hold
+    size = 400
+    Q = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    labels = np.sign(Q[:, 0] + 0.01 * rng.normal(size=size))
+    spectrum = np.r_[-0.1, np.linspace(0.2, 1.0, size - 1)]
+    stack = np.repeat(((Q * spectrum) @ Q.T)[:, :, None], 8, axis=2)
+    assert check_definite(KernelBank.from_grams(stack), "check") is None
+    model = MKLClassifier("precomputed", C=0.1, normalize=None)
+    with pytest.raises(ValueError, match=r"'K[0-7]' is not positive semidef.*clip"):
+        model.fit(stack, labels)
+    # beside a kernel that outweighs its negative part it does no harm
+    stack[:, :, 1:] += np.eye(size)[:, :, None]
+    model.fit(stack, labels)
+    total = np.tensordot(stack, model.kernel_weights_, 1)
+    assert np.linalg.eigvalsh(total)[0] > 0 > np.linalg.eigvalsh(stack[:, :, 0])[0]
+
+
+def test_a_missed_kernel_is_named_where_bounds_stay_apart():
+    # too many samples, and a spectrum too flat, for a part of the rows to tell
+    size = 400
+    Q = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    labels = np.sign(Q[:, 0])
+    spectra = [
+        np.r_[-1.0, np.linspace(a, 1.0, size - 1)] for a in np.linspace(0.2, 0.4, 8)
+    ]
+    stack = np.stack([(Q * values) @ Q.T for values in spectra], axis=2)
+    assert check_definite(KernelBank.from_grams(stack), "check") is None
+    model = MKLClassifier("precomputed", norm=1, C=100.0, normalize=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        with pytest.raises(ValueError, match=r"'K[0-7]' is not positive semidef.*clip"):
+            model.fit(stack, labels)
+        clone(model).set_params(psd="ignore").fit(stack, labels)

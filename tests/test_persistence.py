@@ -3,7 +3,10 @@
 import io
 import json
 import os
+import struct
+import tracemalloc
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -141,7 +144,7 @@ def test_grams_and_clipping(tmp_path):
 
 def test_tables(tmp_path):
     pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame = pd.DataFrame(X.copy(), columns=list("abcd"))
     frame["e"] = np.where(X[:, 0] > 5, "big", "small")
     frame.loc[3, "a"] = np.nan
     model = TableModel(MKLClassifier(), views={"l": ["a", "b"], "r": ["c", "e"]})
@@ -508,3 +511,211 @@ def test_damaged_files_never_crash(saved, tmp_path, data):
         return
     # a byte of the archive's own that carries nothing, such as a date
     assert model.predict(X).tolist() == load(saved).predict(X).tolist()
+
+
+# --- files that would take more than they have ---------------------------------------
+
+
+def _header(shape, descr="<f8"):
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        stream, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
+    return stream.getvalue()
+
+
+def _peak(action):
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["stack", "array"])
+def test_axes_without_elements_take_no_memory(kind, saved, tmp_path):
+    """A stack of 1e8 arrays of nothing is a header and a million objects."""
+
+    def put(content):
+        value = {"$": "array", "is": 0}
+        if kind == "stack":
+            value = {"$": "stack", "kind": "list", "is": value}
+        content["model"]["is"]["loss"] = value
+
+    path = _changed(saved, tmp_path / "m.mkl", put)
+    shape = (10**6, 0)  # of the 10**8 that it could be, so that the test may fail
+    members = {**_members(path), "arrays/0.npy": _header(shape)}
+    _forged(path, members)
+
+    def refused():
+        with pytest.raises(ModelFileError):
+            load(path)
+
+    assert _peak(refused) < 20 * 2**20
+
+
+@pytest.mark.parametrize("descr", ["<U0", "|b1", "<f8", "<U4", "|O", "<c16", "V8"])
+@pytest.mark.parametrize("shape", [(10**18,), (2**62, 4), (-1,), (3, 0, 10**17)])
+def test_arrays_have_the_elements_that_they_say(descr, shape, saved, tmp_path):
+    def put(content):
+        content["model"]["is"]["loss"] = {"$": "array", "is": 0}
+
+    path = _changed(saved, tmp_path / "m.mkl", put)
+    members = {**_members(path), "arrays/0.npy": _header(shape, descr)}
+    with pytest.raises(ModelFileError):
+        load(_forged(path, members))
+
+
+@pytest.mark.parametrize("fortran", [True, False])
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24.0).reshape(2, 3, 4),
+        np.array(3.5),
+        np.array(["a", "", "β"]),
+        np.array([True, False]),
+        np.zeros((0, 3), dtype=np.float32),
+        np.arange(5, dtype=">i4"),
+    ],
+    ids=lambda a: f"{a.dtype}{a.shape}",
+)
+def test_arrays_are_read_as_numpy_reads_them(array, fortran):
+    array = np.asfortranarray(array) if fortran else array
+    found, expected = persistence._read_array(_npy(array)), np.load(
+        io.BytesIO(_npy(array))
+    )  # fmt: skip
+    assert found.dtype == expected.dtype and found.flags.writeable
+    assert found.flags.f_contiguous == expected.flags.f_contiguous
+    np.testing.assert_array_equal(found, expected)
+
+
+def _overlapping(path, count, size):
+    """Write an archive whose members are all the same bytes."""
+    body = b"\0" * size
+    name = b"arrays/0.npy"
+    local = struct.pack("<4s5H3I2H", b"PK\3\4", 20, 0, 0, 0, 33, zlib.crc32(body),
+                        size, size, len(name), 0) + name  # fmt: skip
+    entries = []
+    for i in range(count):
+        name = b"arrays/%d.npy" % i
+        entries.append(struct.pack(
+            "<4s6H3I5H2I", b"PK\1\2", 20, 20, 0, 0, 0, 33, zlib.crc32(body), size,
+            size, len(name), 0, 0, 0, 0, 0, 0,
+        ) + name)  # fmt: skip
+    listing = b"".join(entries)
+    start = len(local) + size
+    end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, 1, 1, len(listing), start, 0)
+    path.write_bytes(local + body + listing + end)
+
+
+def test_members_that_overlap_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    path, reads = tmp_path / "m.mkl", []
+    _overlapping(path, 50, 10**5)
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *args: reads.append(args))
+    with pytest.raises(ModelFileError, match="larger than the file"):
+        load(path)
+    assert not reads
+
+
+def test_a_list_of_contents_without_end_is_refused_unread(tmp_path, monkeypatch):
+    path = tmp_path / "m.mkl"
+    _overlapping(path, 60_001 * 70 // 59 + 1, 1)
+    monkeypatch.setattr(zipfile, "ZipFile", None)
+    with pytest.raises(ModelFileError, match="too long"):
+        load(path)
+
+
+def test_arrays_are_not_repeated_without_end(saved, tmp_path):
+    """A reference has thirty bytes, and what is made of an array may have as many."""
+    big = np.zeros(2**16)
+
+    def put(count):
+        def change(content):
+            one = {"$": "array", "is": 999}
+            content["model"]["is"]["loss"] = [{"$": "tuple", "is": [one]}] * count
+
+        path = _changed(saved, tmp_path / "m.mkl", change)
+        return _forged(path, {**_members(path), "arrays/999.npy": _npy(big)})
+
+    load(put(3))
+    with pytest.raises(ModelFileError, match="too often"):
+        load(put(2000))
+
+
+def test_wide_sparse_arrays_are_refused(saved, tmp_path):
+    def put(content):
+        content["model"]["is"]["loss"] = {
+            "$": "csr", "shape": [1, 10**12], "data": {"$": "array", "is": 901},
+            "indices": {"$": "array", "is": 902}, "indptr": {"$": "array", "is": 903},
+        }  # fmt: skip
+
+    path = _changed(saved, tmp_path / "m.mkl", put)
+    members = {
+        **_members(path),
+        "arrays/901.npy": _npy(np.zeros(0)),
+        "arrays/902.npy": _npy(np.zeros(0, dtype=np.int64)),
+        "arrays/903.npy": _npy(np.zeros(2, dtype=np.int64)),
+    }
+    with pytest.raises(ModelFileError, match="sparse"):
+        load(_forged(path, members))
+
+
+def test_an_array_that_is_used_often_is_written_again(tmp_path):
+    writer, array = persistence._Writer(), np.ones(3)
+    used = [writer.encode([array], "m")[0]["is"] for _ in range(200)]
+    assert max(np.bincount(used)) <= 64 and len(dict(writer.members())) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c["model"]["is"].pop("classes_"),
+        lambda c: c["model"]["is"].update(n_features_in_=5),
+        lambda c: c["model"]["is"].update(n_features_in_="4"),
+        lambda c: c["model"]["is"].update(loss="\ud800"),
+        lambda c: c["model"]["is"]["kernel_names_"]["is"].__setitem__(0, 1),
+        lambda c: c["model"]["is"].update(solution_={"$": "slice", "is": [0, 1, 2]}),
+    ],
+)
+def test_models_that_could_not_answer_are_refused(change, saved, tmp_path):
+    with pytest.raises(ModelFileError):
+        load(_changed(saved, tmp_path / "m.mkl", change))
+
+
+def test_classes_and_numbers_are_finite(saved, tmp_path):
+    members = _members(saved)
+    state = json.loads(members["model.json"])["model"]["is"]
+    (number,) = _numbers(state["classes_"])
+    for bad in ([0.0, np.nan, 2.0], [0, 1, 1]):
+        array = {f"arrays/{number}.npy": _npy(np.array(bad))}
+        with pytest.raises(ModelFileError):
+            load(_forged(tmp_path / "m.mkl", {**members, **array}))
+    (number,) = _numbers(state["predictor_"]["is"]["A"])
+    array = _array(members, number)
+    array[array != 0] = 1.7e308 * np.sign(array[array != 0])  # finite, and no sum is
+    with pytest.raises(ModelFileError):
+        load(
+            _forged(
+                tmp_path / "m.mkl", {**members, f"arrays/{number}.npy": _npy(array)}
+            )
+        )
+
+
+def test_one_score_is_for_two_classes(tmp_path):
+    save(MKLClassifier(SETS).fit(X, TWO), tmp_path / "m.mkl")
+    members = _members(tmp_path / "m.mkl")
+    state = json.loads(members["model.json"])["model"]["is"]
+    (number,) = _numbers(state["classes_"])
+    for classes in ([False], [0, 1, 2]):
+        array = {f"arrays/{number}.npy": _npy(np.array(classes))}
+        with pytest.raises(ModelFileError, match="score for each class"):
+            load(_forged(tmp_path / "m.mkl", {**members, **array}))
+
+
+def test_a_model_that_could_not_be_loaded_is_not_saved(tmp_path):
+    model = MKLClassifier(SETS).fit(X, Y)
+    model.intercept_ = np.full(3, np.nan)
+    with pytest.raises(ValueError, match="finite"):
+        save(model, tmp_path / "m.mkl")
+    assert os.listdir(tmp_path) == []

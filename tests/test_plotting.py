@@ -9,11 +9,19 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 
-from mklearn import KernelBank, MKLClassifier, MKLClassifierCV, MultiView
+from mklearn import (
+    EvidenceMKLRegressor,
+    KernelBank,
+    MKLClassifier,
+    MKLClassifierCV,
+    MultiView,
+)
+from mklearn.inference import kernel_tests
 from mklearn.interpretation import weight_stability
 from mklearn.kernels import RBF, Linear, alignment
 from mklearn.plotting import (
     ConvergenceDisplay,
+    ForestDisplay,
     KernelAlignmentDisplay,
     KernelWeightsDisplay,
     PathDisplay,
@@ -184,3 +192,30 @@ def test_alignments_are_those_of_the_kernels():
     for kernels in (bank, grams):
         same = KernelAlignmentDisplay.from_estimator(given, kernels, ax=axes())
         np.testing.assert_allclose(same.alignment, alignment(bank))
+
+
+def test_forest_plot_shows_estimates_intervals_and_p_values():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=60)
+    family = [RBF(0.5, columns=[0]), RBF(0.5, columns=[1]), RBF(0.5, columns=[0])]
+    model = EvidenceMKLRegressor(family).fit(X, y)
+    assert np.isinf(model.kernel_weights_std_).any()  # two kernels say the same
+    tests = kernel_tests(X, y, family)
+    for of, values in (
+        ("share", model.variance_explained_), ("weight", model.kernel_weights_)
+    ):  # fmt: skip
+        ax = Figure().subplots()
+        display = ForestDisplay.from_estimator(model, tests=tests, of=of, ax=ax)
+        assert display.points_.get_xdata() == pytest.approx(values)
+        notes = [text.get_text() for text in display.ax_.texts]
+        assert notes == [f"p = {p:.2g}" for p in tests.adjusted("holm")]
+        low, high = ax.get_xlim()
+        assert low < 0 <= values.max() < high
+    with pytest.raises(ValueError, match="of must be"):
+        ForestDisplay.from_estimator(model, of="size")
+
+
+def test_forest_plot_of_other_models_needs_resamples(model):
+    with pytest.raises(ValueError, match="weight_stability"):
+        ForestDisplay.from_estimator(model)

@@ -16,6 +16,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from cases import squared_distances, stack
 from mklearn import ElasticNet, KernelBank, MKLRegressor, MultiView, kernels
 
+# tolerances ask for all the digits that there are, and a few more
+pytestmark = pytest.mark.filterwarnings("ignore:.*rounding (allows|limits)")
+
 LOSSES = ["squared", "epsilon_insensitive"]
 SPECS = [kernels.Linear(), kernels.RBF(0.1), kernels.RBF(1.0)]
 

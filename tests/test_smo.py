@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
 from sklearn.svm import SVC
 
 from cases import factor, hinge, problem, signs, small, stack
-from mklearn import KernelBank
+from mklearn import Hinge, KernelBank, LpBall, MKLProblem
 from mklearn.problems.losses import Box
 from mklearn.solvers import Iterate
-from mklearn.solvers.smo import BoxQP, BoxSolver, RowCache
+from mklearn.solvers.interior import minimise_in_box
+from mklearn.solvers.smo import BoxQP, BoxSolver, RowCache, inner_gap
 
 
 def qp(K, box, start=None):
@@ -293,3 +295,49 @@ def test_rows_that_are_asked_for_together_are_there_together(monkeypatch):
         wanted = rng.choice(40, size=rng.integers(1, 12, endpoint=True), replace=False)
         rows.load(wanted)
         np.testing.assert_allclose(rows.rows[rows.slot[wanted]], K[wanted], atol=1e-12)
+
+
+# --- where pairs crawl ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("summed", [True, False])
+def test_an_interior_point_solves_boxes_of_any_scale(scale, summed):
+    rng = np.random.default_rng(0)
+    n = 40
+    X = np.sqrt(scale) * rng.normal(size=(n, 2))
+    K, y = X @ X.T, np.where(rng.random(n) < 0.5, 1.0, -1.0)
+    lower, upper = np.minimum(y, 0.0), np.maximum(y, 0.0)
+    upper[3] = lower[3]  # nothing to choose there
+    c = minimise_in_box(K, -y, lower, upper, 0.0 if summed else None)
+    assert (lower <= c).all() and (c <= upper).all()
+    if summed:
+        assert abs(c.sum()) <= 1e-8 * n
+    # what a linear function of c could gain within the box bounds what is missing
+    slope = K @ c - y
+    tried = slope[:, None] + np.r_[0.0, -slope] if summed else slope[:, None]
+    least = [np.sum(np.where(t > 0, t * lower, t * upper)) - t @ c for t in tried.T]
+    value = 0.5 * c @ K @ c - y @ c
+    assert max(least) >= -1e-3 * abs(value)  # pairs go on from there
+
+
+def test_a_run_that_ends_early_has_the_scores_of_its_variables():
+    X, labels = load_wine(return_X_y=True)
+    grams = np.stack([np.outer(X[:, j], X[:, j]) for j in (0, 12)], axis=2)
+    Y = np.where(labels[:, None] == np.arange(3), 1.0, -1.0)
+    bank = KernelBank.from_grams(grams)
+    badly = MKLProblem(bank, Hinge(Y, np.ones_like(Y)), LpBall(2.0))
+    theta = np.array([0.9, 0.2])
+    steps = BoxSolver(badly, None).solve(theta, 1e-3)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            A, F = end.value
+            break
+    size = np.abs(grams @ theta) @ np.abs(A)  # what the terms of the sums add up to
+    exact = badly.bank.apply(theta, A)
+    # a gradient is a sum of as many terms as there were steps, most of which cancel
+    assert np.abs(F - exact).max() <= 1e-9 * size.max()
+    gap, value = inner_gap(badly, A, exact)
+    assert gap <= 0.021 * value  # a first answer is rough

@@ -24,12 +24,15 @@ from mklearn.data.blocks import ArrayBlocks, Block
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.kernels.normalise import NORMALIZATIONS, Scaling, fit_normaliser
 from mklearn.kernels.sources import FeatureSource
-from mklearn.problems.losses import LOSSES, by_name
+from mklearn.problems.losses import LOSSES, Pointwise, by_name
 from mklearn.problems.lowrank import FeatureProblem, Point, sums
 from mklearn.problems.pseudo_samples import Expansion, Reduced, by_kernel, factorised
 from mklearn.problems.scatter import Statistics
 from mklearn.solvers import Iterate
 from mklearn.solvers.pass_newton import PassNewton, minimised
+
+# those that take a sample and a task at a time, as passes do
+POINTWISE = [name for name in LOSSES if isinstance(by_name(name), Pointwise)]
 
 
 def rows(n=60, D=5, T=2, seed=0, far=0.0):
@@ -226,7 +229,7 @@ def test_an_expansion_is_solved_to_its_dual_bound():
 # --- passes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(LOSSES))
+@pytest.mark.parametrize("name", POINTWISE)
 def test_points_are_the_losses(name):
     rng = np.random.default_rng(0)
     f = rng.normal(size=(40, 1))
@@ -279,7 +282,7 @@ def in_passes(name, p, n=50, T=1, size=17, seed=0):
     return problem, exact, Z
 
 
-@pytest.mark.parametrize("name", list(LOSSES))
+@pytest.mark.parametrize("name", POINTWISE)
 @pytest.mark.parametrize("p", [1, 4 / 3, 2])
 def test_passes_find_the_optimum_of_all_samples(name, p):
     problem, exact, _ = in_passes(name, p)
@@ -294,7 +297,7 @@ def test_passes_find_the_optimum_of_all_samples(name, p):
     assert np.isclose(ours.upper, known.upper, rtol=2e-6)
 
 
-@pytest.mark.parametrize("name", list(LOSSES))
+@pytest.mark.parametrize("name", POINTWISE)
 @pytest.mark.parametrize("p", [1, 4 / 3, 2])
 def test_weights_and_scores_are_those_of_the_exact_method(name, p):
     smooth = name in ("squared_hinge", "squared", "logistic")
@@ -304,7 +307,7 @@ def test_weights_and_scores_are_those_of_the_exact_method(name, p):
         # kinks end where rounding begins, at a gap of 1e-8 to 1e-7
         ours = solve(problem, tol=1e-12 if smooth else 1e-8, max_iter=300)
         known = solve(exact, "newton" if smooth else "auto", tol=1e-13, max_iter=300)
-    assert ours.gap < (1e-11 if smooth else 2e-7)
+    assert ours.gap < (1e-10 if smooth else 2e-7)
     coef = by_kernel(ours.theta, problem.slices)[:, None] * ours.A
     point = problem.raw(coef, ours.bias)
     scores = exact.bank.apply(known.theta, known.A) + known.bias

@@ -512,16 +512,10 @@ def test_weights_are_learned_with_uncorrelated_features_only():
         JointProblem(hinge(y, 1.0, 3), 3, group, label_factor(y, 3))
 
 
-def test_time_limit(monkeypatch):
-    from mklearn.solvers import loop
-
+def test_time_limit():
     problem = joint()
-    clock = iter(np.arange(0.0, 1e6, 10.0))
-    monkeypatch.setattr(
-        loop, "time", type("", (), {"perf_counter": lambda: next(clock)})
-    )
     with pytest.warns(ConvergenceWarning, match="time_limit"):
-        found = solve_joint(problem, "alternating", tol=1e-12, time_limit=500.0)
+        found = solve_joint(problem, "alternating", tol=1e-12, time_limit=1e-9)
     assert found.status is Status.TIME_LIMIT and found.n_iter >= 1
 
 

@@ -28,7 +28,7 @@ def step(weights, norms2):
 
 def sphere(p, n_kernels, count, rng):
     """Return random weights on the boundary of the positive part of the ball."""
-    theta = rng.exponential(size=(count, n_kernels)) ** rng.uniform(0.1, 4, (count, 1))
+    theta = rng.exponential(size=(count, 4)) ** rng.uniform(0.1, 4, (count, 1))
     return theta / np.linalg.norm(theta, p, axis=1)[:, None]
 
 
@@ -205,17 +205,23 @@ CONVEX = {
 convex = pytest.mark.parametrize("weights", CONVEX.values(), ids=CONVEX.keys())
 
 
-def members(weights, count, rng, n_kernels=4):
+MEMBERS = {}  # of the sets below, which live as long as the tests
+
+
+def members(weights, count=300):
     """Return random weights on the boundary of a set."""
-    theta = rng.exponential(size=(count, n_kernels)) ** rng.uniform(0.1, 4, (count, 1))
+    if id(weights) in MEMBERS:
+        return MEMBERS[id(weights)]
+    rng = np.random.default_rng(0)
+    theta = rng.exponential(size=(count, 4)) ** rng.uniform(0.1, 4, (count, 1))
     low, high = np.zeros(count), np.full(count, 1e3)
-    for _ in range(100):
+    for _ in range(60):  # 1e3 / 2**60 is less than a rounding error of one
         middle = (low + high) / 2
         inside = np.array(
             [weights.contains(s * t, 0.0) for s, t in zip(middle, theta, strict=True)]
         )
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return low[:, None] * theta
+    return MEMBERS.setdefault(id(weights), low[:, None] * theta)
 
 
 @convex
@@ -238,7 +244,7 @@ def test_support_is_the_maximum(weights, seed):
 @convex
 def test_no_member_exceeds_the_support(weights):
     rng = np.random.default_rng(0)
-    theta = members(weights, 300, rng)
+    theta = members(weights)
     for _ in range(5):
         q = rng.exponential(size=4)
         assert (theta @ q <= weights.support(q) * (1 + 1e-9)).all()
@@ -270,9 +276,7 @@ def test_step_of_every_set_is_the_best_member(weights, seed):
     theta = weights.step(old, q)
     assert weights.contains(theta)
     best = np.sum(norms2 / theta)
-    assert (
-        np.sum(norms2 / members(weights, 300, rng), axis=1) >= best * (1 - 1e-9)
-    ).all()
+    assert (np.sum(norms2 / members(weights), axis=1) >= best * (1 - 1e-9)).all()
     # optimality: no member has a larger inner product with minus the gradient
     slope = norms2 / theta**2
     assert theta @ slope == pytest.approx(weights.support(slope), rel=1e-6)
@@ -330,8 +334,7 @@ def test_constraint_has_the_derivatives_it_says(weights):
 
 @convex
 def test_constraint_describes_the_set(weights):
-    rng = np.random.default_rng(0)
-    for theta in members(weights, 20, rng):
+    for theta in members(weights)[:20]:
         assert weights.constraint(theta).value == pytest.approx(1.0, rel=1e-6)
     assert weights.constraint(np.zeros(4)).value == 0.0
 

@@ -1,0 +1,174 @@
+"""``mklearn fit --survival``: what is read, compared, shown and refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pytest.importorskip("pandas")
+import pandas as pd
+from typer.testing import CliRunner
+
+from mklearn.cli.commands import make_app
+from mklearn.persistence import load
+from mklearn.report.facts import Predictions, errors_of_times
+from mklearn.survival import concordance_index, dynamic_auc, kaplan_meier
+
+
+def run(*args):
+    return CliRunner().invoke(make_app(), [str(arg) for arg in args])
+
+
+def patients(n=90):
+    rng = np.random.default_rng(0)
+    genes = rng.normal(size=(n, 3))
+    frame = pd.DataFrame(genes, columns=["gene1", "gene2", "gene3"])
+    frame["age"] = rng.normal(50, 10, n)
+    frame["sex"] = rng.choice(["f", "m"], n)
+    days = 100 * rng.exponential(np.exp(-1.5 * genes[:, 0]))
+    frame["days"] = np.minimum(days, 150).round(1)
+    frame["died"] = (days < 150).astype(int)
+    frame.loc[3, "days"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "patients.csv"
+    patients().to_csv(path, index=False)
+    return path
+
+
+VIEWS = ("--views", "clinic=age,sex", "--views", "genes=gene1,gene2,gene3")
+QUICK = ("--kernels", "linear,rbf", "--cv", 3, "--reg", 0.3)
+
+
+@pytest.fixture(scope="module")
+def fitted(table, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fit") / "new"
+    asked = ("--survival", "days,died", "--norm", 1)
+    return run("fit", table, *asked, *VIEWS, *QUICK, "--out", out), out
+
+
+def test_fit_compares_by_concordance(fitted):
+    result, out = fitted
+    assert result.exit_code == 0, result.output
+    assert "concordance" in result.output and "area under the curve" in result.output
+    content = json.loads((out / "results.json").read_text())
+    assert content["data"]["task"] == "survival" and content["scoring"] == "concordance"
+    assert content["data"]["n_samples"] == 89  # one has no time
+    assert content["data"]["events"] == int(patients().dropna()["died"].sum())
+    names = [row["model"] for row in content["methods"]]
+    assert names[0] == "learned weights (mkl)" and len(names) == 4
+    times = content["times"]
+    assert times["concordance"] > 0.6
+    folds = content["methods"][0]["fold_scores"]
+    assert times["concordance"] == pytest.approx(np.mean(folds))
+    assert all(0.5 < area <= 1 for area in times["areas"])
+    assert sum(g["n_samples"] for g in times["groups"].values()) == 89
+
+
+def test_the_report_shows_curves(fitted):
+    page = (fitted[1] / "report.html").read_text()
+    assert "Times to the event" in page and "Concordance" in page
+    assert "Confusion" not in page
+    pytest.importorskip("matplotlib")
+    assert "Kaplan-Meier" in page
+
+
+def test_saved_models_predict_risks(fitted, table):
+    _, out = fitted
+    result = run("predict", out / "model.mkl", table)
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == "prediction" and len(lines) == 91
+    frame = patients()
+    risk = load(out / "model.mkl").predict(frame)
+    known = frame["days"].notna().to_numpy()
+    y = frame[["days", "died"]].to_numpy()[known]
+    assert concordance_index(y, risk[known]) > 0.7
+    assert run("inspect", out / "model.mkl").exit_code == 0
+
+
+def test_tables_are_joined(tmp_path):
+    frame = patients()
+    frame.insert(0, "patient", [f"p{i}" for i in range(len(frame))])
+    genes = ["gene1", "gene2", "gene3"]
+    frame.drop(columns=genes).to_csv(tmp_path / "clinic.csv", index=False)
+    frame[["patient", *genes]][::-1][5:].to_csv(tmp_path / "genes.csv", index=False)
+    result = run(
+        "fit", tmp_path / "clinic.csv", "--survival", "days,died", "--id", "patient",
+        "--table", f"genes={tmp_path / 'genes.csv'}", *QUICK, "--norm", 2,
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert set(content["data"]["views"]) == {"clinic", "genes"}
+    assert content["times"]["concordance"] > 0.6
+
+
+def test_cost_and_norm_can_be_chosen(table, tmp_path):
+    result = run(
+        "fit", table, "--survival", "days,died", "--reg", "auto", "--norm", "auto",
+        "--kernels", "linear", "--cv", 2, *VIEWS, "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert load(tmp_path / "out" / "model.mkl").estimator_.C_ > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "either --target"),
+        (("--survival", "days,died", "--target", "sex"), "either --target"),
+        (("--survival", "days"), "two columns"),
+        (("--survival", "days,days"), "two columns"),
+        (("--survival", "weeks,died"), "no column 'weeks'"),
+        (("--survival", "died,days"), "the time comes first"),
+        (("--survival", "days,sex"), "column of numbers"),
+        (("--survival", "days,died", "--method", "evidence"), "--method mkl"),
+        (("--survival", "days,died", "--scoring", "r2"), "omit --scoring"),
+        (("--survival", "days,died", "--approximation", "nystroem"), "--target"),
+        (("--survival", "days,died", "--test", "data.csv"), "not yet"),
+        (("--survival", "days,died", "--groups", "sex"), "not --survival"),
+    ],
+)
+def test_bad_input_is_said_in_one_line(options, said, table, tmp_path):
+    result = run("fit", table, *options, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_folds_need_events(tmp_path):
+    frame = patients()
+    frame["died"] = (np.arange(len(frame)) < 2).astype(int)
+    frame.to_csv(tmp_path / "few.csv", index=False)
+    result = run("fit", tmp_path / "few.csv", "--survival", "days,died", "--cv", 3)
+    assert result.exit_code == 2 and "2 events are too few" in result.output
+
+
+def test_grams_have_no_columns(tmp_path):
+    np.savez(tmp_path / "grams.npz", K=np.eye(4)[:, :, None])
+    result = run("fit", tmp_path / "grams.npz", "--survival", "a,b")
+    assert result.exit_code == 2 and "Gram matrices" in result.output
+
+
+def test_facts_are_those_of_each_fold():
+    frame = patients().dropna()
+    y = np.empty(len(frame), dtype=[("event", bool), ("time", float)])
+    y["event"], y["time"] = frame["died"] == 1, frame["days"]
+    risk = frame["gene1"].to_numpy() + 10 * (np.arange(len(y)) % 2)
+    fold = np.arange(len(y)) % 2  # risks of the folds lie apart
+    found = errors_of_times(Predictions(y, risk, folds=fold))
+    each = [concordance_index(y[fold == k], risk[fold == k]) for k in range(2)]
+    assert found["concordance"] == pytest.approx(np.mean(each))
+    areas = [dynamic_auc(y, y[fold == k], risk[fold == k], found["at"]) for k in (0, 1)]
+    assert found["areas"] == pytest.approx(np.mean(areas, axis=0).tolist())
+    low, high = found["groups"]["low"], found["groups"]["high"]
+    assert low["share_without_event"][-1] > high["share_without_event"][-1]
+    whole = errors_of_times(Predictions(y, risk))
+    third = np.argsort(risk, kind="stable")[: -(-len(y) // 3)]
+    curve = kaplan_meier(y[third])
+    assert whole["groups"]["low"]["times"][1:] == curve.x.tolist()

@@ -1,0 +1,456 @@
+"""Many targets: weights of their own, of groups, and one set for all of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import KFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from mklearn import (
+    EvidenceMKLRegressor,
+    KernelBank,
+    MKLRegressor,
+    MKLRegressorCV,
+    kernels,
+)
+from mklearn.persistence import load, save
+from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.losses import Squared
+from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.targets import Centred, Factors, FewerColumns, OwnEvidence
+from mklearn.problems.weights import LpBall
+from mklearn.solvers import Status, solve
+from mklearn.solvers.targets import OwnWeights
+
+KERNELS = kernels.per_feature("rbf")
+
+
+def targets(n=60, t=20, seed=0, constant=None):
+    """Return samples, and targets that depend on two of four columns each."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4))
+    B = rng.standard_normal((4, t)) * (rng.random((4, t)) < 0.5)
+    Y = np.sin(1.5 * X) @ B + 0.5 * rng.standard_normal((n, t))
+    Y += 3.0 * rng.standard_normal(t)
+    if constant is not None:
+        Y[:, constant] = 2.0
+    return X, Y
+
+
+def grams(X, normalize="multiplicative"):
+    """Return the normalised bank and the design of a model."""
+    from mklearn.kernels.normalise import fit_normaliser
+
+    raw = KernelBank(X, KERNELS)
+    return fit_normaliser(normalize, raw).train(raw)
+
+
+# --- formulas -------------------------------------------------------------------------
+
+
+def test_centred_values_have_the_restricted_likelihood():
+    X, Y = targets(t=3)
+    rng = np.random.default_rng(1)
+    weight = rng.uniform(0.5, 2.0, len(Y))
+    design = np.column_stack([np.ones(len(Y)), rng.standard_normal(len(Y))])
+    bank = grams(X)
+    shared = EvidenceProblem(bank, Y, weight, fixed=design)
+    problem = OwnEvidence(shared)
+    theta = rng.uniform(0.0, 2.0, 4)
+    C = problem.centred.gram(bank.combine(theta))
+    z = problem.values(slice(0, 3))
+    quads = np.sum(z * np.linalg.solve(np.eye(len(z)) + C, z), axis=0)
+    volume = np.linalg.slogdet(np.eye(len(z)) + C)[1]
+    found = problem.evidence(quads, np.full(3, volume))
+    for t in range(3):
+        expected = problem.one(t).at(theta).value
+        assert_allclose(found[t], expected, atol=1e-9 * abs(expected))
+
+
+def test_factors_are_the_centred_kernels():
+    X, _ = targets()
+    bank = KernelBank(X, [*["linear"] * 2, "rbf"])
+    centred = Centred.of(np.ones(len(X)), np.ones((len(X), 1)))
+    factors = Factors.of(bank, centred)
+    assert factors.ranks[:2].tolist() == [4, 4]
+    for m in range(3):
+        part = factors.stack[:, factors.ends[m] : factors.ends[m + 1]]
+        C = centred.gram(bank.gram(m))
+        assert_allclose(part @ part.T, C, atol=1e-11 * np.trace(C))
+
+
+def test_kernels_that_are_not_definite_have_no_factors():
+    gram = np.diag([1.0, -1.0, 1.0, -1.0])
+    bank = KernelBank.from_grams(gram[:, :, None])
+    assert Factors.of(bank, Centred.of(np.ones(4), np.ones((4, 1)))) is None
+
+
+def test_fewer_columns_stand_for_targets():
+    Y = np.random.default_rng(0).standard_normal((5, 12))
+    fewer = FewerColumns.of(Y)
+    assert fewer.columns.shape == (5, 5)
+    assert_allclose(fewer.spread(fewer.columns), Y, atol=1e-13)
+    assert_allclose(fewer.mix.T @ fewer.mix, np.eye(5), atol=1e-13)
+
+
+# --- evidence -------------------------------------------------------------------------
+
+
+def exact_evidence(model, X, Y):
+    """Return the evidence of fitted weights, each from a factor of its own."""
+    bank = grams(X)
+    ones = np.ones(len(Y))
+    found = [
+        EvidenceProblem(bank, Y[:, [t]] - np.median(Y[:, t]), ones).at(theta).value
+        for t, theta in enumerate(model.kernel_weights_)
+    ]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("t", [3, 20])
+def test_each_target_is_as_likely_as_alone(t):
+    X, Y = targets(t=t)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    assert model.kernel_weights_.shape == (t, 4)
+    assert model.noise_.shape == model.intercept_.shape == (t,)
+    assert model.evidence_.exact.all()
+    for j in range(t):
+        alone = EvidenceMKLRegressor(KERNELS).fit(X, Y[:, j])
+        # both stop where they expect less than tol
+        assert model.evidence_.evidence[j] >= alone.evidence_.evidence - 2e-3
+    assert_allclose(model.evidence_.evidence, exact_evidence(model, X, Y), atol=1e-7)
+
+
+def test_rough_weights_are_nearly_as_likely():
+    X, Y = targets(t=40)
+    fine = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    rough = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=0.1).fit(X, Y)
+    lost = exact_evidence(fine, X, Y) - exact_evidence(rough, X, Y)
+    assert np.median(lost) <= 0.1
+    assert rough.solution_.status is Status.STATIONARY
+    # what is said of a target whose matrix was not factorised is nearly so
+    said = rough.evidence_.evidence
+    assert np.median(np.abs(said - exact_evidence(rough, X, Y))) <= 0.1
+
+
+def test_predictions_are_those_of_kernel_ridge_at_the_same_weights():
+    X, Y = targets(t=12)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    bank = grams(X)
+    mean = Y.mean(axis=0)
+    for j, theta in enumerate(model.kernel_weights_):
+        K = bank.combine(theta)
+        # the constant is free: centred kernels and values have none
+        H = np.eye(len(X)) - 1.0 / len(X)
+        ridge = KernelRidge(alpha=1.0, kernel="precomputed")
+        ridge.fit(H @ K @ H, Y[:, j] - mean[j])
+        expected = H @ K @ H @ ridge.dual_coef_
+        got = model.predict(X)[:, j]
+        assert_allclose(got - got.mean(), expected, atol=1e-8)
+        assert_allclose(got.mean(), mean[j], atol=1e-8)
+
+
+def test_predictions_are_those_of_himalaya_at_the_same_weights():
+    ridge = pytest.importorskip("himalaya.kernel_ridge")
+    X, Y = targets(t=12)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    H = np.eye(len(X)) - 1.0 / len(X)
+    Ks = np.array([H @ grams(X).gram(m) @ H for m in range(4)])
+    Z = Y - Y.mean(axis=0)
+    with np.errstate(divide="ignore"):
+        deltas = np.log(model.kernel_weights_.T)
+    other = ridge.WeightedKernelRidge(
+        alpha=1.0, deltas=np.maximum(deltas, -60), kernels="precomputed",
+        solver="conjugate_gradient", solver_params={"tol": 1e-13, "max_iter": 2000},
+    )  # fmt: skip
+    got = model.predict(X)
+    expected = other.fit(Ks, Z).predict(Ks)
+    assert_allclose(got - got.mean(axis=0), expected, atol=1e-8)
+
+
+def test_a_target_of_one_value_has_no_weights():
+    X, Y = targets(t=12, constant=4)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=0.1).fit(X, Y)
+    assert not model.kernel_weights_[4].any()
+    assert model.noise_[4] <= (len(X) * np.finfo(float).eps * 2.0) ** 2
+    assert_allclose(model.predict(X)[:, 4], 2.0)
+
+
+def test_weights_of_samples_are_those_of_single_targets():
+    X, Y = targets(t=12)
+    weight = np.random.default_rng(3).uniform(0.2, 3.0, len(X))
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target")
+    model.fit(X, Y, sample_weight=weight)
+    for j in (0, 5):
+        alone = EvidenceMKLRegressor(KERNELS).fit(X, Y[:, j], sample_weight=weight)
+        assert model.evidence_.evidence[j] >= alone.evidence_.evidence - 2e-3
+
+
+@pytest.mark.parametrize("weights", ["per-target", [0, 1] * 6])
+def test_covariates_enter_for_each_target(weights):
+    X, Y = targets(t=12)
+    Z = np.random.default_rng(5).standard_normal(len(X))
+    table, Y = np.column_stack([X, Z]), Y + 3.0 * Z[:, None]
+    options = {"kernels": [kernels.RBF(columns=[j]) for j in range(4)], "fixed": [4]}
+    model = EvidenceMKLRegressor(**options, weights=weights).fit(table, Y)
+    assert model.fixed_effects_.shape == (12, 1)
+    assert_allclose(model.fixed_effects_[:, 0], 3.0, atol=1.0)
+    if weights == "per-target":
+        alone = EvidenceMKLRegressor(**options).fit(table, Y[:, 2])
+        assert model.evidence_.evidence[2] >= alone.evidence_.evidence - 2e-3
+
+
+def test_groups_share_their_weights():
+    X, Y = targets(t=6)
+    labels = np.array(["b", "a", "b", "a", "a", "b"])
+    model = EvidenceMKLRegressor(KERNELS, weights=labels).fit(X, Y)
+    for label in "ab":
+        here = np.flatnonzero(labels == label)
+        alone = EvidenceMKLRegressor(KERNELS).fit(X, Y[:, here])
+        assert_allclose(model.predict(X)[:, here], alone.predict(X), atol=1e-10)
+        assert_allclose(model.noise_[here], alone.noise_)
+        for t in here:
+            assert_allclose(model.kernel_weights_[t], alone.kernel_weights_)
+
+
+def test_files_hold_targets(tmp_path):
+    X, Y = targets(t=12)
+    for model in (
+        EvidenceMKLRegressor(KERNELS, weights="per-target", tol=0.1),
+        EvidenceMKLRegressor(KERNELS, weights=np.arange(12) % 3),
+        MKLRegressor(KERNELS, weights="per-target"),
+        MKLRegressor(KERNELS, weights=np.arange(12) % 3),
+    ):
+        model.fit(X, Y)
+        save(model, tmp_path / "model.mkl")
+        again = load(tmp_path / "model.mkl")
+        assert np.array_equal(again.predict(X), model.predict(X))
+        assert np.array_equal(again.kernel_weights_, model.kernel_weights_)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        EvidenceMKLRegressor(KERNELS, weights="per-target", max_iter=1),
+        MKLRegressor(KERNELS, weights="per-target", norm=1, tol=1e-7, max_iter=1),
+    ],
+)
+def test_what_is_finished_is_kept(model):
+    X, Y = targets(t=20)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, Y)
+    assert model.solution_.status is Status.MAX_ITER
+    # all targets have the answer of the first round
+    assert np.isfinite(model.predict(X)).all()
+    assert model.score(X, Y) > 0.2
+
+
+def test_ctrl_c_keeps_what_is_finished():
+    X, Y = targets(t=20)
+
+    def stop(history):
+        raise KeyboardInterrupt
+
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", callback=stop)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, Y)
+    assert model.solution_.status is Status.INTERRUPTED
+    assert model.score(X, Y) > 0.2
+
+
+def test_coefficients_of_other_weights_are_found_out():
+    X, Y = targets(t=12)
+    problem = OwnEvidence(EvidenceProblem(grams(X), Y, np.ones(len(X))))
+    solution = solve(problem, OwnWeights(0.1), tol=0.1)
+    wrong = solution.theta.copy()
+    wrong[3] = 1e4
+    point = replace(solution.iterate(), theta=wrong, A=solution.A.copy())
+    found = problem.certify(point, point)
+    assert not found.theta[3].any()
+    assert found.about.evidence[3] == problem.nothing[3]
+
+
+# --- squared loss ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", [1, 1.5, 2, np.inf])
+@pytest.mark.parametrize("t", [3, 20])
+def test_each_target_is_solved_as_alone(norm, t):
+    X, Y = targets(t=t)
+    model = MKLRegressor(KERNELS, norm=norm, weights="per-target", C=2.0).fit(X, Y)
+    assert model.kernel_weights_.shape == (t, 4)
+    bounds = model.solution_.about
+    assert model.duality_gap_ == bounds.gaps.max() <= model.tol
+    for j in range(0, t, 4):
+        alone = MKLRegressor(KERNELS, norm=norm, C=2.0).fit(X, Y[:, j])
+        assert bounds.upper[j] >= alone.solution_.lower
+        assert alone.solution_.upper >= bounds.lower[j]
+
+
+def test_certificates_are_those_of_the_single_problem():
+    X, Y = targets(t=12)
+    model = MKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    bank, ones = grams(X), np.ones((len(X), 1))
+    at = np.argsort(model.support_)
+    assert len(at) == len(X)
+    for j in range(12):
+        y = Y[:, [j]] - np.median(Y[:, j])
+        problem = MKLProblem(bank, Squared(y, ones), LpBall(2.0))
+        A = model.dual_coef_[[j]].T
+        found = problem.judge(
+            type(model.solution_.iterate())(model.kernel_weights_[j], A)
+        )
+        size = abs(found.upper)
+        assert_allclose(model.solution_.about.upper[j], found.upper, atol=1e-9 * size)
+        assert_allclose(model.solution_.about.lower[j], found.lower, atol=1e-9 * size)
+
+
+def test_other_losses_and_sets_have_weights_of_their_own():
+    X, Y = targets(t=3)
+    for model in (
+        MKLRegressor(KERNELS, loss="epsilon_insensitive", weights="per-target"),
+        MKLRegressor(KERNELS, norm=np.eye(4) + 0.1, weights="per-target"),
+        MKLRegressor(KERNELS, weights="per-target", approximation="nystroem", rank=20),
+    ):
+        model.fit(X, Y)
+        alone = type(model)(**{**model.get_params(), "weights": "shared"})
+        alone.fit(X, Y[:, 1])
+        assert model.kernel_weights_.shape == (3, 4)
+        assert model.duality_gap_ <= model.tol
+        far = np.abs(model.predict(X)[:, 1] - alone.predict(X)).max()
+        assert far <= 0.2 * Y[:, 1].std()
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_more_targets_than_samples_are_as_many_as_samples(norm):
+    X, Y = targets(n=25, t=60)
+    model = MKLRegressor(KERNELS, norm=norm, tol=1e-7).fit(X, Y)
+    bank, cost = grams(X), np.ones(Y.shape)
+    problem = MKLProblem(bank, Squared(Y - np.median(Y, axis=0), cost), LpBall(norm))
+    direct = solve(problem, tol=1e-7)
+    assert_allclose(model.solution_.upper, direct.upper, rtol=3e-7)
+    assert model.solution_.A.shape == Y.shape
+    assert_allclose(model.kernel_weights_, direct.theta, atol=1e-3)
+    assert_allclose(
+        model.predict(X), bank.apply(direct.theta, direct.A) + direct.bias
+        + np.median(Y, axis=0), atol=1e-2,
+    )  # fmt: skip
+
+
+def test_the_model_of_many_outputs_is_the_sum_of_those_of_each():
+    X, Y = targets(n=12, t=20)
+    bank, ones = grams(X), np.ones(len(X))
+    theta = np.array([0.5, 0.0, 1.0, 0.2])
+    slopes, curvature = EvidenceProblem(bank, Y, ones).at(theta).model()
+    each = [EvidenceProblem(bank, Y[:, [t]], ones).at(theta).model() for t in range(20)]
+    size = sum(np.abs(one[1]).max() for one in each)
+    assert_allclose(slopes, sum(one[0] for one in each), atol=1e-9 * size)
+    assert_allclose(curvature, sum(one[1] for one in each), atol=1e-8 * size)
+
+
+# --- cross-validation -----------------------------------------------------------------
+
+
+def search(**options):
+    """Return a small search."""
+    return MKLRegressorCV(KERNELS, Cs=[0.1, 1, 10], norms=[1, 2], cv=3, **options)
+
+
+def test_each_target_has_its_own_cost_and_norm():
+    X, Y = targets(t=12)
+    model = search(weights="per-target").fit(X, Y)
+    assert model.C_.shape == model.norm_.shape == (12,)
+    assert model.scores_.shape == (2, 3, 3, 12)
+    assert model.duality_gap_ <= model.tol
+    for j in (0, 7):
+        i, k = (place[j] for place in model.best_index_)
+        assert model.mean_scores_[i, k, j] == model.mean_scores_[..., j].max()
+        cell = MKLRegressor(KERNELS, C=model.C_[j], norm=model.norm_[j])
+        cell.fit(X, Y[:, j])
+        far = np.abs(cell.predict(X) - model.predict(X)[:, j]).max()
+        # both within the gap of an optimum that is strongly convex in the values
+        size = np.sqrt(4 * model.tol * cell.solution_.upper / model.C_[j])
+        assert far <= 2 * size
+
+
+def test_scores_on_folds_are_those_of_a_target_alone():
+    X, Y = targets(t=10)
+    folds = list(KFold(3).split(X))
+    ours = MKLRegressorCV(
+        KERNELS, Cs=[0.1, 10], norms=[1, 2], cv=folds, weights="per-target"
+    ).fit(X, Y)
+    for j in (0, 9):
+        alone = MKLRegressorCV(KERNELS, Cs=[0.1, 10], norms=[1, 2], cv=folds)
+        alone.fit(X, Y[:, j])
+        # problems on folds end at gaps of a hundredth
+        assert_allclose(ours.scores_[..., j], alone.scores_, atol=0.05)
+
+
+def test_groups_have_their_own_cost_and_norm():
+    X, Y = targets(t=4)
+    folds = list(KFold(3).split(X))
+    options = {"Cs": [0.1, 10], "norms": [1, 2], "cv": folds}
+    model = MKLRegressorCV(KERNELS, weights=[0, 1, 1, 0], **options).fit(X, Y)
+    for here in ([0, 3], [1, 2]):
+        alone = MKLRegressorCV(KERNELS, **options).fit(X, Y[:, here])
+        assert (model.C_[here] == alone.C_).all()
+        assert (model.norm_[here] == alone.norm_).all()
+        # the order of merged samples depends on all targets, and with it rounding
+        assert_allclose(model.predict(X)[:, here], alone.predict(X), atol=0.1)
+
+
+def test_a_search_with_more_targets_than_samples_is_the_same(monkeypatch):
+    X, Y = targets(n=25, t=40)
+    model = search().fit(X, Y)
+    monkeypatch.setattr(MKLRegressorCV, "_fewer", lambda self, training: None)
+    direct = search().fit(X, Y)
+    # R2 of solutions with gaps of a hundredth on folds
+    assert_allclose(model.scores_, direct.scores_, atol=0.05)
+    assert (model.C_, model.norm_) == (direct.C_, direct.norm_)
+    assert_allclose(model.solution_.upper, direct.solution_.upper, rtol=2e-3)
+
+
+def test_scorers_see_one_target_at_a_time():
+    X, Y = targets(t=9)
+    model = search(weights="per-target", scoring="neg_mean_absolute_error").fit(X, Y)
+    assert (model.scores_ < 0).all() and model.scores_.shape[-1] == 9
+
+
+# --- estimators -----------------------------------------------------------------------
+
+
+@parametrize_with_checks(
+    [
+        EvidenceMKLRegressor(weights="per-target"),
+        MKLRegressor(weights="per-target"),
+        MKLRegressorCV(weights="per-target", Cs=[1, 10], norms=[1, 2], cv=2),
+    ]
+)
+def test_estimators_pass_all_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("model", [EvidenceMKLRegressor, MKLRegressor])
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        ("own", "'shared', 'per-target'"),
+        ([0, 1], "2 targets, and y has 3"),
+        (np.zeros((3, 1)), r"shape \(3, 1\)"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(model, weights, message):
+    X, Y = targets(t=3)
+    with pytest.raises(ValueError, match=message):
+        model(KERNELS, weights=weights).fit(X, Y)
+
+
+def test_uncertainty_needs_shared_weights():
+    X, Y = targets(t=3)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", uncertainty=True)
+    with pytest.raises(ValueError, match="one set of weights"):
+        model.fit(X, Y)

@@ -1,0 +1,226 @@
+"""Norms on two levels, between views and within them; products of kernels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+
+from mklearn import (
+    KernelBank,
+    LpBall,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MultiView,
+    TwoLevel,
+)
+from mklearn.kernels import RBF, Linear, Precomputed, Product, Spectrum, per_feature
+from mklearn.persistence import load, save
+
+rng = np.random.default_rng(0)
+N = 60
+Y = np.arange(N) % 2
+X = MultiView(
+    {"a": rng.normal(size=(N, 5)) + 0.5 * Y[:, None], "b": rng.normal(size=(N, 2))}
+)
+KERNELS = [per_feature(Linear(view="a")), per_feature(Linear(view="b"))]
+GROUPS = ["a"] * 5 + ["b"] * 2
+NORMS = [(2, 1), (1, 2), (1.5, 3), (np.inf, 1), (1, np.inf), (4 / 3, 1)]
+
+
+def value(theta, norms2):
+    return np.sum(norms2 / theta)
+
+
+@pytest.mark.parametrize(("outer", "inner"), NORMS)
+def test_the_step_is_the_best_member(outer, inner):
+    weights = TwoLevel(outer, inner, GROUPS)
+    norms2 = rng.uniform(0.1, 2.0, 7)
+    best = weights.step(np.ones(7), norms2)
+    assert weights.contains(best, 1e-12)
+    # no member near it, and none drawn at random, does better
+    for scale in (1e-3, 1e-1, 1.0):
+        for _ in range(50):
+            other = np.abs(best * np.exp(scale * rng.normal(size=7)))
+            other /= weights._norm(other)
+            assert value(other, norms2) >= value(best, norms2) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("outer", "inner"), NORMS)
+def test_support_is_the_maximum(outer, inner):
+    weights = TwoLevel(outer, inner, GROUPS)
+    q = rng.uniform(0.1, 2.0, 7)
+    for _ in range(200):
+        member = rng.uniform(size=7) ** 4
+        member /= weights._norm(member)
+        assert member @ q <= weights.support(q)
+    if weights.smooth and inner > 1 and outer > 1:
+        found = minimize(
+            lambda t: -np.abs(t) @ q / weights._norm(np.abs(t)), weights.center(7),
+            method="Nelder-Mead", options={"maxiter": 20000, "fatol": 1e-12},
+        )  # fmt: skip
+        assert np.isclose(-found.fun, weights.support(q), rtol=1e-4)
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, np.inf])
+def test_equal_norms_are_one_norm(p):
+    weights, ball = TwoLevel(p, p, GROUPS), LpBall(p)
+    q, theta = rng.uniform(0.1, 2.0, 7), rng.uniform(0.1, 1.0, 7)
+    np.testing.assert_allclose(weights.step(theta, q), ball.step(theta, q), rtol=1e-12)
+    assert np.isclose(weights.support(q), ball.support(q), rtol=1e-12)
+    if weights.smooth:
+        one, other = weights.constraint(theta), ball.constraint(theta)
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(2, 1), (1, 2), (1.5, 3)])
+def test_derivatives_of_the_constraint(outer, inner):
+    weights = TwoLevel(outer, inner, GROUPS)
+    theta, h = rng.uniform(0.2, 1.0, 7), 1e-6
+    found = weights.constraint(theta)
+    for m in range(7):
+        step = h * np.eye(7)[m]
+        up, down = weights.constraint(theta + step), weights.constraint(theta - step)
+        slope = (up.value - down.value) / (2 * h)
+        bend = (up.gradient - down.gradient) / (2 * h)
+        assert np.isclose(found.gradient[m], slope, rtol=1e-6)
+        np.testing.assert_allclose(found.hessian[m], bend, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("outer", "inner"), NORMS)
+@pytest.mark.parametrize("approximation", [None, "nystroem"])
+def test_groups_are_the_views(outer, inner, approximation):
+    options = {"tol": 1e-5, "approximation": approximation, "max_iter": 2000}
+    by_view = MKLClassifier(KERNELS, norm=TwoLevel(outer, inner), **options).fit(X, Y)
+    named = MKLClassifier(KERNELS, norm=TwoLevel(outer, inner, GROUPS), **options)
+    named.fit(X, Y)
+    assert by_view.duality_gap_ <= 1e-5
+    upper = named.solution_.upper
+    assert abs(by_view.solution_.upper - upper) <= 2e-5 * abs(upper)
+    weights = TwoLevel(outer, inner, GROUPS)
+    assert weights.contains(by_view.kernel_weights_, 1e-6)
+
+
+def test_solvers_agree():
+    norm = TwoLevel(2, 1)
+    found = {
+        solver: MKLClassifier(
+            KERNELS, norm=norm, solver=solver, tol=1e-4, max_iter=5000
+        )
+        .fit(X, Y)
+        .solution_
+        for solver in ("newton", "alternating", "cutting_plane")
+    }
+    for solution in found.values():
+        assert solution.gap <= 1e-4
+        for other in found.values():
+            assert solution.lower <= other.upper * (1 + 1e-12)
+
+
+def test_a_view_with_many_kernels_does_not_drown_another():
+    copies = MultiView({"many": rng.normal(size=(N, 40)), "one": Y[:, None] + 0.0})
+    kernels = [per_feature(Linear(view="many")), Linear(view="one")]
+    shares = {}
+    for norm in (2, TwoLevel(2, 2), TwoLevel(2, 1)):
+        model = MKLClassifier(kernels, norm=norm, C=0.01).fit(copies, Y)
+        table = model.weights_frame().groupby("view")["contribution"].sum()
+        shares[str(norm)] = table["one"]
+    assert shares["2"] == pytest.approx(shares[str(TwoLevel(2, 2))], rel=1e-2)
+    assert shares[str(TwoLevel(2, 1))] > shares["2"]
+
+
+def test_in_a_search_and_in_a_file(tmp_path):
+    search = MKLClassifierCV(KERNELS, Cs=[0.1, 1], norms=[1, 2], cv=3).fit(X, Y)
+    assert search.duality_gap_ <= 1e-3
+    model = MKLClassifier(KERNELS, norm=TwoLevel(2, 1)).fit(X, Y)
+    save(model, tmp_path / "model.mkl")
+    again = load(tmp_path / "model.mkl")
+    assert again.norm == model.norm
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_what_makes_no_sense():
+    with pytest.raises(ValueError, match="outer to be a number"):
+        TwoLevel(0.5, 1)
+    with pytest.raises(ValueError, match="inner to be a number"):
+        TwoLevel(1, "many")
+    with pytest.raises(ValueError, match="one entry for each kernel"):
+        TwoLevel(1, 2, [])
+    with pytest.raises(ValueError, match="groups of 3 kernels, and there are 7"):
+        MKLClassifier(KERNELS, norm=TwoLevel(2, 1, [0, 1, 2])).fit(X, Y)
+    with pytest.raises(ValueError, match="Gram matrices do not have"):
+        MKLClassifier("precomputed", norm=TwoLevel(2, 1)).fit(np.eye(N)[:, :, None], Y)
+    with pytest.raises(ValueError, match="no groups yet"):
+        TwoLevel(2, 1).center(3)
+
+
+# --- products -------------------------------------------------------------------------
+
+
+TABLE = pd.DataFrame(rng.normal(size=(N, 4)), columns=list("pqrs"))
+
+
+def test_a_product_is_the_product_of_the_grams():
+    a, b = RBF("scale", columns=["p", "q"], standardize=True), Linear(columns=["r"])
+    bank = KernelBank(TABLE, [a * b, a, b, a * b * RBF(0.1)])
+    np.testing.assert_allclose(bank.gram(0), bank.gram(1) * bank.gram(2), rtol=1e-12)
+    whole = KernelBank(TABLE, RBF(0.1)).gram(0)
+    np.testing.assert_allclose(bank.gram(3), bank.gram(0) * whole, rtol=1e-12)
+    new = bank.cross(TABLE.iloc[:3])
+    np.testing.assert_allclose(new.gram(0), bank.gram(0)[:3], rtol=1e-9, atol=1e-12)
+    assert "[p,q] * linear[r]" in bank.names[0]
+
+
+def test_products_in_views_sparse_and_in_files(tmp_path):
+    product = Linear(columns=[0, 1]) * RBF(0.5, columns=[2, 3])
+    dense = KernelBank(TABLE.to_numpy(), product).gram(0)
+    thin = KernelBank(sparse.csr_array(TABLE.to_numpy()), product).gram(0)
+    np.testing.assert_allclose(thin, dense, rtol=1e-10, atol=1e-12)
+    data = MultiView({"a": TABLE, "b": rng.normal(size=(N, 1))})
+    kernels = [Linear(view="a", columns=["p"]) * RBF(view="a", columns=["q"]),
+               Linear(view="b")]  # fmt: skip
+    model = MKLRegressor(kernels).fit(data, TABLE["p"] * np.sin(TABLE["q"]))
+    assert model.weights_frame()["view"].tolist() == ["a", "b"]
+    save(model, tmp_path / "model.mkl")
+    again = load(tmp_path / "model.mkl")
+    np.testing.assert_array_equal(again.predict(data), model.predict(data))
+    low = MKLRegressor(kernels, approximation="nystroem", rank=N, random_state=0)
+    low.fit(data, TABLE["p"] * np.sin(TABLE["q"]))
+    np.testing.assert_allclose(low.predict(data), model.predict(data), atol=0.02)
+
+
+def test_given_clusters_are_models_of_their_own():
+    # with indicators the product has no values between clusters: one model for each
+    cluster = np.arange(N) % 3
+    table = np.column_stack([TABLE, np.eye(3)[cluster]])
+    y = np.where(cluster == 1, -1, 1) * TABLE["p"].to_numpy()
+    local = Linear(columns=[0, 1, 2, 3]) * Linear(columns=[4, 5, 6])
+    gram = KernelBank(table, local).gram(0)
+    assert not gram[cluster == 0][:, cluster == 1].any()
+    both = [Linear(columns=[0, 1, 2, 3]), local]
+    fits = [
+        MKLRegressor(k, C=100.0).fit(table, y).score(table, y) for k in (both[:1], both)
+    ]
+    assert fits[0] < 0.5 and fits[1] > 0.99
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Product([Linear()]), ValueError, "two kernels or more"),
+        (lambda: Product(["linear", "rbf"]), TypeError, "is a kernel"),
+        (lambda: Linear(view="a") * Linear(view="b"), ValueError, "several views"),
+        (lambda: Linear() * Spectrum(2), ValueError, "not on strings"),
+        (lambda: Linear() * 2, TypeError, "unsupported operand"),
+    ],
+)
+def test_products_that_make_no_sense(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_a_product_is_definite_if_its_factors_are():
+    assert (Linear() * RBF()).definite
+    assert not (Linear() * Precomputed(gram=np.eye(3))).definite
