@@ -1,15 +1,19 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?= -n 2
+# A file of versions to install, such as constraints/exact.txt; pip's choice without.
+CONSTRAINTS ?=
+PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
-.PHONY: help demo demo-large reproduce test test-processors lint format docs clean
+.PHONY: help demo demo-large reproduce test test-processors test-floor test-latest
+.PHONY: constraints fuzz attack lint format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
-	@echo "  Settings: PYTHON=$(PYTHON) (3.11 or newer), VENV=$(VENV)"
+	@echo "  Settings: PYTHON=$(PYTHON) (3.11 or newer), VENV=$(VENV), CONSTRAINTS=constraints/exact.txt"
 
 demo: $(VENV)/.stamp-demo ## Run the demonstration; results go to demo-output/
 	$(VENV)/bin/mklearn demo --out demo-output
@@ -25,6 +29,23 @@ test: $(VENV)/.stamp-test ## Run the tests and the examples in the docstrings
 
 test-processors: $(VENV)/.stamp-test ## Run the tests on imitated processors (hours)
 	$(VENV)/bin/python tests/processors.py $(PROCESSORS_ARGS)
+
+fuzz: $(VENV)/.stamp-test ## Fuzz the readers of files: make fuzz SECONDS=10
+	@$(VENV)/bin/python -c 'import atheris' 2>/dev/null || $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]' || echo "atheris cannot be installed here"
+	$(VENV)/bin/python benchmarks/fuzz.py --seconds $(or $(SECONDS),10)
+
+attack: $(VENV)/.stamp-test ## Attack model files and the command line: make attack ARGS=--quick
+	$(VENV)/bin/python benchmarks/attack.py $(ARGS)
+
+test-floor: ## Run the tests on the least versions that pyproject.toml allows
+	$(MAKE) test VENV=$(VENV)-floor CONSTRAINTS=constraints/floor.txt
+
+test-latest: ## Run the tests on the newest versions of everything, in an environment of its own
+	rm -f $(VENV)-latest/.stamp-test
+	$(MAKE) test VENV=$(VENV)-latest PIP_ARGS="--upgrade --upgrade-strategy eager"
+
+constraints: ## Write constraints/ from pyproject.toml and from pip's choice of today
+	$(PYTHON) tests/versions.py
 
 lint: $(VENV)/.stamp-lint ## Check style, formatting and types
 	$(VENV)/bin/python -m ruff check .
@@ -53,7 +74,8 @@ $(VENV)/.stamp-lint: EXTRAS = lint
 $(VENV)/.stamp-docs: EXTRAS = docs
 $(VENV)/.stamp-%: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing mklearn[$(EXTRAS)] into $(VENV)"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) \
+	  $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) --editable '.[$(EXTRAS)]'
 	@touch $@
 
 # pip is the last thing that venv installs: an interrupted creation is started again.

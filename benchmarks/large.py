@@ -5,14 +5,22 @@
     python benchmarks/large.py workers   # two Dask workers against one, their memory
     python benchmarks/large.py versus    # Nystroem + LinearSVC or SGD of scikit-learn
     python benchmarks/large.py cost      # per row, kernel and rank; what 10^9 rows need
+    python benchmarks/large.py passes    # how many a loss with a kink takes
+    python benchmarks/large.py evidence  # weights by evidence, n = 1000, 2000, 4000
+    python benchmarks/large.py evidence-rows  # the same of low rank, up to 10^6 rows
+
+``passes`` and ``evidence`` take ``--against PATH/src``, the sources of another version:
+each cell is run there, too, in a process of its own and right after, and ``cpu_ratio``
+is what is left of its seconds of all cores.
 
 ``--quick`` runs small sizes, ``--json FILE`` writes all numbers, ``--page FILE`` a
 Markdown page. The synthetic task is ``make_groups``: five groups of four columns, of
 which three matter, and ten kernels, two widths for each group. The unit of ``growth``
-is the time for a tenth of the rows (``cpu_ratio``: in seconds of all cores, which other
-work on the machine changes less), that of ``workers`` one worker, that of ``versus``
-the fit of mklearn. Times are those of ``fit``, without making the rows if they are in
-memory and with it if they come in blocks; ``cost`` counts seconds of one core.
+and of ``evidence-rows`` is the time for a tenth of the rows (``cpu_ratio``: in seconds
+of all cores, which other work on the machine changes less), that of ``workers`` one
+worker, that of ``versus`` the fit of mklearn. Times are those of ``fit``, without
+making the rows if they are in memory and with it if they come in blocks; ``cost``
+counts seconds of one core.
 
 MNIST and satimage are read if MKLEARN_DATA names a folder with their files; otherwise
 the digits of scikit-learn stand in for them.
@@ -23,25 +31,29 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import pickle
 import re
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from pages import page
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_classification
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from mklearn import MKLClassifier, kernels
+from mklearn import EvidenceMKLRegressor, MKLClassifier, kernels
 from mklearn.blocks import DaskBlocks, GeneratorBlocks
 from mklearn.datasets import load, make_groups
 from mklearn.kernels.feature_map import FeatureMap
@@ -74,12 +86,16 @@ def worked(function: Callable) -> tuple[float, object]:
     return time.process_time() - start, answer
 
 
-def alone(function: Callable, *args: object) -> dict:
-    """Return the answer of a function of this file, from a process of its own."""
+def alone(function: Callable, *args: object, source: Path | None = None) -> dict:
+    """Return the answer of a function of this file, from a process of its own.
+
+    ``source`` is where mklearn is imported from instead of where this process does.
+    """
     call = f"print(json.dumps(large.{function.__name__}(*json.loads(sys.argv[1]))))"
     code = f"import json, sys; sys.path.insert(0, sys.argv[2]); import large; {call}"
     run = subprocess.run(
         [sys.executable, "-c", code, json.dumps(args), str(Path(__file__).parent)],
+        env=os.environ | ({} if source is None else {"PYTHONPATH": str(source)}),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -489,6 +505,156 @@ def cost(quick: bool) -> list[dict]:
     return rows
 
 
+# --- passes, and evidence -------------------------------------------------------------
+
+
+def table(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return samples and labels of a name."""
+    if name == "digits, odd or even":
+        X, y = load_digits(return_X_y=True)
+        return X[:n] / 16.0, y[:n] % 2
+    if name == "noisy":
+        return make_classification(n, 20, n_informative=6, flip_y=0.1, random_state=0)
+    return make_groups(n, random_state=[SEED, 0])
+
+
+def fit_in_passes(
+    name: str, n: int, C: float, norm: float, normalize: str, loss: str
+) -> dict:
+    """Fit as a user does; return passes, gap and seconds."""
+    X, y = table(name, n)
+    settings = {"loss": loss, "norm": norm, "C": C, "normalize": normalize}
+    settings |= {"approximation": "nystroem", "rank": 60}
+    specs = [kernels.Linear(), *kernels.rbf_ladder(4)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table
+        MKLClassifier(specs, **settings).fit(X[:300], y[:300])  # compiles
+        fitted = MKLClassifier(specs, **settings)
+        cpu = time.process_time()
+        took, _ = timed(lambda: fitted.fit(X, y))
+    cpu = time.process_time() - cpu
+    # the last one is that of the certificate
+    passes = fitted.n_iter_ + 1
+    gap = float(fitted.duality_gap_)
+    return {"passes": passes, "gap": gap, "time_s": took, "cpu_s": cpu}
+
+
+def beside(function: Callable, args: Sequence, against: Path | None) -> dict:
+    """Return a cell of this version and, with other names, of another one."""
+    found = alone(function, *args)
+    if against is None:
+        return found
+    other = alone(function, *args, source=against)
+    cpu = {"cpu_ratio": found["cpu_s"] / other["cpu_s"]}
+    return found | cpu | {f"{key}_before": value for key, value in other.items()}
+
+
+def passes(quick: bool, against: Path | None = None) -> list[dict]:
+    """Passes of the hinge loss over data sets, costs, norms and normalisations."""
+    grid = product(
+        [("groups", 600)] if quick
+        else [("groups", 20_000), ("noisy", 20_000), ("digits, odd or even", 1797)],
+        (1.0,) if quick else (0.1, 1.0, 10.0, 100.0),
+        (1.0,) if quick else (1.0, 2.0),
+        ("multiplicative", "trace"),
+    )  # fmt: skip
+    rows = []
+    for (name, n), C, norm, normalize in grid:
+        row = {"data": name, "n": n, "C": C, "norm": norm, "normalize": normalize}
+        args = (name, n, C, norm, normalize, "hinge")
+        rows.append(row | beside(fit_in_passes, args, against))
+        report(rows[-1])
+    return rows
+
+
+def fit_evidence(n: int, outputs: int) -> dict:
+    """Find weights by evidence as a user does; return seconds and what was found."""
+    rng = np.random.default_rng(SEED)
+    X = rng.standard_normal((n, 8))
+    Y = np.sin(np.cumsum(X[:, :outputs], axis=1))
+    Y += 0.3 * rng.standard_normal(Y.shape)
+    specs = [kernels.Linear(), *kernels.rbf_ladder(5)]
+    EvidenceMKLRegressor(specs).fit(X[:100], Y[:100])  # compiles
+    fitted = EvidenceMKLRegressor(specs)
+    cpu = time.process_time()
+    took, _ = timed(lambda: fitted.fit(X, Y))
+    cpu = time.process_time() - cpu
+    return {
+        "iterations": fitted.n_iter_,
+        "evidence": float(fitted.evidence_.evidence),
+        "promise": float(fitted.evidence_.promise),
+        "time_s": took,
+        "cpu_s": cpu,
+    }
+
+
+def evidence(quick: bool, against: Path | None = None) -> list[dict]:
+    """Weights that outputs share, by evidence."""
+    rows = []
+    for n, outputs in [(200, 1)] if quick else [(1000, 1), (2000, 1), (4000, 1),
+                                                (4000, 6)]:  # fmt: skip
+        row = {"n": n, "M": 6, "outputs": outputs}
+        rows.append(row | beside(fit_evidence, (n, outputs), against))
+        report(rows[-1])
+    return rows
+
+
+def value_blocks(n: int, block: int = BLOCK, seed: int = SEED) -> Iterator:
+    """Yield n rows with values in blocks: two of eight columns matter, smoothly."""
+    for number, start in enumerate(range(0, n, block)):
+        rng = np.random.default_rng([seed, number])
+        X = rng.standard_normal((min(block, n - start), 8))
+        y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] ** 2
+        yield X, y + 0.3 * rng.standard_normal(len(y))
+
+
+def fit_evidence_rows(n: int, r: int | None) -> dict:
+    """Find weights by evidence on n rows in blocks, exactly without a rank."""
+    specs = kernels.per_feature(["linear", "rbf"])
+    options = {} if r is None else {"approximation": "nystroem", "rank": r}
+    X, y = next(value_blocks(500))
+    EvidenceMKLRegressor(specs, **options).fit(X[:200], y[:200])  # compiles
+    base = peak_mb()
+    fitted = EvidenceMKLRegressor(specs, **options)
+    rows: tuple = (GeneratorBlocks(partial(value_blocks, n)),)
+    if r is None:
+        parts = list(value_blocks(n))
+        rows = tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+    cpu = time.process_time()
+    took, _ = timed(lambda: fitted.fit(*rows))
+    cpu, peak = time.process_time() - cpu, peak_mb()
+    X_test, y_test = next(value_blocks(20_000, seed=SEED + 1))
+    weights = fitted.kernel_weights_
+    return {
+        "time_s": took,
+        "cpu_s": cpu,
+        "peak_mb": peak,
+        "before_mb": base,
+        "iterations": fitted.n_iter_,
+        "noise": float(fitted.noise_[0]),
+        "kernels_used": int(np.count_nonzero(weights > 1e-4 * weights.max())),
+        "R2": fitted.score(X_test, y_test),
+    }
+
+
+def evidence_rows(quick: bool) -> list[dict]:
+    """Evidence of low rank: time and memory for tenfold rows, and the exact fit."""
+    r = 10 if quick else 50
+    cells = [(300, None), (300, r), (3000, r)] if quick else [
+        (3000, None), (3000, r), (10**4, r), (10**5, r), (10**6, r),
+    ]  # fmt: skip
+    rows: list[dict] = []
+    for n, rank_ in cells:
+        row = {"n": n, "M": 16, "rank": "exact" if rank_ is None else rank_}
+        row |= alone(fit_evidence_rows, n, rank_)
+        if len(rows) > 1 and n == 10 * rows[-1]["n"]:
+            row["ratio"] = row["time_s"] / rows[-1]["time_s"]
+            row["cpu_ratio"] = row["cpu_s"] / rows[-1]["cpu_s"]
+        rows.append(row)
+        report(row)
+    return rows
+
+
 # --- pages ----------------------------------------------------------------------------
 
 
@@ -533,6 +699,9 @@ PARTS = {
     "workers": workers,
     "versus": versus,
     "cost": cost,
+    "passes": passes,
+    "evidence": evidence,
+    "evidence-rows": evidence_rows,
 }
 
 
@@ -542,6 +711,8 @@ def main() -> None:
     parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--sizes", type=int, nargs="+", help="n (growth, workers)")
+    parser.add_argument("--against", type=Path, help="sources of another version "
+                        "(passes, evidence)")  # fmt: skip
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     args = parser.parse_args()
@@ -550,6 +721,8 @@ def main() -> None:
         more = [args.page.with_suffix(".png")]
     elif args.part in ("growth", "workers") and args.sizes:
         more = [args.sizes]
+    elif args.part in ("passes", "evidence"):
+        more = [args.against]
     rows = PARTS[args.part](args.quick, *more)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))

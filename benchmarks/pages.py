@@ -22,19 +22,26 @@ def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
         check=False,
     ).stdout.strip()
     names = list(dict.fromkeys(key for row in rows for key in row))
+    unit = ""
+    if any("ratio" in name for name in names):
+        unit = "`ratio` is the time in the unit that the script's docstring names. "
     lines = [
         f"# {title}",
         "",
         f"Written by `python benchmarks/{command}` at commit {commit or '?'} on "
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, numpy {np.__version__}, scipy "
-        f"{scipy.__version__}, scikit-learn {sklearn.__version__}. `ratio` is the time "
-        "in the unit that the script's docstring names; seconds depend on the machine "
-        f"and on what else it does.{more}",
+        f"{scipy.__version__}, scikit-learn {sklearn.__version__}. {unit}Seconds "
+        f"depend on the machine and on what else it does.{more}",
         "",
-        "| " + " | ".join(names) + " |",
-        "|" + "---|" * len(names),
     ]
+    return "\n".join(lines) + "\n" + table(rows)
+
+
+def table(rows: list[dict]) -> str:
+    """Return a Markdown table with the columns that any row has."""
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in rows:
         cells = [row.get(name, "") for name in names]
         shown = [f"{c:.3g}" if isinstance(c, float) else str(c) for c in cells]

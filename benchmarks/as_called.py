@@ -1,0 +1,268 @@
+"""What a fit on given Grams costs as users call it, by what not learning costs.
+
+The unit is the sum of the given Grams plus one ``SVC(kernel="precomputed")`` fit. Ours
+is ``MKLClassifier("precomputed", norm=p).fit(K, y)`` with every default, the check of
+the kernels included, for K with kernels last and for ``np.moveaxis`` of kernels first.
+CPU seconds stand beside wall seconds, and the load of the machine beside both. Each row
+runs in a process of its own, on compiled functions that are warm.
+
+    python benchmarks/as_called.py [--quick] [--against CHECKOUT/src] [--busy]
+
+``--against`` runs the same rows with the package that lies there, for a table of before
+and after. ``--busy`` runs one row again beside two processes that do nothing but count,
+and says what that costs in CPU seconds. ``--predict`` compares predictions of 100 000
+samples with those of an ``SVC`` with one kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from pages import page
+from sklearn.svm import SVC
+from svm_ratio import samples, widths
+
+NORMS = (1.0, 4 / 3, 2.0, 4.0)
+FULL = [(500, 10), (500, 50), (1000, 10), (1000, 50), (2000, 50), (4000, 50)]
+MANY = [(100, 1000), (100, 10_000)]
+QUICK = [(200, 5)]
+PATIENCE = 120  # seconds after which a row of another package is given up
+
+
+def cost(function, repeats: int = 2) -> tuple[float, float, object]:
+    """Return the least CPU and wall seconds of some calls, and the last answer."""
+    cpu = wall = np.inf
+    answer = None
+    for _ in range(repeats):
+        began = time.perf_counter(), time.process_time()
+        answer = function()
+        wall = min(wall, time.perf_counter() - began[0])
+        cpu = min(cpu, time.process_time() - began[1])
+    return cpu, wall, answer
+
+
+def grams(X: np.ndarray, M: int) -> np.ndarray:
+    """Return M RBF Grams, kernels first."""
+    squares = (X**2).sum(axis=1)
+    D = np.maximum(squares[:, None] + squares - 2 * X @ X.T, 0.0)
+    D = (D + D.T) / 2
+    np.fill_diagonal(D, 0.0)
+    first = np.empty((M, len(X), len(X)))
+    for gamma, out in zip(widths(M), first, strict=True):
+        np.exp(-gamma * D, out=out)
+    return first
+
+
+def run(n: int, M: int, norms: list[float]) -> dict:
+    """Measure one row."""
+    from mklearn import MKLClassifier  # the package of this process, not of the parent
+
+    X, y, name = samples(n)
+    first = grams(X, M)
+    last = np.ascontiguousarray(np.moveaxis(first, 0, -1))
+
+    def total() -> np.ndarray:
+        S = np.zeros((n, n))
+        for K in first:
+            S += K
+        return S
+
+    sum_cpu, sum_wall, S = cost(total, 3)
+    svc = SVC(kernel="precomputed", cache_size=1000)
+    svc_cpu, svc_wall, _ = cost(lambda: svc.fit(S, y), 3)
+    row: dict = {"n": n, "M": M, "data": name, "load": os.getloadavg()[0]}
+    row["unit"] = [sum_cpu + svc_cpu, sum_wall + svc_wall]
+    row["fits"] = []
+    for order, K in (("last", last), ("first", np.moveaxis(first, 0, -1))):
+        for p in norms:
+            model = MKLClassifier("precomputed", norm=p)
+            model.fit(K[:60, :60], y[:60])  # compile
+            cpu, wall, _ = cost(lambda model=model, K=K: model.fit(K, y))
+            row["fits"].append(
+                {"order": order, "p": p, "cpu": cpu, "wall": wall,
+                 "gap": float(model.duality_gap_)}
+            )  # fmt: skip
+    return row
+
+
+def measured(n: int, M: int, norms: list[float], source: Path | None) -> dict | None:
+    """Run a row in a process of its own, None if it takes too long."""
+    names = ",".join(map(str, norms))
+    command = [sys.executable, __file__, "--row", f"{n},{M}", "--norms", names]
+    environment = dict(os.environ)
+    if source is not None:
+        environment["PYTHONPATH"] = str(source)
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=None if source is None else PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    if done.returncode:
+        sys.exit(f"row n={n} M={M} failed:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def show(row: dict | None, title: str) -> None:
+    """Print the ratios of one row."""
+    if row is None:
+        print(f"{title}: not done after {PATIENCE} s")
+        return
+    cpu, wall = row["unit"]
+    print(
+        f"{title}: {row['data']}, unit {1e3 * cpu:.3g} ms CPU, {1e3 * wall:.3g} ms "
+        f"wall, load {row['load']:.1f}"
+    )
+    for fit in row["fits"]:
+        print(
+            f"   kernels {fit['order']:5}  p = {fit['p']:.3g}:  "
+            f"{fit['cpu'] / cpu:7.1f} x CPU  "
+            f"{fit['wall'] / wall:7.1f} x wall   gap {fit['gap']:.1e}"
+        )
+
+
+def beside_others(n: int, M: int) -> dict:
+    """Return the CPU seconds of one row on its own, and beside two busy processes."""
+    alone = measured(n, M, [2.0], None)
+    loop = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(loop) for _ in range(2)]
+    try:
+        crowded = measured(n, M, [2.0], None)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert alone is not None and crowded is not None
+    cpu = [min(fit["cpu"] for fit in row["fits"]) for row in (alone, crowded)]
+    wall = [min(fit["wall"] for fit in row["fits"]) for row in (alone, crowded)]
+    print(
+        f"\nn = {n}, M = {M}, p = 2: {cpu[0]:.3g} s CPU ({wall[0]:.3g} s wall) alone, "
+        f"{cpu[1]:.3g} s ({wall[1]:.3g} s) beside two busy processes: "
+        f"{cpu[1] / cpu[0]:.2f} x the CPU time"
+    )
+    return {"n": n, "M": M, "cpu": cpu, "wall": wall}
+
+
+def predicting(n: int, M: int, new: int, columns: int = 20) -> dict:
+    """Return what predicting costs, by ``SVC.predict`` with one RBF kernel.
+
+    Labels are noise, so that nearly all of the n training samples are support vectors.
+    """
+    from mklearn import MKLClassifier, kernels
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, columns)), rng.integers(2, size=n)
+    X_new = rng.normal(size=(new, columns))
+    svc = SVC(gamma=1 / columns).fit(X, y)
+    ladder = kernels.rbf_ladder(gammas=np.logspace(-1, 1, M) / columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a few iterations are enough here
+        model = MKLClassifier(ladder, norm=4, max_iter=1).fit(X, y)
+    model.predict(X_new[:500])
+    theirs, _, _ = cost(lambda: svc.predict(X_new), 1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    ours, _, _ = cost(lambda: model.predict(X_new), 1)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    vectors = len(model.support_), int(svc.n_support_.sum())
+    print(
+        f"\n{new} new samples: {M} kernels, {vectors[0]} support vectors {ours:.3g} s "
+        f"CPU; SVC, {vectors[1]} of them {theirs:.3g} s: {ours / theirs:.2f} x; "
+        f"{grown:.0f} MB above the peak before"
+    )
+    return {"new": new, "M": M, "support": vectors, "cpu": [ours, theirs], "mb": grown}
+
+
+def written(found: list[dict]) -> str:
+    """Return the page of all rows."""
+    rows, more = (
+        [],
+        " Ratios are of CPU and of wall time, the load is that at the start.",
+    )
+    for row in found:
+        if "support" in row:
+            ours, theirs = row["cpu"]
+            more += (
+                f" Predicting {row['new']} rows with {row['M']} kernels and "
+                f"{row['support'][0]} support vectors took {ours:.3g} s of CPU time, "
+                f"`SVC.predict` with {row['support'][1]} of them and one kernel "
+                f"{theirs:.3g} s, which is {ours / theirs:.2f} times as much with "
+                f"{row['mb']:.0f} MB above the peak before."
+            )
+        elif "cpu" in row:
+            alone, crowded = row["cpu"]
+            more += (
+                f" Beside two processes that do nothing but count, a fit of n = "
+                f"{row['n']}, M = {row['M']}, p = 2 takes {crowded / alone:.2f} times "
+                f"the CPU time ({crowded:.3g} s, {alone:.3g} s without them)."
+            )
+        for when in ("before", "after"):
+            one = row.get(when)
+            for fit in one["fits"] if one else ():
+                cpu, wall = one["unit"]
+                rows.append(
+                    {"n": one["n"], "M": one["M"], "kernels": fit["order"],
+                     "p": fit["p"], **({"of": when} if "before" in row else {}),
+                     "unit CPU s": cpu, "CPU ratio": fit["cpu"] / cpu,
+                     "wall ratio": fit["wall"] / wall, "gap": fit["gap"],
+                     "load": round(one["load"], 1)}
+                )  # fmt: skip
+    return page("Given Grams, as users call it", "as_called.py", rows, more)
+
+
+def main() -> None:
+    """Run all rows and print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one small row")
+    parser.add_argument("--against", type=Path, help="src of another checkout")
+    parser.add_argument("--busy", action="store_true", help="beside busy processes")
+    parser.add_argument("--predict", action="store_true", help="predicting, too")
+    parser.add_argument("--many", action="store_true", help="thousands of kernels")
+    parser.add_argument("--cells", help="n,M n,M ... in place of the usual ones")
+    parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--page", type=Path, help="write a Markdown page here")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    parser.add_argument("--norms", default=",".join(map(str, NORMS)))
+    args = parser.parse_args()
+    norms = [float(p) for p in args.norms.split(",")]
+    if args.row:
+        n, M = map(int, args.row.split(","))
+        print(json.dumps(run(n, M, norms)))
+        return
+    cells = QUICK if args.quick else FULL + (MANY if args.many else [])
+    if args.cells:
+        cells = [tuple(map(int, cell.split(","))) for cell in args.cells.split()]
+    found = []
+    for n, M in cells:
+        row = {"after": measured(n, M, norms, None)}
+        show(row["after"], f"\nn = {n}, M = {M}")
+        if args.against:
+            row["before"] = measured(n, M, norms, args.against)
+            show(row["before"], "  before")
+        found.append(row)
+    if args.busy:
+        found.append(beside_others(*cells[min(1, len(cells) - 1)]))
+    if args.predict:
+        size = (300, 5, 1000) if args.quick else (5000, 50, 100_000)
+        found.append(predicting(*size))
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1))
+    if args.page:
+        args.page.write_text(written(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,679 @@
+"""What every public estimator costs as a user calls it, kept as a history.
+
+A cell calls one estimator or command with its defaults, validation included, and the
+unit is what the same user would type without multiple kernel learning. Both are timed
+in turn in a process of their own: CPU time of all threads, the shortest of a few
+repetitions, and the ratio of the two. The unit differs from cell to cell, and each cell
+names it.
+
+    python benchmarks/history.py               run all cells, append to history.csv
+    python benchmarks/history.py --quick       small cells; compare with the last entry
+    python benchmarks/history.py --against DIR also run the cells on another checkout
+
+The quick mode ends with an error where a ratio is above twice the last one of the quick
+entries; a cell that seems to be is measured again first. ``--record`` makes an entry,
+and so it does with ``--only WORD ...``, cells whose names have a word: what is
+measured at one commit on one day is one entry, in as many parts as one likes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+HISTORY = Path(__file__).parent / "history.csv"
+PAGE = ROOT / "docs" / "results" / "history.md"
+FIELDS = (
+    "date", "commit", "mode", "processor", "load", "cell", "unit", "ratio", "cpu",
+    "wall", "unit_cpu", "unit_wall", "peak_mb",
+)  # fmt: skip
+LIMIT = 2.0  # times the ratio of the last entry
+ATTEMPTS = 3
+PAUSE = 0.5  # seconds of CPU that the repetitions of a call add up to, at the least
+REPEATS = 5  # at the most
+
+Call = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A call of ours and what it is compared with.
+
+    ``make`` takes whether the run is quick and returns both calls. ``process`` says
+    that they start processes, whose CPU time counts.
+    """
+
+    name: str
+    unit: str
+    make: Callable[[bool], tuple[Call, Call]]
+    process: bool = False
+
+
+# --- data and units -------------------------------------------------------------------
+
+
+def table(name: str, quick: bool) -> tuple[Any, Any]:
+    """Return a table that scikit-learn ships or makes, fewer rows in quick mode."""
+    from sklearn import datasets
+
+    if name == "wide":  # two classes, as many rows and columns as filters of mail see
+        X, y = datasets.make_classification(
+            300 if quick else 1500, 57, n_informative=12, random_state=0
+        )
+    else:
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    most = 300 if quick else 1000
+    if name != "wide" and len(y) > most:
+        import numpy as np
+
+        chosen = np.sort(np.random.default_rng(0).permutation(len(y))[:most])
+        X, y = X[chosen], y[chosen]
+    return X, y
+
+
+def svc() -> Any:
+    """Return what most people would take."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC
+
+    return make_pipeline(StandardScaler(), SVC())
+
+
+def svr() -> Any:
+    """Return the same for numbers."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVR
+
+    return make_pipeline(StandardScaler(), SVR())
+
+
+def search(model: Any, step: str) -> Any:
+    """Return a search over 16 cells and 5 folds."""
+    from sklearn.model_selection import GridSearchCV
+
+    grid = {
+        f"{step}__C": [0.1, 1.0, 10.0, 100.0],
+        f"{step}__gamma": [0.001, 0.01, 0.1, 1.0],
+    }
+    return GridSearchCV(model, grid, cv=5)
+
+
+def fits(
+    estimator: str, data: str, unit: Callable[[], Any], **parameters: Any
+) -> Callable[[bool], tuple[Call, Call]]:
+    """Return how a cell is made that fits an estimator with a few parameters."""
+
+    def make(quick: bool) -> tuple[Call, Call]:
+        import mklearn
+
+        X, y = table(data, quick)
+        cls = getattr(mklearn, estimator)
+        return lambda: cls(**parameters).fit(X, y), lambda: unit().fit(X, y)
+
+    return make
+
+
+def grams(norm: float, n: int, M: int) -> Callable[[bool], tuple[Call, Call]]:
+    """Return how a cell is made that learns from given Grams."""
+
+    def make(quick: bool) -> tuple[Call, Call]:
+        import numpy as np
+        from sklearn.datasets import load_digits
+        from sklearn.metrics.pairwise import euclidean_distances
+        from sklearn.svm import SVC
+
+        from mklearn import MKLClassifier
+
+        rng = np.random.default_rng(0)
+        X, digit = load_digits(return_X_y=True)
+        rows, kernels = (n // 4, M // 5) if quick else (n, M)
+        chosen = np.sort(rng.permutation(len(digit))[:rows])
+        X, y = X[chosen] / 16.0, digit[chosen] % 2
+        X = X + 0.1 * rng.standard_normal(X.shape)
+        if kernels <= 64:  # widths of one distance
+            D = euclidean_distances(X, squared=True)
+            K = np.stack([np.exp(-D / 1.2**m) for m in range(kernels)], axis=2)
+        else:  # one column each, drawn with noise
+            columns = rng.integers(X.shape[1], size=kernels)
+            Z = X[:, columns] + 0.3 * rng.standard_normal((rows, kernels))
+            K = np.exp(-((Z[:, None] - Z[None]) ** 2))
+
+        def unit() -> Any:
+            return SVC(kernel="precomputed").fit(K.sum(axis=2), y)
+
+        return lambda: MKLClassifier("precomputed", norm=norm).fit(K, y), unit
+
+    return make
+
+
+def outliers(quick: bool) -> tuple[Call, Call]:
+    """One-class learning."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import OneClassSVM
+
+    from mklearn import MKLOneClass
+
+    X, _ = table("breast_cancer", quick)
+    return (
+        lambda: MKLOneClass().fit(X),
+        lambda: make_pipeline(StandardScaler(), OneClassSVM()).fit(X),
+    )
+
+
+def survival(estimator: str) -> Callable[[bool], tuple[Call, Call]]:
+    """Return how a cell is made that learns from times, a third of them censored.
+
+    Without a model for such times one would learn their logarithms.
+    """
+
+    def make(quick: bool) -> tuple[Call, Call]:
+        import numpy as np
+
+        import mklearn
+
+        X, _ = table("diabetes", quick)
+        rng = np.random.default_rng(0)
+        event = rng.exponential(np.exp(-5 * X[:, :3].sum(axis=1)))
+        end = rng.exponential(2.0, len(X))
+        y = np.column_stack([np.minimum(event, end), event <= end])
+        cls, unit = getattr(mklearn, estimator), svr
+        if estimator.endswith("CV"):
+            unit = grid_svr
+        logs = np.log(y[:, 0])
+        return lambda: cls().fit(X, y), lambda: unit().fit(X, logs)
+
+    return make
+
+
+def views(quick: bool) -> tuple[Call, Call]:
+    """Steps for each of two views, beside those for columns of a table."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.preprocessing import StandardScaler
+
+    from mklearn import MultiView, ViewTransformer
+
+    X, _ = table("wide", quick)
+    both = MultiView({"first": X[:, :30], "second": X[:, 30:]})
+    ours = ViewTransformer({"first": StandardScaler(), "second": SimpleImputer()})
+    unit = make_column_transformer(
+        (StandardScaler(), slice(0, 30)), (SimpleImputer(), slice(30, 57))
+    )
+    return lambda: ours.fit_transform(both), lambda: unit.fit_transform(X)
+
+
+def reduction(quick: bool) -> tuple[Call, Call]:
+    """Supervised reduction of dimension."""
+    from sklearn.decomposition import KernelPCA
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from mklearn import SubspaceKernel
+
+    X, y = table("breast_cancer", quick)
+    unit = make_pipeline(StandardScaler(), KernelPCA(2, kernel="rbf"))
+    return (
+        lambda: SubspaceKernel().fit_transform(X, y),
+        lambda: unit.fit_transform(X),
+    )
+
+
+def single_kernel(quick: bool) -> tuple[Call, Call]:
+    """One kernel and its regularisation, chosen together."""
+    from mklearn import MKLDiscriminant, SingleKernelCV
+
+    X, y = table("wine", quick)
+    model = SingleKernelCV(MKLDiscriminant())
+    return lambda: model.fit(X, y), lambda: grid_svc().fit(X, y)
+
+
+def many_rows(loss: str) -> Callable[[bool], tuple[Call, Call]]:
+    """Return how a cell is made that learns from many rows in feature space."""
+
+    def make(quick: bool) -> tuple[Call, Call]:
+        from sklearn.datasets import make_classification
+        from sklearn.kernel_approximation import Nystroem
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+        from sklearn.svm import LinearSVC
+
+        from mklearn import MKLClassifier
+
+        n = 2000 if quick else 20_000
+        X, y = make_classification(n, 20, n_informative=8, random_state=0)
+        model = MKLClassifier(loss=loss, approximation="nystroem", rank=100)
+        unit = make_pipeline(
+            StandardScaler(), Nystroem(n_components=600, random_state=0), LinearSVC()
+        )
+        return lambda: model.fit(X, y), lambda: unit.fit(X, y)
+
+    return make
+
+
+def predictions(quick: bool) -> tuple[Call, Call]:
+    """Prediction for many rows."""
+    import numpy as np
+
+    from mklearn import MKLClassifier
+
+    X, y = table("wide", quick)
+    new = np.random.default_rng(0).standard_normal((1000 if quick else 20_000, 57))
+    ours, unit = MKLClassifier().fit(X, y), svc().fit(X, y)
+    return lambda: ours.predict(new), lambda: unit.predict(new)
+
+
+def run(*command: str) -> None:
+    """Run a command that must succeed, without its output.
+
+    Installed packages come with their bytecode; a checkout is given its own here.
+    """
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode()}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+
+
+@cache
+def bytecode() -> str:
+    """Return a folder for the bytecode of all processes of a cell."""
+    return tempfile.mkdtemp()
+
+
+def imports(quick: bool) -> tuple[Call, Call]:
+    """A process that imports, and ends."""
+    return (
+        lambda: run(sys.executable, "-c", "import mklearn"),
+        lambda: run(sys.executable, "-c", "import sklearn.svm"),
+    )
+
+
+def first_fit(quick: bool) -> tuple[Call, Call]:
+    """A process that imports and fits once; compiled functions are on disk."""
+    begin = "from sklearn.datasets import load_wine; d = load_wine(return_X_y=True); "
+    ours = begin + "from mklearn import MKLClassifier; MKLClassifier().fit(*d)"
+    unit = begin + (
+        "from sklearn.svm import SVC; from sklearn.pipeline import make_pipeline; "
+        "from sklearn.preprocessing import StandardScaler; "
+        "make_pipeline(StandardScaler(), SVC()).fit(*d)"
+    )
+    return (
+        lambda: run(sys.executable, "-c", ours),
+        lambda: run(sys.executable, "-c", unit),
+    )
+
+
+_SCRIPT = """
+import sys
+import joblib, pandas as pd
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+folder = sys.argv[1]
+table = pd.read_csv(folder + "/table.csv")
+if sys.argv[2] == "fit":
+    X, y = table.drop(columns="kind"), table["kind"]
+    grid = {"svc__C": [0.1, 1.0, 10.0, 100.0], "svc__gamma": [0.001, 0.01, 0.1, 1.0]}
+    model = GridSearchCV(make_pipeline(StandardScaler(), SVC()), grid, cv=5)
+    print(cross_val_score(model, X, y, cv=5).mean())
+    joblib.dump(model.fit(X, y), folder + "/model.joblib")
+else:
+    model = joblib.load(folder + "/model.joblib")
+    rows = table.drop(columns="kind")
+    out = pd.DataFrame({"prediction": model.predict(rows)})
+    out.to_csv(folder + "/out.csv", index=False)
+"""
+
+
+def command(which: str) -> Callable[[bool], tuple[Call, Call]]:
+    """Return how a cell is made that runs a command on a table."""
+
+    def make(quick: bool) -> tuple[Call, Call]:
+        import pandas as pd
+
+        X, y = table("wine", quick)
+        folder = tempfile.mkdtemp()
+        frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+        frame.assign(kind=[f"c{k}" for k in y]).to_csv(
+            f"{folder}/table.csv", index=False
+        )
+        mklearn = (sys.executable, "-m", "mklearn")
+        fit = (
+            *mklearn, "fit", f"{folder}/table.csv", "--target", "kind",
+            "--out", f"{folder}/out",
+        )  # fmt: skip
+        predict = (
+            *mklearn, "predict", f"{folder}/out/model.mkl", f"{folder}/table.csv",
+            "--out", f"{folder}/predicted.csv",
+        )  # fmt: skip
+        script = (sys.executable, "-c", _SCRIPT, folder)
+        if which == "fit":
+            return lambda: run(*fit), lambda: run(*script, "fit")
+        run(*fit), run(*script, "fit")
+        return lambda: run(*predict), lambda: run(*script, "predict")
+
+    return make
+
+
+_SVC = "StandardScaler + SVC"
+_SVR = "StandardScaler + SVR"
+_GRID = "GridSearchCV, 16 cells"
+_SUM = "sum of the Grams + SVC"
+_LINEAR = "Nystroem(600) + LinearSVC"
+
+
+def grid_svc() -> Any:
+    """Return the search that CV forms are compared with."""
+    return search(svc(), "svc")
+
+
+def grid_svr() -> Any:
+    """Return the same for numbers."""
+    return search(svr(), "svr")
+
+
+CELLS = (
+    Cell("import mklearn", "import sklearn.svm", imports, True),
+    Cell("first fit, new process", _SVC, first_fit, True),
+    Cell("MKLClassifier, wine", _SVC, fits("MKLClassifier", "wine", svc)),
+    Cell(
+        "MKLClassifier norm=1, breast cancer", _SVC,
+        fits("MKLClassifier", "breast_cancer", svc, norm=1),
+    ),
+    Cell("MKLClassifier, digits", _SVC, fits("MKLClassifier", "digits", svc)),
+    Cell("MKLClassifier, 1500 x 57", _SVC, fits("MKLClassifier", "wide", svc)),
+    Cell(
+        "MKLClassifier loss=logistic, breast cancer", _SVC,
+        fits("MKLClassifier", "breast_cancer", svc, loss="logistic"),
+    ),
+    Cell("MKLClassifier norm=1, 50 Grams of 1000", _SUM, grams(1, 1000, 50)),
+    Cell("MKLClassifier norm=2, 50 Grams of 1000", _SUM, grams(2, 1000, 50)),
+    Cell("MKLClassifier norm=1, 2000 Grams of 300", _SUM, grams(1, 300, 2000)),
+    Cell("MKLClassifier squared, 20 000 rows", _LINEAR, many_rows("squared")),
+    Cell("MKLClassifier hinge, 20 000 rows", _LINEAR, many_rows("hinge")),
+    Cell("MKLClassifier.predict, 20 000 rows", _SVC, predictions),
+    Cell("MKLClassifierCV, wine", _GRID, fits("MKLClassifierCV", "wine", grid_svc)),
+    Cell(
+        "MKLClassifierCV, breast cancer", _GRID,
+        fits("MKLClassifierCV", "breast_cancer", grid_svc),
+    ),
+    Cell("MKLRegressor, diabetes", _SVR, fits("MKLRegressor", "diabetes", svr)),
+    Cell(
+        "MKLRegressorCV, diabetes", _GRID, fits("MKLRegressorCV", "diabetes", grid_svr)
+    ),
+    Cell(
+        "EvidenceMKLRegressor, diabetes", _GRID,
+        fits("EvidenceMKLRegressor", "diabetes", grid_svr),
+    ),
+    Cell("MKLCox, 442 times", f"{_SVR} of logarithms", survival("MKLCox")),
+    Cell("MKLCoxCV, 442 times", f"{_GRID} of logarithms", survival("MKLCoxCV")),
+    Cell(
+        "MKLSurvivalSVM, 442 times", f"{_SVR} of logarithms",
+        survival("MKLSurvivalSVM"),
+    ),
+    Cell("ViewTransformer, 1500 x 57", "ColumnTransformer", views),
+    Cell("MKLOneClass, breast cancer", "StandardScaler + OneClassSVM", outliers),
+    Cell("MKLDiscriminant, wine", _SVC, fits("MKLDiscriminant", "wine", svc)),
+    Cell("MKLDiscriminant, 1500 x 57", _SVC, fits("MKLDiscriminant", "wide", svc)),
+    Cell(
+        "BilinearMKLClassifier, wine", _SVC, fits("BilinearMKLClassifier", "wine", svc)
+    ),
+    Cell(
+        "BilinearMKLClassifier, digits", _SVC,
+        fits("BilinearMKLClassifier", "digits", svc),
+    ),
+    Cell("SubspaceKernel, breast cancer", "StandardScaler + KernelPCA", reduction),
+    Cell("SubspaceClassifier, wine", _SVC, fits("SubspaceClassifier", "wine", svc)),
+    Cell(
+        "SubspaceClassifierCV, wine", _GRID,
+        fits("SubspaceClassifierCV", "wine", grid_svc),
+    ),
+    Cell(
+        "UniformMKLClassifier, digits", _SVC,
+        fits("UniformMKLClassifier", "digits", svc),
+    ),
+    Cell(
+        "AlignmentMKLClassifier, digits", _SVC,
+        fits("AlignmentMKLClassifier", "digits", svc),
+    ),
+    Cell(
+        "BestKernelClassifier, wine", _GRID,
+        fits("BestKernelClassifier", "wine", grid_svc),
+    ),
+    Cell("SingleKernelCV of MKLDiscriminant, wine", _GRID, single_kernel),
+    Cell(
+        "CrammerSingerClassifier, digits", _SVC,
+        fits("CrammerSingerClassifier", "digits", svc),
+    ),
+    Cell("mklearn fit, wine", "script: nested GridSearchCV", command("fit"), True),
+    Cell("mklearn predict, wine", "script: joblib + SVC", command("predict"), True),
+)  # fmt: skip
+
+
+# --- measuring ------------------------------------------------------------------------
+
+
+def cpu(process: bool) -> float:
+    """Return the CPU seconds so far, of this process or of those it has started."""
+    who = resource.RUSAGE_CHILDREN if process else resource.RUSAGE_SELF
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+def measure(cell: Cell, quick: bool) -> dict[str, float]:
+    """Return the shortest times of both calls, made in turn after one of each."""
+    calls = dict(zip(("ours", "unit"), cell.make(quick), strict=True))
+    best = {name: [float("inf")] * 2 for name in calls}
+    spent = dict.fromkeys(calls, 0.0)
+    for call in calls.values() if not cell.process else ():
+        call()
+    for repeat in range(REPEATS):
+        for name, call in calls.items():
+            if repeat > (not quick) and spent[name] > PAUSE:
+                continue
+            inner = 0
+            used, began = cpu(cell.process), time.perf_counter()
+            while True:  # CPU times of a few milliseconds are not measured well
+                call()
+                inner += 1
+                took = cpu(cell.process) - used
+                if took > 0.1 or inner == 20:
+                    break
+            wall = time.perf_counter() - began
+            spent[name] += took
+            new = (took / inner, wall / inner)
+            best[name] = [min(a, b) for a, b in zip(best[name], new, strict=True)]
+    who = resource.RUSAGE_CHILDREN if cell.process else resource.RUSAGE_SELF
+    return {
+        "ratio": best["ours"][0] / max(best["unit"][0], 1e-6),
+        "cpu": best["ours"][0],
+        "wall": best["ours"][1],
+        "unit_cpu": best["unit"][0],
+        "unit_wall": best["unit"][1],
+        "peak_mb": resource.getrusage(who).ru_maxrss / 1024,
+    }
+
+
+def in_process(cell: Cell, quick: bool, source: Path) -> dict[str, float]:
+    """Measure a cell in a new process, with the library of a checkout."""
+    paths = [str(source), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, __file__, "--cell", cell.name, *["--quick"] * quick],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{cell.name}: the process ended with {done.returncode}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# --- the history ----------------------------------------------------------------------
+
+
+def about(mode: str) -> dict[str, str]:
+    """Return what is the same for all cells of an entry."""
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    return {
+        "date": datetime.date.today().isoformat(),
+        "commit": found.stdout.strip() or "?",
+        "mode": mode,
+        "processor": processor(),
+        "load": f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "",
+    }
+
+
+def processor() -> str:
+    """Return what the machine calls its processor, and how many cores it has."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        named = (line for line in lines if line.startswith("model name"))
+        name = next(named).split(":")[1].strip()
+    except (OSError, StopIteration):
+        pass
+    return f"{name}, {os.cpu_count()} cores"
+
+
+def entries(mode: str) -> list[list[dict[str, str]]]:
+    """Return the entries of a mode, oldest first, each a list of its cells."""
+    if not HISTORY.exists():
+        return []
+    with HISTORY.open(newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["mode"] == mode]
+    found: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in rows:
+        found.setdefault((row["date"], row["commit"]), []).append(row)
+    return list(found.values())
+
+
+def append(rows: list[dict[str, Any]]) -> None:
+    """Add an entry to the table."""
+    new = not HISTORY.exists()
+    with HISTORY.open("a", newline="") as out:
+        writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        for row in rows:
+            writer.writerow(
+                {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()}
+            )
+
+
+def write_page() -> None:
+    """Write the page: the last entry in full, and the ratios of those before."""
+    known = entries("full")[-6:]
+    last = list({row["cell"]: row for row in known[-1]}.values())  # measured last
+    first = last[0]
+    lines = [
+        "# What each estimator costs, as it is called",
+        "",
+        "Written by `python benchmarks/history.py`, which calls every public estimator "
+        "and both commands with their defaults and compares the CPU time with what one "
+        "would type otherwise (the *unit*, of the same data). The last entry is of "
+        f"{first['date']}, commit {first['commit']}, on {first['processor']}, and has "
+        f"{len({row['cell'] for row in last})} of {len(CELLS)} cells; the load of the "
+        "machine, in the last column, is that when they were begun. Above its number "
+        "of cores, wall times say more about the others than about the library.",
+        "",
+        "| cell | unit | ratio | CPU s | wall s | unit CPU s | unit wall s | peak MB "
+        "| load |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    keys = ("ratio", "cpu", "wall", "unit_cpu", "unit_wall", "peak_mb", "load")
+    for row in last:
+        shown = (f"{float(row[key] or 'nan'):.3g}" for key in keys)
+        lines.append(f"| {row['cell']} | {row['unit']} | " + " | ".join(shown) + " |")
+    if len(known) > 1:
+        names = [f"{e[0]['date']} {e[0]['commit']}" for e in known]
+        lines += [
+            "", "## CPU ratios of the last entries", "",
+            "| cell | " + " | ".join(names) + " |", "|---|" + "---:|" * len(known),
+        ]  # fmt: skip
+        for row in last:
+            of_cell = ({r["cell"]: r["ratio"] for r in entry} for entry in known)
+            ratios = [found.get(row["cell"], "") for found in of_cell]
+            lines.append(f"| {row['cell']} | " + " | ".join(ratios) + " |")
+    PAGE.write_text("\n".join(lines) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument(
+        "--record", action="store_true", help="of quick, or of some cells, too"
+    )
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="cells with a word")
+    parser.add_argument("--against", type=Path, help="another checkout of the library")
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.cell:
+        cell = next(c for c in CELLS if c.name == args.cell)
+        print(json.dumps(measure(cell, args.quick)))
+        return 0
+    mode = "quick" if args.quick else "full"
+    cells = [c for c in CELLS if not args.only or any(w in c.name for w in args.only)]
+    same, before = about(mode), entries(mode)
+    # of each cell the last ratio: an entry may be of some cells only
+    last = {row["cell"]: float(row["ratio"]) for rows in before for row in rows}
+    print(f"{same['processor']}, load {same['load']}, commit {same['commit']}")
+    head = (
+        f"{'cell':45} {'ratio':>7} {'CPU s':>8} {'wall s':>8} {'unit CPU':>9} {'MB':>6}"
+    )
+    print(head + ("   new / old CPU" if args.against else ""), flush=True)
+    rows, worse = [], []
+    for cell in cells:
+        found = in_process(cell, args.quick, ROOT / "src")
+        for _ in range(ATTEMPTS - 1):
+            if found["ratio"] <= LIMIT * last.get(cell.name, float("inf")):
+                break
+            again = in_process(cell, args.quick, ROOT / "src")
+            found = min(found, again, key=lambda one: one["ratio"])
+        line = (
+            f"{cell.name:45} {found['ratio']:7.2f} {found['cpu']:8.4f} "
+            f"{found['wall']:8.4f} {found['unit_cpu']:9.4f} {found['peak_mb']:6.0f}"
+        )
+        if args.against:
+            old = in_process(cell, args.quick, args.against / "src")
+            again = in_process(cell, args.quick, ROOT / "src")
+            line += f"   {min(found['cpu'], again['cpu']) / old['cpu']:.2f}"
+        was = last.get(cell.name, float("inf"))
+        if found["ratio"] > LIMIT * was:
+            worse.append(f"{cell.name}: {found['ratio']:.2f}, was {was:.2f}")
+        print(line, flush=True)
+        rows.append({**same, "cell": cell.name, "unit": cell.unit, **found})
+    if args.record or not (args.only or args.quick):
+        append(rows)
+        if not args.quick:
+            write_page()
+    if worse:
+        print(f"above {LIMIT:g} times the last entry:", *worse, sep="\n  ")
+    return bool(worse) and args.quick
+
+
+if __name__ == "__main__":
+    sys.exit(main())

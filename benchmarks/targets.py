@@ -1,0 +1,298 @@
+"""Weights of their own for many targets: cost and held-out R2 beside himalaya's.
+
+Targets are sums of linear functions of M feature spaces of 60 columns each, with
+shares of the variance drawn from a Dirichlet distribution (half of them near zero), and
+noise of 30 to 90 percent. Both packages get the same precomputed linear kernels,
+centred and of mean diagonal one, and values without their mean, in double precision;
+300 further samples are held out.
+
+himalaya is `MultipleKernelRidgeCV`, numpy backend, eleven alphas, five folds;
+`candidates` are the kernel weights that its random search tries. Ours is
+`EvidenceMKLRegressor(weights="per-target")`. `CPU s` is the fit; `ratio` is that of
+himalaya's random search with 20 candidates over it, in the same run. BLAS has one
+thread.
+
+    python benchmarks/targets.py versus|recovery|large|shared [--quick]
+        [--cell N,M,T ...] [--rows FILE] [--page FILE]
+
+With --rows, rows are added to FILE, and a page is made of all that are in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import resource
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from pages import page
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from mklearn import EvidenceMKLRegressor, MKLRegressor, MKLRegressorCV
+
+try:
+    from himalaya.kernel_ridge import MultipleKernelRidgeCV
+except ImportError:  # compared with where it is installed
+    MultipleKernelRidgeCV = None
+
+COLUMNS, TEST = 60, 300
+CELLS = [(n, M, t) for t in (1000, 30_000) for n in (300, 1000) for M in (4, 20)]
+
+
+def drawn(n: int, M: int, t: int, seed: int = 0, dtype=np.float64):
+    """Return kernels (n + TEST, n, M), values, and the true shares of variance."""
+    rng = np.random.default_rng(seed)
+    N = n + TEST
+    common = rng.standard_normal((N, 10))
+    shares = rng.dirichlet(np.full(M, 0.5), size=t)
+    explained = rng.uniform(0.1, 0.7, size=t)
+    Y = np.empty((N, t), dtype=dtype)
+    K = np.empty((N, n, M))
+    spaces = []
+    for m in range(M):
+        X = rng.standard_normal((N, COLUMNS)) * np.linspace(1.5, 0.3, COLUMNS)
+        X += common @ rng.standard_normal((10, COLUMNS)) / 6
+        X -= X[:n].mean(axis=0)
+        X /= np.sqrt(np.mean(np.sum(X[:n] ** 2, axis=1)))
+        K[:, :, m] = X @ X[:n].T
+        spaces.append(X)
+    for at in range(0, t, 4096):
+        here = slice(at, min(at + 4096, t))
+        count = here.stop - here.start
+        noise = rng.standard_normal((N, count))
+        block = noise * np.sqrt(1 - explained[here])
+        for m, X in enumerate(spaces):
+            F = X @ rng.standard_normal((COLUMNS, count))
+            F /= F.std(axis=0)
+            block += F * np.sqrt(shares[here, m] * explained[here])
+        Y[:, here] = block - block[:n].mean(axis=0)
+    return K, Y, shares * explained[:, None]
+
+
+def r2(truth, values) -> np.ndarray:
+    """Return R2 of each target."""
+    off = np.sum((truth - values) ** 2, axis=0)
+    return 1.0 - off / np.sum((truth - truth.mean(axis=0)) ** 2, axis=0)
+
+
+def measured(model, K, Y, n: int):
+    """Return the fitted model, seconds of CPU of the fit, and the median R2."""
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(K[0], Y[:n])
+    cpu = time.process_time() - began
+    return model, cpu, float(np.median(r2(Y[n:], model.predict(K[1]))))
+
+
+def ours(K, n: int):
+    """Return kernels as mklearn takes them."""
+    return K[:n], K[n:]
+
+
+def theirs(K, n: int):
+    """Return kernels as himalaya takes them."""
+    first = np.moveaxis(K, 2, 0)
+    return first[:, :n].copy(), first[:, n:].copy()
+
+
+def own(**options):
+    """Return our model."""
+    return EvidenceMKLRegressor("precomputed", weights="per-target", **options)
+
+
+def search(candidates: int, t: int):
+    """Return himalaya's random search."""
+    return MultipleKernelRidgeCV(
+        kernels="precomputed",
+        solver="random_search",
+        solver_params={
+            "n_iter": candidates,
+            "alphas": np.logspace(-1, 4, 11),
+            "n_targets_batch": min(t, 1000),
+            "n_targets_batch_refit": 200,
+            "progress_bar": False,
+        },
+        cv=5,
+        random_state=0,
+    )
+
+
+def versus(args):
+    """Yield rows of all cells."""
+    quick = [(100, 3, 60)]
+    for n, M, t in args.cells or (quick if args.quick else CELLS):
+        K, Y, _ = drawn(n, M, t)
+        cell = {"n": n, "M": M, "t": t}
+        measured(own(tol=1.0, max_iter=2), ours(K, n), Y[:, :20], n)  # compiles
+        unit = None
+
+        def row(name, cpu, score, cell=cell, **more):
+            return [cell | {"model": name, "CPU s": cpu, "median R2": score} | more]
+
+        if MultipleKernelRidgeCV is not None:
+            _, unit, score = measured(search(20, t), theirs(K, n), Y, n)
+            yield row("himalaya, 20 candidates", unit, score)
+        for label, options in (
+            ("per target, tol=1, max_iter=1", {"tol": 1.0, "max_iter": 1}),
+            ("per target, tol=1, max_iter=2", {"tol": 1.0, "max_iter": 2}),
+            ("per target, tol=1", {"tol": 1.0}),
+            ("per target, tol=0.1", {"tol": 0.1}),
+        ):
+            if n * M * t > 2_000_000 and "max_iter" not in options:
+                continue
+            _, cpu, score = measured(own(**options), ours(K, n), Y, n)
+            ratio = {} if unit is None else {"ratio": unit / cpu}
+            yield row(label, cpu, score, **ratio)
+        if MultipleKernelRidgeCV is not None and n * M * t <= 2_000_000:
+            _, cpu, score = measured(search(100, t), theirs(K, n), Y, n)
+            yield row("himalaya, 100 candidates", cpu, score)
+            gradient = MultipleKernelRidgeCV(
+                kernels="precomputed", solver="hyper_gradient", cv=5,
+                solver_params={"progress_bar": False}, random_state=0,
+            )  # fmt: skip
+            _, cpu, score = measured(gradient, theirs(K, n), Y, n)
+            yield row("himalaya, hyper-gradient", cpu, score)
+
+
+def recovery(args):
+    """Yield bias and spread of estimated shares of variance, by true share."""
+    n, M, t = (100, 3, 60) if args.quick else (300, 4, 1000)
+    K, Y, truth = drawn(n, M, t)
+    found = {}
+    model, _, _ = measured(own(tol=0.1), ours(K, n), Y, n)
+    # kernels have the mean diagonal one: variance in units of the noise
+    weights = model.kernel_weights_
+    found["mklearn"] = weights / (1.0 + weights.sum(axis=1, keepdims=True))
+    if MultipleKernelRidgeCV is not None:
+        for candidates in (20,) if args.quick else (20, 100):
+            other, _, _ = measured(search(candidates, t), theirs(K, n), Y, n)
+            # its penalty is one on kernels times exp(deltas)
+            theta = np.exp(np.asarray(other.deltas_)).T
+            share = theta / (1.0 + theta.sum(axis=1, keepdims=True))
+            found[f"himalaya, {candidates} candidates"] = share
+    edges = [0.0, 0.02, 0.1, 0.2, 0.4, 0.7]
+    for low, high in itertools.pairwise(edges):
+        here = (truth >= low) & (truth < high)
+        if here.sum() < 10:
+            continue
+        rows = []
+        for name, share in found.items():
+            off = (share - truth)[here]
+            rows.append(
+                {
+                    "true share": f"{low:g} to {high:g}",
+                    "estimates": int(here.sum()),
+                    "model": name,
+                    "bias": float(off.mean()),
+                    "spread": float(off.std()),
+                    "root mean square": float(np.sqrt(np.mean(off**2))),
+                }
+            )
+        yield rows
+
+
+def large(args):
+    """Yield time and memory of very many targets."""
+    n, M, t = (150, 3, 200) if args.quick else (3000, 5, 100_000)
+    K, Y, _ = drawn(n, M, t, dtype=np.float32)
+    train, test, held = K[:n].copy(), K[n:].copy(), Y[n:, :2000].copy()
+    values = Y[:n].copy()
+    del K, Y
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    began = time.process_time()
+    np.linalg.eigh(train.sum(axis=2))
+    unit = time.process_time() - began
+    began, clock = time.process_time(), time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = own(tol=1.0, max_iter=args.rounds).fit(train, values)
+    cpu, seconds = time.process_time() - began, time.perf_counter() - clock
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    score = np.median(r2(held, model.predict(test)[:, : held.shape[1]]))
+    yield [
+        {
+            "n": n, "M": M, "t": t, "rounds": args.rounds, "CPU s": cpu,
+            "seconds": seconds, "eigendecompositions": cpu / unit,
+            "GB before": base, "GB at most": peak, "median R2": float(score),
+        }
+    ]  # fmt: skip
+
+
+def shared(args):
+    """Yield the cost of shared weights with more targets than samples."""
+    n, M, t = (60, 3, 120) if args.quick else (300, 4, 1000)
+    K, Y, _ = drawn(n, M, t)
+    tiny = drawn(40, M, 50)
+    measured(MKLRegressor("precomputed"), ours(tiny[0], 40), tiny[1], 40)  # compiles
+    models = {
+        "MKLRegressor(norm=1)": MKLRegressor("precomputed", norm=1),
+        "MKLRegressor(norm=2)": MKLRegressor("precomputed", norm=2),
+        "MKLRegressor(norm=inf)": MKLRegressor("precomputed", norm=np.inf),
+        "MKLRegressorCV()": MKLRegressorCV("precomputed"),
+        "EvidenceMKLRegressor()": EvidenceMKLRegressor("precomputed"),
+    }
+    for name, model in models.items():
+        _, cpu, score = measured(model, ours(K, n), Y, n)
+        yield [{"n": n, "M": M, "t": t, "model": name, "CPU s": cpu,
+                "median R2": score}]  # fmt: skip
+
+
+PARTS = {"versus": versus, "recovery": recovery, "large": large, "shared": shared}
+TITLES = {
+    "versus": "Weights of their own for many targets, beside himalaya",
+    "recovery": "Are weights recovered? Shares of variance with known truth",
+    "large": "A hundred thousand targets",
+    "shared": "Shared weights of more targets than samples",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--cell", dest="cells", action="append", default=[],
+                        type=lambda text: tuple(map(int, text.split(","))))  # fmt: skip
+    parser.add_argument("--rows", type=Path, help="keep rows here, one in a line")
+    parser.add_argument("--page", type=Path, help="write a Markdown page here")
+    args = parser.parse_args()
+    rows = []
+    if args.rows and args.rows.exists():
+        rows = [json.loads(line) for line in args.rows.read_text().splitlines()]
+    if not rows or args.cells:
+        with threadpool_limits(1, user_api="blas"):
+            for found in PARTS[args.part](args):
+                for row in found:
+                    cells = (
+                        f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}"
+                        for k, v in row.items()
+                    )
+                    print("  ".join(cells), flush=True)
+                rows += found
+                if args.rows:
+                    with args.rows.open("a") as file:
+                        file.writelines(json.dumps(row) + "\n" for row in found)
+    if args.page:
+        order = {cell: i for i, cell in enumerate(CELLS)}
+        if args.part == "versus":
+            rows.sort(key=lambda row: order.get((row["n"], row["M"], row["t"]), 99))
+        about = __doc__.split("\n\n    python")[0].split("\n\n", 1)[1]
+        text = page(
+            TITLES[args.part],
+            f"targets.py {args.part}",
+            rows,
+            " " + " ".join(about.split()),
+        )
+        args.page.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
