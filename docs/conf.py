@@ -61,12 +61,14 @@ _FUNCTIONAL = (
     "|EpsilonInsensitive|Logistic|OneClass|CrammerSinger|LpBall|Ellipsoid|ElasticNet"
     "|BlockNorm|TableModel|FeatureMap|FeatureProblem|Statistics|EvidenceProblem"
     r"|\w*Blocks|BlockSource|Pointwise|Piecewise|WeightSet|ConvexSet|Need"
-    "|Exact|Damped|Rounds"
+    "|Exact|Damped|Rounds|Multinomial|OrderedProblem|TwoLevel|Cox|OwnEvidence|OwnSquared"
+    "|TestedKernels"
 )
 _RESULTS = (
     "ApproximationError|Blocks|Certificate|Comparison|DecisionParts|FeatureMap|History"
     "|Iterate|Judgement|KernelImportance|Likelihood|Path|Solution|Statistics|Status"
-    "|WeightStability"
+    "|WeightStability|KernelTests|WeightErrors|Likelihoods|Bounds|CertifiedSelection"
+    "|HierarchicalTests|TestedKernels|ScoreByView|StabilitySelection|GroupReport"
 )
 numpydoc_validation_exclude = {
     r"\.(get_metadata_routing|set_\w+_request)$",  # scikit-learn's own

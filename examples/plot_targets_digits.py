@@ -1,0 +1,53 @@
+"""
+Which part of an image tells about a pixel?
+===========================================
+
+Each pixel in the lower half of a digit is a number to be predicted from the upper half,
+in four views: its rows. The 32 pixels are 32 targets on the same samples. With
+``weights="per-target"`` each of them has kernel weights of its own
+(:class:`mklearn.EvidenceMKLRegressor`), which say what it depends on.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from mklearn import EvidenceMKLRegressor, MultiView
+from mklearn.kernels import RBF, per_view
+
+images = load_digits().images[:500]
+rows = MultiView({f"row {i + 1}": images[:, i] for i in range(4)})
+Y = images[:, 4:].reshape(len(images), -1)
+train, test = train_test_split(np.arange(len(images)), test_size=0.4, random_state=0)
+
+# %%
+# Pixels at the border that are always dark have nothing to be predicted: their values
+# do not vary, they get no weights, and R² has no meaning there.
+
+model = EvidenceMKLRegressor(per_view(RBF()), weights="per-target", tol=0.1)
+model.fit(rows[train], Y[train])
+varied = (np.ptp(Y[train], axis=0) > 0) & (np.ptp(Y[test], axis=0) > 0)
+off = np.sum((Y[test] - model.predict(rows[test]))[:, varied] ** 2, axis=0)
+all_of = np.sum((Y[test] - Y[test].mean(axis=0))[:, varied] ** 2, axis=0)
+print(f"{varied.sum()} pixels, median R² {np.median(1 - off / all_of):.2f}")
+
+# %%
+# The share of each row of the upper half in the variance of every pixel below.
+
+weights = model.kernel_weights_
+shares = weights / (1 + weights.sum(axis=1, keepdims=True))
+fig, axes = plt.subplots(1, 4, figsize=(9, 2.4), layout="constrained")
+for m, ax in enumerate(axes):
+    picture = ax.imshow(shares[:, m].reshape(4, 8), vmin=0, vmax=shares.max())
+    ax.set_title(rows.names[m])
+    ax.set_xticks([])
+    ax.set_yticks([])
+fig.colorbar(picture, ax=axes, label="share of the variance")
+plt.show()
+
+# %%
+# The nearest row, the fourth, tells most about the pixels below.
+
+for name, share in zip(rows.names, shares[varied].mean(axis=0), strict=True):
+    print(f"{name}: {share:.2f}")
