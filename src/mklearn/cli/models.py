@@ -57,6 +57,7 @@ from mklearn.kernels import (
 )
 from mklearn.kernels.families import BY_NAME
 from mklearn.kernels.groups import GroupFamily
+from mklearn.problems.losses import loss_names
 from mklearn.solvers.path import NORMS
 from mklearn.table import (
     CATEGORY,
@@ -105,6 +106,7 @@ class Settings:
     rank: int = 300
     subsample: int | None = None
     gene_sets: tuple[tuple[str | None, str], ...] = ()  # view and GMT file
+    loss: str | None = None  # of mkl and sum
 
     def low_rank(self, data: Data) -> bool:
         """Tell whether the last model learns from features of low rank."""
@@ -271,7 +273,7 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
             if isinstance(inner, (MKLClassifierCV, MKLRegressorCV))
             else {"norm": inner.norm, "C": inner.C}
         )
-        model: Any = make(kernels, loss="squared", **chosen)
+        model: Any = make(kernels, loss=options.loss or "squared", **chosen)
     else:
         model = clone(getattr(inner, "best_estimator_", inner))
     given = {"approximation": "nystroem", "rank": options.rank}
@@ -366,6 +368,11 @@ def size_notes(data: Data, options: Settings) -> list[str]:
 
 
 def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
+    if options.loss is not None and options.method not in ("mkl", "sum"):
+        raise TableError(
+            f"--loss is for --method mkl and sum; --method {options.method} has a "
+            "criterion of its own."
+        )
     reg = options.reg
     if options.method == "discriminant":
         reg = "loo" if reg in (None, "auto") else reg
@@ -393,8 +400,11 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
     search: Any
     plain: Any
     search, plain = _WEIGHTED[data.task]
-    # one pass over many samples is enough for squares
-    loss = {"loss": "squared"} if options.low_rank(data) else {}
+    loss = {}
+    if options.loss is not None:
+        loss["loss"] = _known_loss(data, options.loss)
+    elif options.low_rank(data):  # one pass over many samples is enough for squares
+        loss["loss"] = "squared"
     if "auto" in (norm, C):
         return search(
             kernels,
@@ -406,6 +416,19 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
             **loss,
         )
     return plain(kernels, norm=norm, C=C, **loss)
+
+
+def _known_loss(data: Data, name: str) -> str:
+    """Return a loss that suits the target; raise TableError if it does not."""
+    if data.task == TIMES:
+        raise TableError("--loss is for --target; --survival has the loss of Cox.")
+    known = loss_names("labels" if data.task == CLASSES else "numbers")
+    if name not in known:
+        what = "classes" if data.task == CLASSES else "numbers"
+        raise TableError(
+            f"--loss for a target of {what} takes {', '.join(known)}, got {name!r}."
+        )
+    return name
 
 
 _WEIGHTED = {
