@@ -50,10 +50,12 @@ coverage: $(VENV)/.stamp-coverage ## Run the tests and measure which lines they 
 constraints: ## Write constraints/ from pyproject.toml and from pip's choice of today
 	$(PYTHON) tests/versions.py
 
-lint: $(VENV)/.stamp-lint ## Check style, formatting and types
+lint: $(VENV)/.stamp-lint ## Check style, formatting, types, spelling, prose and links
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
 	$(VENV)/bin/python -m mypy
+	$(VENV)/bin/python -m codespell_lib
+	$(VENV)/bin/python tests/prose.py
 
 format: $(VENV)/.stamp-lint ## Format the code and apply the safe fixes
 	$(VENV)/bin/python -m ruff check --fix .

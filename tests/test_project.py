@@ -185,3 +185,19 @@ def test_nothing_that_is_installed_contradicts_the_project():
     found = subprocess.run([*pip, "check"], capture_output=True, text=True)
     # other packages of an environment may disagree with each other
     assert not [one for one in found.stdout.splitlines() if one.startswith("mklearn ")]
+
+
+# --- .ci ------------------------------------------------------------------------------
+
+
+def test_the_two_parts_run_every_test_once():
+    files = (ROOT / ".ci" / "quick-tests").read_text(encoding="utf-8").split()
+    assert files and len(set(files)) == len(files)
+    assert all((ROOT / file).is_file() for file in files)
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8").replace("\\\n", " ")
+    steps = re.findall(r"^ *step make (lint|test)(?![\w-])(.*)", script, re.MULTILINE)
+    assert [name for name, _ in steps] == ["lint", "test", "test"]
+    # one part runs the files of the list, the other all but these
+    assert "tr " in steps[1][1] and "--ignore" not in steps[1][1]
+    assert "--ignore" in steps[2][1]
+    assert all(".ci/quick-tests" in rest for _, rest in steps[1:])
