@@ -9,7 +9,7 @@ PIP_ARGS ?=
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
 .PHONY: help demo demo-large reproduce test test-processors test-floor test-latest
-.PHONY: constraints fuzz attack lint format docs clean
+.PHONY: constraints fuzz attack coverage lint format docs news package clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,13 +44,18 @@ test-latest: ## Run the tests on the newest versions of everything, in an enviro
 	rm -f $(VENV)-latest/.stamp-test
 	$(MAKE) test VENV=$(VENV)-latest PIP_ARGS="--upgrade --upgrade-strategy eager"
 
+coverage: $(VENV)/.stamp-coverage ## Run the tests and measure which lines they reach
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) --cov --cov-report=term --cov-report=xml
+
 constraints: ## Write constraints/ from pyproject.toml and from pip's choice of today
 	$(PYTHON) tests/versions.py
 
-lint: $(VENV)/.stamp-lint ## Check style, formatting and types
+lint: $(VENV)/.stamp-lint ## Check style, formatting, types, spelling, prose and links
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m ruff format --check .
 	$(VENV)/bin/python -m mypy
+	$(VENV)/bin/python -m codespell_lib
+	$(VENV)/bin/python tests/prose.py
 
 format: $(VENV)/.stamp-lint ## Format the code and apply the safe fixes
 	$(VENV)/bin/python -m ruff check --fix .
@@ -60,9 +65,15 @@ docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/html
 	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --jobs 2 --quiet docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
+news: $(VENV)/.stamp-release ## Show the news fragments as the next section of the changelog
+	$(VENV)/bin/towncrier build --draft --version next
+
+package: $(VENV)/.stamp-release ## Build the wheel and the sdist into dist/
+	$(VENV)/bin/python -m build
+
 clean: ## Remove caches, builds and demo-output/, but not the environment
 	rm -rf docs/_build docs/gallery docs/api/generated docs/api/backreferences
-	rm -rf build dist demo-output .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist demo-output coverage.xml .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find $(wildcard src tests examples docs benchmarks reproduction) -name __pycache__ -prune -exec rm -rf {} +
 
 # One stamp for each set of extras, so that a target installs only what it needs.
@@ -72,6 +83,8 @@ $(VENV)/.stamp-reproduce: EXTRAS = conic,plot
 $(VENV)/.stamp-test: EXTRAS = test
 $(VENV)/.stamp-lint: EXTRAS = lint
 $(VENV)/.stamp-docs: EXTRAS = docs
+$(VENV)/.stamp-coverage: EXTRAS = coverage
+$(VENV)/.stamp-release: EXTRAS = release
 $(VENV)/.stamp-%: pyproject.toml | $(VENV)/bin/pip
 	@echo "Installing mklearn[$(EXTRAS)] into $(VENV)"
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) \

@@ -17,7 +17,8 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).parents[1]
 FLOOR = ROOT / "constraints" / "floor.txt"
 EXACT = ROOT / "constraints" / "exact.txt"
-TOOLS = {"docs", "fuzz", "lint", "peers"}  # extras that tests can do without
+# extras that tests can do without
+TOOLS = {"coverage", "docs", "fuzz", "lint", "peers", "release"}
 EXTRAS = ("dashboard", "docs", "lint", "test")  # what the environment of EXACT holds
 
 

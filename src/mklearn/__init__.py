@@ -44,7 +44,7 @@ from mklearn.problems import (
 )
 from mklearn.solvers import Path, Solution, mkl_path, solve
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     # estimators

@@ -1,0 +1,137 @@
+"""Check the words: phrases that made readers stumble, and links that lead nowhere.
+
+Part of ``make lint``. Each entry of ``PHRASES`` is a pattern, found in any case, and
+what to write instead. Code blocks and the results of benchmarks are left out.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PHRASES = {
+    r"(has|have|had) to beat": "baselines; compare with",
+    r"without further words": "by default",
+    r"finds (all|everything|it all) by itself": "say what is found, and how",
+    r"\bnothing tells\b": "this is a local optimum; it is not known",
+    r"is worth the more\b|the more, the fewer": "helps most when",
+    r"\btells? of the\b": "says about the",
+    r"is no [a-z]+ that\b": "is not a ... that",
+    r"known by its name": "name what is supported",
+    r"a true answer": "return True to stop",
+    r"print(s|ed)? wrongly": "errata",
+    r"\b(names|columns|methods|norms|numbers) with commas": "comma-separated",
+    r", with commas\b": "comma-separated",
+    r"and now holds others": "say what was found in training and what is there now",
+    r"that all are alike\b": "test of equal ...",
+    r"\b1 (iterations|samples|kernels|rows|folds|steps)\b": "singular",
+    r"(# |\[bold\])how sure is that\?": "name the certificate or test",
+    r"all by itself\b": "automatically",
+    r"\bwhere all is\b|\ball is there\b": "everything",
+    r"\bwho did how well\b": "scores",
+    r"\bof one's own\b": "your own",
+    r"\bis to be had\b|\bare to be had\b": "is available",
+    r"\bby far the most often\b": "most often",
+    r"\bthe one of the other\b": "convert ... into ...",
+    r"\bto the like\b|\band their like\b": "name them",
+}
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    ROOT / "CODE_OF_CONDUCT.md",
+    ROOT / "changes" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+LEFT_OUT = {"_build", "generated", "gallery", "results"}
+
+
+def prose_files():
+    """Return the files whose words are checked."""
+    pages = [p for p in PAGES if not LEFT_OUT & {*p.relative_to(ROOT).parts}]
+    index = ROOT / "docs" / "results" / "index.md"
+    return [*pages, index]
+
+
+def without_code(text):
+    """Return Markdown with fenced blocks and code blanked, lines in their places."""
+    blank = lambda found: re.sub(r"[^\n]", " ", found[0])  # noqa: E731
+    text = re.sub(r"^( *)```.*?^\1```", blank, text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`\n]+`", blank, text)
+
+
+def found_phrases(text):
+    """Return (line, phrase, what to write instead) of a text."""
+    # sentences are broken into lines anywhere, between words of a phrase too
+    flat = re.sub(r"\s", " ", text)
+    found = []
+    for pattern, instead in PHRASES.items():
+        for match in re.finditer(pattern, flat, flags=re.IGNORECASE):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append((line, match[0], instead))
+    return sorted(found)
+
+
+def slug(heading):
+    """Return the anchor of a heading, as Markdown renderers make it."""
+    text = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading.strip()).lower()
+    text = re.sub(r"[^\w\- ]", "", text)
+    return text.replace(" ", "-")
+
+
+def anchors(page):
+    """Return the anchors that links may point to within a page."""
+    text = page.read_text(encoding="utf-8")
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", plain, flags=re.MULTILINE)
+    explicit = re.findall(r"^\((.+?)\)=$|\bid=\"(.+?)\"", text, flags=re.MULTILINE)
+    return {slug(one.replace("`", "")) for one in headings} | {
+        a or b for a, b in explicit
+    }
+
+
+def broken_links(page):
+    """Return (line, target, why) for each internal link that leads nowhere."""
+    text = without_code(page.read_text(encoding="utf-8"))
+    found = []
+    for match in re.finditer(r"\]\(\s*<?([^)\s>]+)>?\s*\)", text):
+        target = match[1]
+        line = text.count("\n", 0, match.start()) + 1
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page if not path else (page.parent / path).resolve()
+        if file.is_dir() and not anchor:
+            continue
+        if (
+            not file.suffix and not file.exists()
+        ):  # Sphinx takes names of pages without their ending
+            file = file.with_suffix(".md")
+        if "gallery" in file.parts or "generated" in file.parts:
+            continue  # made by the build, which fails if they are missing
+        if not file.is_file():
+            found.append((line, target, "there is no such file"))
+        elif anchor and file.suffix == ".md" and anchor not in anchors(file):
+            found.append((line, target, "there is no such heading"))
+    return found
+
+
+def main():
+    """Print what is found; the exit code is 1 if that is anything."""
+    lines = []
+    for page in prose_files():
+        name = page.relative_to(ROOT)
+        text = without_code(page.read_text(encoding="utf-8"))
+        for line, phrase, instead in found_phrases(text):
+            lines.append(f"{name}:{line}: {phrase!r}; better: {instead}")
+    for page in PAGES:
+        if {"_build", "generated", "gallery"} & {*page.relative_to(ROOT).parts}:
+            continue
+        for line, target, why in broken_links(page):
+            lines.append(f"{page.relative_to(ROOT)}:{line}: link {target}: {why}")
+    print("\n".join(lines) or "prose and links: nothing to report")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

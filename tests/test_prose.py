@@ -1,0 +1,59 @@
+"""The checks of words and links find what they are for."""
+
+import pytest
+
+import prose
+
+STUMBLED = [
+    "What they have to beat",
+    "Without further words",
+    "EvidenceMKLRegressor finds all by itself",
+    "Whether weights far from these are better nothing tells.",
+    "is worth the more, the fewer are complete",
+    "what the folds tell of the errors",
+    "x.txt is no table that is known by its name",
+    "after each iteration; a true answer stops.",
+    "what the papers print wrongly",
+    "Names with commas",
+    "column 'a' held numbers in training and now holds others",
+    "That all are alike has p = 0.2",
+    "1 iterations",
+    "## How sure is that?",
+]
+
+
+@pytest.mark.parametrize("text", STUMBLED)
+def test_phrases_are_found_also_across_lines(text):
+    assert prose.found_phrases(text)
+    assert prose.found_phrases(text.replace(" ", "\n"))
+
+
+@pytest.mark.parametrize("text", ["21 iterations", "Return True to stop.", "baselines"])
+def test_plain_words_are_not(text):
+    assert not prose.found_phrases(text)
+
+
+def test_the_line_is_that_of_the_phrase():
+    ((line, phrase, _),) = prose.found_phrases("a\nb\nwithout further\nwords\n")
+    assert (line, phrase) == (3, "without further words")
+
+
+def test_code_is_not_prose():
+    text = "a `have to beat`\n```\nhave to beat\n```\nb"
+    assert not prose.found_phrases(prose.without_code(text))
+    assert prose.without_code(text).count("\n") == text.count("\n")
+
+
+def test_broken_links_are_found(tmp_path):
+    (tmp_path / "there.md").write_text("# A heading, of `code`\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](there.md) [b](there.md#a-heading-of-code) [c](#here) [d](https://x.y)\n"
+        "[e](gone.md)\n[f](there.md#gone)\n\n## Here\n"
+    )
+    found = [(line, target) for line, target, _ in prose.broken_links(page)]
+    assert found == [(2, "gone.md"), (3, "there.md#gone")]
+
+
+def test_the_pages_are_in_order(capsys):
+    assert prose.main() == 0, capsys.readouterr().out
