@@ -15,6 +15,8 @@ trapezoidal rule converges as fast as digits can be had.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
@@ -24,6 +26,7 @@ FloatArray = NDArray[np.float64]
 _STEP, _HALVINGS = 0.5, 7  # of the trapezoidal rule
 _CHUNK = 8  # nodes at a time
 _BEND = 0.5
+_DRAWS = 10_000  # for likelihood ratios
 
 
 def tail_probability(
@@ -158,3 +161,88 @@ def _saddlepoint(q: float, w: FloatArray, k: FloatArray) -> float:
         if slope(high) < 0:
             return high
     return low if high <= low else float(brentq(slope, low, high, rtol=1e-12))
+
+
+# --- the largest of many likelihood ratios ------------------------------------------
+
+
+def largest_ratio_tail(
+    observed: float, values: FloatArray, rest: int, steps: FloatArray, rng: Any
+) -> tuple[float, float]:
+    """Return the chance of a largest ratio from ``observed`` on, and its error.
+
+    The density of residuals, up to their size, with a weight is ``exp(r / 2)`` times
+    that without it, where r is the ratio of that weight. Draws from a mixture of
+    weights, the null among them, have the density ``sum_k part_k exp(r_k / 2)`` in
+    these units (importance sampling; Naiman and Priebe 2001 for maxima like this one).
+
+    Parameters
+    ----------
+    observed : float
+        Positive.
+    values : array of shape (r,)
+        Positive eigenvalues of the kernel where residuals are white.
+    rest : int
+        How many eigenvalues are zero.
+    steps : array of shape (k,)
+        Weights that are tried, the first of them zero.
+    rng : RandomState or Generator
+    """
+    grown = 1.0 + np.multiply.outer(values, steps)
+    free = len(values) + rest
+    # how far a model is from the null: about half of the ratio that it makes
+    mean = (grown.sum(axis=0) + rest) / free
+    far = 0.5 * (free * np.log(mean) - np.log(grown).sum(axis=0))
+    least = max(0.1, observed / 20.0)
+    chosen = np.flatnonzero((far >= least) & (far <= max(observed, 2.0)))
+    if not len(chosen):
+        chosen = np.array([int(np.argmax(far))])
+    parts = np.zeros(len(steps))
+    parts[0] = 0.5
+    parts[chosen] += 0.5 / len(chosen)
+    counts = np.floor(parts * _DRAWS).astype(int)
+    parts = counts / counts.sum()
+    source = np.repeat(np.arange(len(steps)), counts)
+    shares = []
+    for start in range(0, len(source), 1000):
+        here = source[start : start + 1000]
+        normal = rng.standard_normal((len(here), len(values))) ** 2 * grown.T[here]
+        others = rng.chisquare(rest, len(here)) if rest else np.zeros(len(here))
+        ratios = weight_ratios(normal, others, values, rest, steps)
+        top = ratios.max(axis=1)
+        density = np.exp(0.5 * (ratios - top[:, None])) @ parts
+        shares.append(np.where(top >= observed, np.exp(-0.5 * top) / density, 0.0))
+    share = np.concatenate(shares)
+    # no more than the sum of the chances of single weights, each exp(-r / 2) at most
+    bound = min(1.0, len(steps) * float(np.exp(-0.5 * observed)))
+    if not share.any():
+        return bound, bound
+    # of draws from a mixture with fixed counts: their spread within each part
+    within = [share[source == k].var() * (source == k).sum() for k in np.unique(source)]
+    return float(min(share.mean(), bound)), float(np.sum(within) ** 0.5 / len(share))
+
+
+def weight_ratios(
+    squares: FloatArray,
+    beyond: FloatArray,
+    values: FloatArray,
+    rest: int,
+    steps: FloatArray,
+) -> FloatArray:
+    """Return restricted log likelihood ratios of weights, twice, shape (draws, k).
+
+    Parameters
+    ----------
+    squares : array of shape (draws, r)
+        Of residuals along eigenvectors of the kernel.
+    beyond : array of shape (draws,)
+        Sums of squares along the ``rest`` eigenvectors of eigenvalue zero.
+    values : array of shape (r,)
+    rest : int
+    steps : array of shape (k,)
+    """
+    free = len(values) + rest
+    grown = 1.0 + np.multiply.outer(values, steps)
+    quads = squares @ (1.0 / grown) + beyond[:, None]
+    total = squares.sum(axis=1, keepdims=True) + beyond[:, None]
+    return np.asarray(free * np.log(total / quads) - np.log(grown).sum(axis=0))
