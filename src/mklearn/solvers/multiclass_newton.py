@@ -8,13 +8,16 @@ simplex, with weights that the classes share). The closed-form update
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 from scipy.linalg.lapack import dpotri
+from scipy.optimize import linprog
 
+from mklearn.problems.base import Judgement
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import Constraint, ConvexSet, WeightSet
@@ -30,6 +33,8 @@ FloatArray = NDArray[np.float64]
 # A part of the free variables gives too little curvature, which the line search and the
 # damping make good; all of them would take n^3 time and n^2 memory.
 _MOST_FREE = 3000
+_CLOSE, _MOST_MIXED, _GAIN = 0.05, 24, 0.2  # mixtures: below what gap, of how many
+_IDLE = 10
 _FAR, _LEAST = 0.05, 0.1  # near zero the value is steep: far off no weight goes there
 
 
@@ -114,12 +119,113 @@ class MulticlassNewton:
                 floor = max(0.5 * floor, 1e-9)
             return theta
 
-        last = yield from trusted_steps(
+        steps = trusted_steps(
             inner, self, inner.quads, lambda quads: _slopes(quads, per_class), propose
         )
+        if per_class:
+            cuts = _Cuts(problem)
+            yield from _with_mixtures(steps, cuts)
+            last = yield from _lowest_points(inner, cuts)
+        else:
+            last = yield from steps
         sparse = not per_class and problem.weights.sparse
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
         yield from other.iterates(problem, last)
+
+
+class _Cuts:
+    """The A of the last iterates: what they say of other weights, and mixtures of them.
+
+    Classes without weight have no term of their own in the dual, so that the best A for
+    given weights are many: each may exceed ``A_c' K_r A_c <= 1`` for another class,
+    where a mixture does not. The quads of a mixture are at most the mixture of the
+    quads, so a linear program finds the one that proves most. Its multipliers are the
+    weights at which the tangents of J, which the A are, have their lowest common point.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.kept: list[Iterate] = []
+        self.values: list[float] = []
+        self.upper, self.lower = np.inf, -np.inf
+        self.theta = problem.center()
+
+    def add(self, point: Iterate, judged: Judgement) -> Iterate | None:
+        """Keep what was judged; return a mixture that proves more, if there is one."""
+        if judged.upper < self.upper:
+            self.upper, self.theta = judged.upper, point.theta
+        self.lower = max(self.lower, judged.lower)
+        left = self.upper - self.lower
+        if left > _CLOSE * abs(self.upper):
+            return None
+        loss = self.problem.loss
+        self.kept = [*self.kept[1 - _MOST_MIXED :], point]
+        self.values = [
+            *self.values[1 - _MOST_MIXED :], loss.dual(loss.repair(point.A))
+        ]  # fmt: skip
+        shares, _ = self.lowest()
+        if shares @ np.array(self.values) <= self.lower + _GAIN * left:
+            return None
+        A = sum(share * one.A for share, one in zip(shares, self.kept, strict=True))
+        return Iterate(self.theta, np.asarray(A))
+
+    def lowest(self) -> tuple[FloatArray, FloatArray]:
+        """Return shares of the best mixture, and the weights at the lowest point."""
+        quads = np.array([np.maximum(one.quads, 0.0).ravel() for one in self.kept])
+        size = max(map(abs, self.values)) or 1.0
+        found = linprog(
+            -np.array(self.values) / size,
+            np.vstack([quads.T, np.ones(len(self.kept))]),
+            np.ones(quads.shape[1] + 1),
+            bounds=(0.0, None),
+            method="highs-ds",
+        )
+        if found.status != 0:
+            return np.zeros(len(self.kept)), self.theta
+        weights = -2.0 * size * found.ineqlin.marginals[:-1]
+        return found.x, np.maximum(weights, 0.0).reshape(self.theta.shape)
+
+
+def _with_mixtures(
+    steps: Generator[Iterate, Judgement | None, Iterate], cuts: _Cuts
+) -> Generator[Iterate, Judgement | None, Iterate]:
+    """Yield what the steps do, and mixtures where these prove more."""
+    try:
+        point = next(steps)
+        while True:
+            judged = yield point
+            if point.complete and judged is not None:
+                mixture = cuts.add(point, judged)
+                if mixture is not None:
+                    other = yield mixture
+                    assert other is not None
+                    cuts.lower = max(cuts.lower, other.lower)
+            point = steps.send(judged)
+    except StopIteration as end:
+        last: Iterate = end.value
+        return last
+
+
+def _lowest_points(
+    inner: SampleSweeps, cuts: _Cuts
+) -> Generator[Iterate, Judgement | None, Iterate]:
+    """Go to where the tangents are lowest, half of the way, as long as it pays."""
+    A, idle = inner.A, 0
+    while idle < _IDLE and cuts.kept:
+        left = cuts.upper - cuts.lower
+        _, goal = cuts.lowest()
+        theta = 0.5 * (cuts.theta + goal)
+        A, scores = yield from inner.solve(theta, 1e-3 * left)
+        point = Iterate(theta, A, scores, inner.quads(A))
+        judged = yield point
+        assert judged is not None
+        mixture = cuts.add(point, judged)
+        if mixture is not None:
+            other = yield mixture
+            assert other is not None
+            cuts.lower = max(cuts.lower, other.lower)
+        idle = idle + 1 if cuts.upper - cuts.lower > 0.9 * left else 0
+    return Iterate(cuts.theta, A)
 
 
 def _propose(
