@@ -171,7 +171,8 @@ class _Cuts:
 
     def lowest(self) -> tuple[FloatArray, FloatArray]:
         """Return shares of the best mixture, and the weights at the lowest point."""
-        quads = np.array([np.maximum(one.quads, 0.0).ravel() for one in self.kept])
+        known = [one.quads.ravel() for one in self.kept if one.quads is not None]
+        quads = np.maximum(known, 0.0)
         size = max(map(abs, self.values)) or 1.0
         found = linprog(
             -np.array(self.values) / size,
