@@ -736,7 +736,10 @@ class BaseMKL(BaseKernelMachine):
     def _check_beside(self, training: Any) -> None:
         """Raise ValueError if covariates leave nothing for kernels to explain."""
         beside = training.beside
-        if beside is not None and beside.explains(training.Y).all():
+        if beside is None:
+            return
+        Y, _ = training.targets()
+        if beside.explains(np.real(Y)).all():
             raise NothingToLearnError(EXPLAINED)
 
     def _weights(self) -> WeightSet:

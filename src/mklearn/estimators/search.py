@@ -721,6 +721,8 @@ class MKLCoxCV(_PathSearch, MKLCox):
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         What to combine, as in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifierCV`.
     Cs, norms
         As in :class:`MKLClassifierCV`.
     cv : int, splitter or iterable of (train, test)
@@ -740,6 +742,8 @@ class MKLCoxCV(_PathSearch, MKLCox):
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLCox`, of the last fit.
     unique_times_, baseline_cumulative_hazard_, strata_
+        As in :class:`MKLCox`, of the last fit.
+    fixed_effects_, fixed_names_, fixed_dropped_
         As in :class:`MKLCox`, of the last fit.
     support_, dual_coef_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`MKLCox`, of the last fit.
@@ -765,6 +769,7 @@ class MKLCoxCV(_PathSearch, MKLCox):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         Cs: Any = 7,
         norms: Any = NORMS,
         cv: Any = 5,
@@ -783,6 +788,7 @@ class MKLCoxCV(_PathSearch, MKLCox):
         verbose: int = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.Cs = Cs
         self.norms = norms
         self.cv = cv

@@ -446,7 +446,7 @@ class Piecewise(Pointwise):
             return super().effects(f, y, C, design)
         start = np.zeros(design.basis.shape[1])
         start[0] = self.bias(f, y, C) * len(f) ** 0.5
-        mu = 0.05 * max(float(np.ptp(f)), float(np.ptp(y)), 1e-12)
+        mu = 0.05 * max(float(np.ptp(f)), float(np.ptp(np.real(y))), 1e-12)
         rounded = _Rounded(self, f, y, C, mu, np.zeros_like(f))
         near = design.least(rounded.value, rounded.slope, rounded.bend, start, 1e-4, 12)
         pieces = self.pieces(y)
