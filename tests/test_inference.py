@@ -1,5 +1,6 @@
 """Tests of kernels: tails against other formulas, statistics against definitions."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -748,3 +749,81 @@ def test_constant_kernels_and_constant_covariates_say_nothing():
         found = kernel_tests(grams, y, "precomputed", fixed=np.ones(20))
     assert found.p_values[0] == 1.0 and 0 < found.p_values[1] < 1
     assert found.dropped == ("covariate 0",)
+
+
+# --- what others rely on --------------------------------------------------------------
+
+
+def test_names_of_the_interface(data):
+    """Names and defaults that scripts are written against."""
+    wanted = {
+        "fixed": None, "given": "covariates", "method": "score", "groups": None,
+        "n_permutations": 999, "random_state": 0,
+    }  # fmt: skip
+    parameters = inspect.signature(kernel_tests).parameters
+    assert list(parameters)[:3] == ["X", "y", "kernels"]
+    for name, default in wanted.items():
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default == default
+    X, Z, y = data
+    bank = KernelBank(X, ["linear", "rbf"])
+    grams = np.stack([bank.gram(m) for m in range(2)], axis=2)
+    found = kernel_tests(grams, y, kernels="precomputed", fixed=Z)
+    assert len(found.names) == len(found.statistic) == len(found.p_values) == 2
+    assert list(found.frame()["p"]) == list(found.p_values)
+    table = np.column_stack([X, Z])
+    family = [kernels.RBF(0.5, columns=[0]), kernels.RBF(0.5, columns=[1])]
+    model = EvidenceMKLRegressor(family, fixed=[4, 5]).fit(table, y)
+    for name in (
+        "kernel_weights_std_", "variance_explained_", "variance_explained_std_",
+        "fixed_effects_", "fixed_effects_std_",
+    ):  # fmt: skip
+        assert np.shape(getattr(model, name)) == (2,)
+        assert (np.isfinite(getattr(model, name))).all()
+
+
+@pytest.mark.parametrize("method", ["score", "lr", "permutation"])
+@pytest.mark.parametrize("given", ["covariates", "others"])
+def test_bad_covariates_are_told_by_every_test(method, given):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((15, 2)), rng.standard_normal(15)
+    options = {"method": method, "given": given, "n_permutations": 9}
+    gap = np.r_[np.nan, rng.standard_normal(14)]
+    with pytest.raises(ValueError, match="missing or infinite for 1 samples"):
+        kernel_tests(X, y, ["linear", "rbf"], fixed=gap, **options)
+    with pytest.raises(ValueError, match="they explain any target"):
+        many = rng.standard_normal((15, 20))
+        kernel_tests(X, y, ["linear", "rbf"], fixed=many, **options)
+    with pytest.raises(ValueError, match="holds the target"):
+        kernel_tests(X, y, ["linear", "rbf"], fixed=y, **options)
+    found = kernel_tests(X, y, ["linear", "rbf"], fixed=np.full(15, 3.0), **options)
+    plain = kernel_tests(X, y, ["linear", "rbf"], **options)
+    assert found.dropped == ("covariate 0",)
+    assert found.p_values == pytest.approx(plain.p_values)
+
+
+def test_subjects_of_one_class_stay_as_they_are():
+    """Where one subject alone has both classes, only its two samples are exchanged."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 2))
+    y = np.array(["a", "b", "a", "a", "b", "b", "a", "a", "b", "b", "a", "a"])
+    groups = np.repeat(np.arange(6), 2)
+    found = kernel_tests(
+        X, y, ["linear", "rbf"], method="permutation", groups=groups, n_permutations=99
+    )
+    # one in two orders is the one that was observed
+    assert (found.p_values >= 0.3).all()
+    with pytest.raises(ValueError, match="method='permutation'"):
+        kernel_tests(X, y, ["linear", "rbf"], groups=groups)
+
+
+def test_a_subject_of_its_own_does_not_stop_the_others():
+    """Subjects of one label each, one of them of a size that no other has."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((11, 2)), ["a"] * 4 + ["b"] * 4 + ["a"] * 3
+    groups = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4]
+    found = kernel_tests(
+        X, y, "linear", method="permutation", groups=groups, n_permutations=99
+    )
+    # two a and two b: one in six arrangements is that of the labels
+    assert found.p_values[0] >= 1 / 6 - 5 * (1 / 6 * 5 / 6 / 99) ** 0.5

@@ -154,11 +154,13 @@ def kernel_tests(
         Categories become indicators; collinear columns are dropped and named.
     given : {"covariates", "others"}
         What a kernel has to add to: covariates alone, or covariates and all other
-        kernels, whose weights are estimated without it by restricted likelihood.
+        kernels, whose weights are estimated without it by restricted likelihood (for
+        two classes by Laplace's approximation of it).
     method : {"score", "lr", "permutation"}
         "score" computes the tail of ``e'Ke / e'e``, exactly for normal noise of unknown
-        variance. "lr" compares likelihoods with and without the kernel; its
-        distribution at the boundary is simulated from the spectrum of the kernel.
+        variance. "lr" compares likelihoods with and without the kernel, the weights of
+        others being those without it; its distribution at the boundary is simulated
+        from the spectrum of the kernel, with the same relative error in every tail.
         "permutation" permutes residuals (Freedman and Lane).
     groups : array of shape (n,), optional
         Subjects, for permutations: where a subject has one value of y only, subjects of
@@ -194,6 +196,17 @@ def kernel_tests(
     Crainiceanu, C. M. and Ruppert, D. (2004). Likelihood ratio tests in linear mixed
     models with one variance component. *Journal of the Royal Statistical Society B* 66,
     165-185.
+
+    Breslow, N. E. and Clayton, D. G. (1993). Approximate inference in generalized
+    linear mixed models. *Journal of the American Statistical Association* 88, 9-25.
+
+    Greven, S., Crainiceanu, C. M., Kuechenhoff, H. and Peters, A. (2008). Restricted
+    likelihood ratio testing for zero variance components in linear mixed models.
+    *Journal of Computational and Graphical Statistics* 17, 870-891.
+
+    Naiman, D. Q. and Priebe, C. E. (2001). Computing scan statistic p values using
+    importance sampling, with applications to genetics and medical image analysis.
+    *Journal of Computational and Graphical Statistics* 10, 296-328.
 
     Freedman, D. and Lane, D. (1983). A nonstochastic interpretation of reported
     significance levels. *Journal of Business and Economic Statistics* 1, 292-298.
