@@ -43,7 +43,6 @@ from mklearn.estimators import (
     MKLDiscriminant,
     MKLRegressor,
     MKLRegressorCV,
-    SingleKernelCV,
     SubspaceClassifier,
 )
 from mklearn.kernels import (
@@ -88,7 +87,7 @@ MAJORITY, MEAN = "most frequent class", "mean of the target"
 class Settings:
     """The options of a fit; None is the default of the method.
 
-    Of ``mkl`` norm and C are then chosen by cross-validation.
+    Of ``mkl`` norm, C and the range of widths are then chosen by cross-validation.
     """
 
     method: str = "mkl"
@@ -400,11 +399,7 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
     search: Any
     plain: Any
     search, plain = _WEIGHTED[data.task]
-    loss = {}
-    if options.loss is not None:
-        loss["loss"] = _known_loss(data, options.loss)
-    elif options.low_rank(data):  # one pass over many samples is enough for squares
-        loss["loss"] = "squared"
+    loss = _loss(data, options)
     if "auto" in (norm, C):
         return search(
             kernels,
@@ -418,17 +413,23 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
     return plain(kernels, norm=norm, C=C, **loss)
 
 
-def _known_loss(data: Data, name: str) -> str:
-    """Return a loss that suits the target; raise TableError if it does not."""
+def _loss(data: Data, options: Settings) -> dict[str, str]:
+    """Return the loss that was asked for, or the squared one for many rows.
+
+    One pass over them is enough for it.
+    """
+    if options.loss is None:
+        return {"loss": "squared"} if options.low_rank(data) else {}
     if data.task == TIMES:
         raise TableError("--loss is for --target; --survival has the loss of Cox.")
     known = loss_names("labels" if data.task == CLASSES else "numbers")
-    if name not in known:
+    if options.loss not in known:
         what = "classes" if data.task == CLASSES else "numbers"
         raise TableError(
-            f"--loss for a target of {what} takes {', '.join(known)}, got {name!r}."
+            f"--loss for a target of {what} takes {', '.join(known)}, got "
+            f"{options.loss!r}."
         )
-    return name
+    return {"loss": options.loss}
 
 
 _WEIGHTED = {
@@ -468,18 +469,15 @@ def fitted_on_views(model: Any) -> Any:
 
 
 class GramModel(BaseEstimator):
-    """An estimator on one of several Gram matrices as it is, or on their sum.
+    """An estimator on the sum of Gram matrices as they are.
 
     Parameters
     ----------
-    estimator : SVC or SVR with kernel="precomputed", or an estimator of mklearn
-    which : int or None
-        The number of the kernel; None is the sum.
+    estimator : SVC or SVR with kernel="precomputed"
     """
 
-    def __init__(self, estimator: Any, which: int | None = None) -> None:
+    def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
-        self.which = which
 
     def fit(self, X: KernelBank, y: Any) -> GramModel:
         """Fit the estimator on a square bank."""
@@ -510,8 +508,6 @@ class GramModel(BaseEstimator):
         return float(self.estimator_.score(self._gram(X), y))
 
     def _gram(self, X: KernelBank) -> NDArray[np.float64]:
-        if self.which is not None:
-            return X.gram(self.which)
         return X.combine(np.ones(X.shape[2]))
 
     def __sklearn_tags__(self) -> Any:
@@ -547,29 +543,18 @@ def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
 
 def _single(data: Data, options: Settings, kernels: Any) -> Any:
     """Return the kernel that is best in cross-validation, alone."""
+    search: Any = _WEIGHTED[data.task][0]
     fixed = isinstance(options.reg, (int, float))
-    costs = [float(options.reg)] if fixed else COSTS  # type: ignore[arg-type]
-    if data.task == CLASSES and not data.covariates:
-        return SingleKernelCV(
-            MKLClassifier(norm=1),
-            kernels,
-            values=costs,
-            cv=_inner_folds(data, options),
-            n_jobs=options.jobs,
-        )
-    alone: Any = MKLCox(norm=1) if data.task == TIMES else MKLRegressor(norm=1)
-    if data.task == CLASSES:
-        alone = MKLClassifier(norm=1)
-    if data.layout is None:
-        alone = GramModel(MKLRegressor("precomputed", norm=1, psd="ignore"))
-        tried = {"which": list(range(data.X.shape[2])), "estimator__C": costs}
-    else:
-        tried = {
-            "kernels": [[k] for k in _listed_kernels(kernels, data.layout)],
-            "C": costs,
-        }
-    folds = _inner_folds(data, options)
-    return GridSearchCV(alone, tried, cv=folds, n_jobs=options.jobs)
+    return search(
+        kernels,
+        norms=[np.inf],
+        Cs=[options.reg] if fixed else COSTS,
+        select="one",
+        cv=_inner_folds(data, options),
+        scoring=_scorer(data, options),
+        n_jobs=options.jobs,
+        **_loss(data, options),
+    )
 
 
 def _others(data: Data, options: Settings) -> dict[str, Any]:
@@ -640,26 +625,6 @@ def _count_numbers(data: Data) -> int:
     return count + sum(
         data.X[name].nunique() for name, kind in kinds.items() if kind == CATEGORY
     )
-
-
-def _listed_kernels(family: Any, layout: Layout) -> list[Any]:
-    if isinstance(family, list):
-        return [one for part in family for one in _listed_kernels(part, layout)]
-    if isinstance(family, GroupFamily):
-        known = set(layout.views[str(family.view)])
-        return [
-            replace(family, groups=(group,))
-            for group in family.groups
-            if len(known.intersection(group[1])) >= family.min_size
-        ]
-    if family.names is not None:
-        return [replace(k, view=view) for view in family.names for k in family.kernels]
-    return [
-        replace(kernel, view=view)
-        for view, columns in layout.views.items()
-        for kernel in family.kernels
-        if bool(kernel.text) == (layout.kinds[columns[0]] == SEQUENCE)
-    ]
 
 
 def _on_table(model: Any, data: Data, standardize: bool, as_views: bool = True) -> Any:

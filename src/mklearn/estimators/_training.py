@@ -41,12 +41,13 @@ from mklearn.kernels.normalise import (
 from mklearn.problems import MKLProblem
 from mklearn.problems.design import Design
 from mklearn.problems.evidence import EvidenceProblem
-from mklearn.problems.losses import Formula, Pointwise
+from mklearn.problems.losses import Formula, Pointwise, Softmax
 from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.mkl import hard_margin
 from mklearn.problems.ordered import SLOPE, TARGETS, OrderedProblem
 from mklearn.problems.pseudo_samples import Reduced, ReducedEvidence, weights_of
 from mklearn.problems.scatter import Gathered, Statistics, gather
+from mklearn.problems.softmax import SoftmaxProblem
 from mklearn.problems.survival import CoxFormula
 from mklearn.problems.weights import WeightSet, for_kernels
 from mklearn.solvers import Solution, Status
@@ -119,6 +120,12 @@ class GramTraining:
     def kernels(self) -> tuple[Any, ...]:
         """The kernels, None for those that were given as Grams."""
         return self.raw.kernels
+
+    def among(self, kernels: Index) -> GramTraining:
+        """Return the same samples with some of the kernels, to solve problems of."""
+        return replace(
+            self, raw=self.raw.select(kernels), bank=self.bank.select(kernels)
+        )
 
     def counts(self, n_classes: int) -> FloatArray:
         """Return the total weight of each class."""
@@ -338,7 +345,6 @@ class FeatureTraining:
         weights = for_kernels(weights, self.kernels, self.names)
         if isinstance(loss, CoxFormula):
             return self._in_order(loss, float(C), weights)
-        assert isinstance(loss, Pointwise)
         if loss.quadratic:
             return self.reduced.squared(float(C), weights, tasks)
         if self.rows is None:
@@ -346,6 +352,11 @@ class FeatureTraining:
         T = len(self.statistics.target)
         part = self.statistics.with_targets(np.eye(T)[:, tasks])
         slices = self.features.slices
+        if isinstance(loss, Softmax):
+            return SoftmaxProblem(
+                self.rows, loss, float(C), weights, slices, self.scaling, part
+            )
+        assert isinstance(loss, Pointwise)
         return FeatureProblem(
             self.rows, loss, float(C), weights, slices, self.scaling, part, tasks
         )

@@ -634,6 +634,14 @@ class Softmax:
             return PointwiseLogistic().of(Y, cost, C)
         return Multinomial(Y.argmax(axis=1), C * cost, Y.shape[1])
 
+    def band(self, spread: float) -> float:
+        """Return any width: there are no kinks to be rounded off."""
+        return 1.0
+
+    def outset(self, spread: float) -> tuple[float, float]:
+        """Return s and h of ``½ h f^2 - s y f``, at least the loss near zero."""
+        return 0.5, 0.5
+
 
 LOSSES: dict[str, type[Pointwise] | type[Softmax]] = {
     "hinge": PointwiseHinge,

@@ -461,6 +461,10 @@ class FeatureProblem:
         q[used] = norms2[used] / theta[used] ** 2
         return self.weights.regulariser(theta, q)
 
+    def settled(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the point with the least regulariser among those of the same loss."""
+        return w, bias
+
     def raw(self, w: FloatArray, bias: FloatArray) -> Point:
         """Return the point of normalised weights and bias."""
         return Point(*self.scaling.raw(w, bias))

@@ -65,6 +65,7 @@ class PassNewton:
         w, bias, theta = np.zeros((D, T)), np.zeros(T), problem.center()
         steps: tuple[float, ...] = _STEPS
         w1, b1, theta1 = self._first(problem)
+        w1, b1 = problem.settled(w1, b1)
         gaps: list[float] = []
         reached, bound = np.inf, -np.inf
         while True:
@@ -110,6 +111,7 @@ class PassNewton:
                 mu, found = narrow, found.later
             damping = max(0.3 * damping, 1e-8)
             w1, b1, theta1 = self._step(problem, found, w, bias, theta, damping, mu)
+            w1, b1 = problem.settled(w1, b1)
             steps = _STEPS
 
     def _first(
