@@ -20,6 +20,7 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "mathml",
+    "results_summary",
 ]
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]

@@ -3,7 +3,9 @@
 import doctest
 import inspect
 import re
+from contextlib import redirect_stdout
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ PAGES = [
     DOCS / "architecture.md",
     DOCS / "quick-start.md",
     DOCS / "reproducibility.md",
+    DOCS / "tutorial.md",
+    *sorted((DOCS / "start").glob("*.md")),
     *sorted((DOCS / "guide").glob("*.md")),
     *sorted((DOCS / "extend").glob("*.md")),
 ]
@@ -206,3 +210,65 @@ def test_the_plan_shows_what_there_is():
     named = {Path(name).name for name in re.findall(r"\b[a-z_/]+\.py\b", text)}
     assert len(named) > 40
     assert named <= known
+
+
+# --- the entrance ---------------------------------------------------------------------
+
+STARTS = sorted(p for p in (DOCS / "start").glob("*.md") if p.name != "index.md")
+
+
+@pytest.mark.parametrize("page", STARTS, ids=named)
+def test_a_first_page_is_two_screens_and_ends_in_a_script(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 100  # two screens of fifty lines
+    assert len(blocks(page, "python")) == 1
+    script, after = text.split("## A working script")[1].rsplit("```", 1)
+    assert "```python" in script
+    assert after.strip().startswith("Next:") and len(after.split()) < 40
+
+
+def test_every_first_page_is_found_from_the_landing_page():
+    landing = (DOCS / "index.md").read_text(encoding="utf-8")
+    table = (DOCS / "start" / "index.md").read_text(encoding="utf-8")
+    assert len(STARTS) == 7
+    for page in STARTS:
+        assert f"(start/{page.name})" in landing
+        assert f"({page.name})" in table
+
+
+def test_the_landing_page_shows_the_example_of_the_readme():
+    readme = re.findall(
+        r"```python\n(.*?)```",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
+    (code,) = blocks(DOCS / "index.md", "python")
+    assert code == readme[0]
+    assert len([line for line in code.splitlines() if line]) == 10
+
+
+def test_the_landing_page_shows_the_answer():
+    (code,), (shown,) = (blocks(DOCS / "index.md", kind) for kind in ("python", "text"))
+    space = {}
+    with redirect_stdout(StringIO()) as said:
+        exec(compile(code, "index.md", "exec"), space)
+    accuracy = float(re.search(r"accuracy (\S+)", shown)[1])
+    # ten samples of 569 may fall to the other side where kernels round otherwise
+    assert abs(float(said.getvalue().split()[1]) - accuracy) <= 10 / 569
+    lower = float(re.search(r"below (\S+);", shown)[1])
+    upper = float(re.search(r"has (\S+),", shown)[1])
+    found = space["model"].solution_
+    # two pairs of bounds on one number
+    assert lower <= found.upper * (1 + 1e-5) and found.lower <= upper * (1 + 1e-5)
+
+
+def test_the_five_figures_are_read_from_the_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    summary = import_module("results_summary")
+    assert summary.MARK in (DOCS / "results" / "index.md").read_text(encoding="utf-8")
+    rows = summary.summary().splitlines()[2:]
+    assert len(rows) == 5
+    for row in rows:
+        assert re.match(r"\| \*\*[-+]?\d", row)
+        (page,) = re.findall(r"\]\((.+?\.md)\)", row)
+        assert (DOCS / "results" / page).is_file()

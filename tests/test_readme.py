@@ -65,3 +65,10 @@ def test_extras_exist():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     for extra in extras:
         assert re.search(rf"^{extra} = \[", project, flags=re.MULTILINE)
+
+
+def test_the_size_that_is_stated_is_that_of_the_sources():
+    # text is compressed in a wheel, which so is smaller than its sources
+    limit = float(re.search(r"takes less than (\d+) MB", TEXT)[1])
+    sources = sum(p.stat().st_size for p in (ROOT / "src").rglob("*.py"))
+    assert 0.4 * sources < limit * 1e6

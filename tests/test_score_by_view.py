@@ -24,6 +24,7 @@ from mklearn import (
     MultiView,
     SubspaceClassifier,
 )
+from mklearn.data.subjects import group_folds
 from mklearn.interpretation import score_by_view
 from mklearn.kernels import RBF, Linear, per_view
 from mklearn.model_selection import compare
@@ -414,3 +415,18 @@ def test_table_figure_and_report():
     page = report_html(report)
     assert "Shapley values: R²" in page
     assert f"{found.scores[0]:+.3f} ± {found.standard_errors[0]:.3f}" in page
+
+
+@pytest.mark.parametrize("kind", ["product", "unique"])
+def test_subjects_stay_together_in_a_number_of_folds(kind):
+    rng = np.random.default_rng(0)
+    subject = np.tile(np.arange(12), 4)
+    a, b = rng.standard_normal((12, 3))[subject], rng.standard_normal((48, 2))
+    X = MultiView({"a": a, "b": b})
+    y = np.tile(np.arange(12) % 2, 4)
+    model = MKLClassifier(["linear"])
+    folds = list(group_folds(3, subject, y, True).split(a, y, subject))
+    assert not any(set(subject[i]) & set(subject[j]) for i, j in folds)
+    found = score_by_view(model, X, y, kind=kind, cv=3, groups=subject)
+    asked = score_by_view(model, X, y, kind=kind, cv=folds)
+    np.testing.assert_array_equal(found.folds, asked.folds)

@@ -713,7 +713,8 @@ def score_by_view(
     cv : int, splitter or iterable of (train, test), optional
         Folds; 5 where models have to be fitted.
     groups : array of shape (n_samples,), optional
-        What ``cv.split`` is given as groups.
+        Subjects, which are never in both parts of a fold: what ``cv.split`` is given as
+        groups; a number of folds becomes folds of groups.
     n_permutations : int, optional
         Orders of the views that Shapley values are sampled from, in pairs of an order
         and its reverse. By default all coalitions of up to 12 views are evaluated, and
@@ -769,7 +770,12 @@ def score_by_view(
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     if len(y) != n:
         raise ValueError(f"X has {n} samples and y has {len(y)}.")
-    splitter = check_cv(5 if cv is None else cv, y, classifier=is_classifier(model))
+    cv = 5 if cv is None else cv
+    splitter = check_cv(cv, y, classifier=is_classifier(model))
+    if groups is not None:
+        groups = check_groups(groups, n)
+        if isinstance(cv, Integral):
+            splitter = group_folds(int(cv), groups, y, is_classifier(model))
     pairwise = get_tags(model).input_tags.pairwise
     with ctrl_c_ends_all():
         for train, test in splitter.split(np.zeros((n, 1)), y, groups):
