@@ -915,9 +915,12 @@ def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:
         raise ValueError(f"loss must be {', '.join(others)} or {last}, got {name!r}.")
 
 
-def check_limits(model: Any) -> None:
-    """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive."""
-    check_positive("tol", model.tol)
+def check_limits(model: Any, tol: Any = None) -> None:
+    """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive.
+
+    ``tol`` is that of the model unless it is given.
+    """
+    check_positive("tol", model.tol if tol is None else tol)
     if not model.max_iter >= 1:
         raise ValueError(f"max_iter must be at least 1, got {model.max_iter!r}.")
     if model.time_limit is not None and not model.time_limit > 0:
