@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
+from llvmlite.binding import get_host_cpu_name
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -194,7 +195,8 @@ def processor():
         and any(name in lib["filepath"] for name in ("numpy.libs", "scipy.libs"))
     )
     parts = [np.__version__, numba.__version__, *blas]
-    return " ".join([*parts, str(numba.config.CPU_NAME or "native")])
+    # BLAS calls several processors by one name; what is compiled here knows better
+    return " ".join([*parts, str(numba.config.CPU_NAME or get_host_cpu_name())])
 
 
 def record(path):
