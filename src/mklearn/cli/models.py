@@ -258,10 +258,6 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
     found : fitted model
         The same method on a sample of the rows, which has chosen norm and cost.
     """
-    if data.covariates:
-        raise TableError(
-            "--covariates needs the kernels themselves: give --approximation none."
-        )
     kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
     inner = fitted_on_views(found)
     if options.method in ("mkl", "sum"):
@@ -276,6 +272,7 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
         model = clone(getattr(inner, "best_estimator_", inner))
     given = {"approximation": "nystroem", "rank": options.rank}
     model.set_params(random_state=options.seed, **given)
+    model = _beside(model, data, options.method)
     return _on_table(_balanced(model, options), data, standardize)
 
 
