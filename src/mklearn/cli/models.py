@@ -314,7 +314,7 @@ def _beside(model: Any, data: Data, method: str) -> Any:
     if "fixed" not in inner.get_params(deep=False):
         raise TableError(
             f"--method {method} takes no covariates: it finds directions, not sums; "
-            "use --method mkl or evidence."
+            "use --method mkl, discriminant or evidence."
         )
     inner.set_params(fixed=data.covariates)
     return model
@@ -554,8 +554,8 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
     if data.task == TIMES:
         if not _count_numbers(data):
             return {}
-        ridge = _weighted(data, options, "linear", 1.0)
-        return {RIDGE: _on_table(ridge, data, True, False)}
+        ridge = _beside(_weighted(data, options, "linear", 1.0), data, "mkl")
+        return {RIDGE: _on_table(_grouped(ridge, data), data, True, False)}
     classes, grams = data.task == CLASSES, data.layout is None
     guess: Any = DummyClassifier() if classes else DummyRegressor()
     name = MAJORITY if classes else MEAN

@@ -505,6 +505,9 @@ class BaseKernelMachine(BaseEstimator):
         ``fixed_names_``.
         """
         bias, effects = self.predictor_.bias, self.predictor_.effects
+        rule = self.predictor_.rule
+        if effects is not None and rule is not None:
+            effects = effects @ rule.T
         found = np.zeros((len(bias), 0)) if effects is None else effects.T
         return np.asarray(found[0] if len(found) == 1 else found)
 
