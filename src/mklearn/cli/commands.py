@@ -205,9 +205,11 @@ def fit(
             fail("fit takes either --target column or --survival time,event")
         tables = inputs.parse_files("--table", table or [])
         if survival is not None:
-            if covariates or groups:
-                fail("--covariates and --groups are for --target, not --survival")
-            loaded = _load_times(data, survival, views, sequences, name, tables)
+            if groups:
+                fail("--groups is for --target, not --survival")
+            loaded = _load_times(
+                data, survival, views, sequences, covariates, name, tables
+            )
         else:
             assert target is not None
             loaded = _load_data(
@@ -422,6 +424,7 @@ def _load_times(
     survival: str,
     views: list[str] | None,
     sequences: str,
+    covariates: str,
     name: str | None,
     tables: dict[str, Path],
 ) -> inputs.Data:
@@ -433,6 +436,7 @@ def _load_times(
         *columns,
         inputs.parse_views(views or []),
         inputs.parse_list(sequences),
+        inputs.parse_list(covariates),
         name,
         tables,
     )

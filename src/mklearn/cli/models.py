@@ -259,10 +259,6 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
     found : fitted model
         The same method on a sample of the rows, which has chosen norm and cost.
     """
-    if data.covariates:
-        raise TableError(
-            "--covariates needs the kernels themselves: give --approximation none."
-        )
     kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
     inner = fitted_on_views(found)
     if options.method in ("mkl", "sum"):
@@ -277,6 +273,7 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
         model = clone(getattr(inner, "best_estimator_", inner))
     given = {"approximation": "nystroem", "rank": options.rank}
     model.set_params(random_state=options.seed, **given)
+    model = _beside(model, data, options.method)
     return _on_table(_balanced(model, options), data, standardize)
 
 
@@ -318,7 +315,7 @@ def _beside(model: Any, data: Data, method: str) -> Any:
     if "fixed" not in inner.get_params(deep=False):
         raise TableError(
             f"--method {method} takes no covariates: it finds directions, not sums; "
-            "use --method mkl or evidence."
+            "use --method mkl, discriminant or evidence."
         )
     inner.set_params(fixed=data.covariates)
     return model
@@ -565,8 +562,8 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
     if data.task == TIMES:
         if not _count_numbers(data):
             return {}
-        ridge = _weighted(data, options, "linear", 1.0)
-        return {RIDGE: _on_table(ridge, data, True, False)}
+        ridge = _beside(_weighted(data, options, "linear", 1.0), data, "mkl")
+        return {RIDGE: _on_table(_grouped(ridge, data), data, True, False)}
     classes, grams = data.task == CLASSES, data.layout is None
     guess: Any = DummyClassifier() if classes else DummyRegressor()
     name = MAJORITY if classes else MEAN

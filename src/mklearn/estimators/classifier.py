@@ -20,7 +20,7 @@ from mklearn.estimators._base import (
     check_positive,
 )
 from mklearn.estimators._targets import LabelsMixin
-from mklearn.estimators._training import Training
+from mklearn.estimators._training import SAMPLE, Training
 from mklearn.problems.losses import by_name
 from mklearn.solvers import Solution
 
@@ -239,10 +239,12 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         The latter are as large as the tolerance asks for.
         """
         super()._check_beside(training)
-        beside, formula = training.beside, self._formula()
-        if beside is None or formula.quadratic:
+        formula = self._formula()
+        many = getattr(training, "n_rows", 0) > SAMPLE  # for a linear program
+        if self._fixed is None or formula.quadratic or many:
             return
-        told = np.array([beside.told(y) for y in training.Y.T])
+        beside, (Y, _) = training.beside, training.targets()
+        told = np.array([beside.told(y) for y in Y.T])
         if (told > 1.0 - 1e-6).all():
             raise NothingToLearnError(
                 "The covariates tell all classes apart, so that nothing is left for "

@@ -239,17 +239,16 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         if self.approximation is None:
             return
         check_approximation(self.approximation, self.rank, self.landmarks)
-        for name in ("uncertainty", "fixed"):
-            if getattr(self, name) not in (None, False):
-                raise ValueError(
-                    f"{name}= needs all samples, and approximation= keeps sums over "
-                    "them; give one of the two."
-                )
+        if self.uncertainty:
+            raise ValueError(
+                "uncertainty= needs all samples, and approximation= keeps sums over "
+                "them; give one of the two."
+            )
 
     def _learn(self, training: Training) -> EvidenceMKLRegressor:
         """Pose the problem, solve it, and keep what was found."""
         training, problem, shift = self._problem(training)
-        if training.beside is not None and problem.explained():
+        if training.explained().any():
             raise NothingToLearnError(EXPLAINED)
         if not is_shared(self.weights):
             assert isinstance(training, GramTraining)
