@@ -18,7 +18,12 @@ from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView
 from mklearn.inference.forms import Form
 from mklearn.inference.nulls import Null, null_models
-from mklearn.inference.tails import largest_ratio_tail, ratio_tail, weight_ratios
+from mklearn.inference.tails import (
+    flat,
+    largest_ratio_tail,
+    ratio_tail,
+    weight_ratios,
+)
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.columns import FeatureSet
 from mklearn.kernels.families import expand_kernels
@@ -614,14 +619,17 @@ def _computed(
         e = null.left
         total = float(np.sum(null.left**2))
         B = null.seen(_sum(tested, part))
-        if method == "lr":
-            statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
-            continue
         left = null.adjusted(B)
         if left is None:
             continue  # covariates and others say all that it does
-        statistic[k] = float(left.quads(e)[0]) / total
-        p[k] = ratio_tail(statistic[k], *left.spectrum(null.free))
+        values, counts = left.spectrum(null.free)
+        if flat(values, counts):
+            continue  # together with the noise
+        if method == "lr":
+            statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
+        else:
+            statistic[k] = float(left.quads(e)[0]) / total
+            p[k] = ratio_tail(statistic[k], values, counts)
     return statistic, p, 0.0, error
 
 

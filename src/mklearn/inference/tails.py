@@ -27,6 +27,7 @@ _STEP, _HALVINGS = 0.5, 7  # of the trapezoidal rule
 _CHUNK = 8  # nodes at a time
 _BEND = 0.5
 _DRAWS = 10_000  # for likelihood ratios
+_ROUNDED = 1e-7  # difference of eigenvalues, relative to them, that says nothing
 
 
 def tail_probability(
@@ -104,6 +105,20 @@ def ratio_tail(
     if r < v.min():
         return 1.0
     return tail_probability(0.0, v - r, counts, rtol)
+
+
+def flat(values: ArrayLike, counts: ArrayLike) -> bool:
+    """Tell whether all values are the same, so that their ratio is known beforehand.
+
+    A kernel of this kind cannot be told from noise: what differs is rounding.
+
+    Parameters
+    ----------
+    values, counts : arrays of shape (r,)
+        As in :func:`ratio_tail`.
+    """
+    v = np.asarray(values)[np.asarray(counts) > 0]
+    return not len(v) or bool(np.ptp(v) <= _ROUNDED * np.abs(v).max())
 
 
 def _upper(q: float, w: FloatArray, k: FloatArray, rtol: float) -> float:

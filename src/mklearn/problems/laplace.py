@@ -74,7 +74,7 @@ class Posed:
 
     def left(self, A: FloatArray) -> FloatArray:
         """Return ``P Y`` of samples, (n, T), from that of the problem."""
-        if self.basis is None:
+        if self.basis is None or self.rest is None:
             return A
         return np.asarray(self._scale * (self.basis @ A + self.rest))
 
