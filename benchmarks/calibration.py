@@ -6,7 +6,7 @@ nothing of the kernels that are tested. A test keeps its promise if the share of
 p-values below a level is that level, up to binomial error, and if they are uniform as a
 whole (Kolmogorov-Smirnov; the likelihood ratio has p = 1 for about half of the targets,
 and permutations have few values, so that only their levels are counted). Tests given
-covariates alone are done for five kernels of each target. Their p-values are nearly
+covariates alone are done for twenty kernels of each target. Their p-values are nearly
 independent, being of independent columns; how far the number below 0.05 varies more
 from target to target than it should makes their number smaller in what is called off.
 
@@ -41,7 +41,7 @@ from mklearn.inference import TestedKernels, kernel_tests
 from mklearn.kernels.normalise import fit_normaliser
 
 LEVELS = (0.05, 0.01, 0.001)
-M = 5  # kernels of a target, where these share a null model
+M = 20  # kernels of a target, where these share a null model
 PERMUTATIONS = 199
 # samples, target, given, method
 CASES = {

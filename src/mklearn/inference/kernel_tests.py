@@ -21,7 +21,7 @@ from mklearn.inference.nulls import Null, null_models
 from mklearn.inference.tails import (
     flat,
     largest_ratio_tail,
-    ratio_tail,
+    ratio_tails,
     weight_ratios,
 )
 from mklearn.kernels.bank import KernelBank
@@ -614,6 +614,7 @@ def _computed(
     """Return statistics, p-values, resolution and errors of tests with known tails."""
     M = len(parts)
     statistic, p, error = np.zeros(M), np.ones(M), np.zeros(M)
+    spectra: list[tuple[int, FloatArray, FloatArray]] = []
     for k, part in enumerate(parts):
         null = without(k)
         e = null.left
@@ -629,7 +630,10 @@ def _computed(
             statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
         else:
             statistic[k] = float(left.quads(e)[0]) / total
-            p[k] = ratio_tail(statistic[k], values, counts)
+            spectra.append((k, values, counts))
+    if spectra:
+        which, values_of, counts_of = zip(*spectra, strict=True)
+        p[list(which)] = ratio_tails(statistic[list(which)], values_of, counts_of)
     return statistic, p, 0.0, error
 
 
