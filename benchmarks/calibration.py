@@ -6,7 +6,7 @@ nothing of the kernels that are tested. A test keeps its promise if the share of
 p-values below a level is that level, up to binomial error, and if they are uniform as a
 whole (Kolmogorov-Smirnov; the likelihood ratio has p = 1 for about half of the targets,
 and permutations have few values, so that only their levels are counted). Tests given
-covariates alone are done for five kernels of each target. Their p-values are nearly
+covariates alone are done for twenty kernels of each target. Their p-values are nearly
 independent, being of independent columns; how far the number below 0.05 varies more
 from target to target than it should makes their number smaller in what is called off.
 
@@ -41,17 +41,18 @@ from mklearn.inference import TestedKernels, kernel_tests
 from mklearn.kernels.normalise import fit_normaliser
 
 LEVELS = (0.05, 0.01, 0.001)
-M = 5  # kernels of a target, where these share a null model
+M = 20  # kernels of a target, where these share a null model
 PERMUTATIONS = 199
 # samples, target, given, method
 CASES = {
-    part: [(n, target, given, "score") for n in (50, 200, 1000)]
+    f"{part}-{n}": [(n, target, given, "score")]
     for part, target, given in (
         ("numbers", "numbers", "covariates"),
         ("classes", "two classes", "covariates"),
         ("numbers-others", "numbers", "others"),
         ("classes-others", "two classes", "others"),
     )
+    for n in (50, 200, 1000)
 }
 CASES["permutations"] = [
     (50, "numbers", "covariates", "permutation"),
@@ -68,8 +69,10 @@ POWER = [(50, 0.5), (200, 0.25)]  # samples, size of the effect
 # samples, shares of two kernels
 INTERVALS = [(100, (0.4, 0.2)), (100, (0.4, 0.0)), (300, (0.4, 0.2))]
 EFFECTS = np.array([0.7, 0.0])  # of two covariates
-PARTS = (*CASES, "power", "intervals")
-QUICK = ("numbers", "classes", "numbers-others", "classes-others", "intervals")
+PARTS = (*CASES, "power", *(f"intervals-{k}" for k in range(len(INTERVALS))))
+QUICK = (
+    "numbers-50", "classes-50", "numbers-others-50", "classes-others-50", "intervals-0"
+)  # fmt: skip
 FAR = 1e-3  # chance below which a count is called off
 
 
@@ -234,13 +237,14 @@ def written(rows: dict[str, list[dict]]) -> str:
             "for which p is at most 0.05, with two covariates.\n\n"
             + table(rows["power"])
         )
-    if "intervals" in rows:
+    intervals = [row for part in PARTS[-len(INTERVALS) :] for row in rows.get(part, [])]
+    if intervals:
         parts.append(
             "\n## Do 90 % intervals hold the truth?\n\nTargets are drawn from the "
             "model, with two covariates, two kernels that explain the shares given, "
             "and noise that explains the rest of what covariates leave. `off` marks "
             "what is further from 90 % than chance makes it once in "
-            f"{1 / FAR:.0f} times.\n\n" + table(rows["intervals"])
+            f"{1 / FAR:.0f} times.\n\n" + table(intervals)
         )
     return "".join(parts)
 
@@ -250,9 +254,9 @@ def rows_of(part: str, draws: int, quick: bool) -> Iterator[dict]:
     if part == "power":
         for n, size in POWER:
             yield power(n, size, draws)
-    elif part == "intervals":
-        for n, shares in INTERVALS[: 1 if quick else None]:
-            yield from coverage(n, shares, 20 if quick else draws)
+    elif part.startswith("intervals"):
+        n, shares = INTERVALS[int(part.split("-")[1])]
+        yield from coverage(n, shares, 20 if quick else draws)
     else:
         for case in CASES[part][: 1 if quick else None]:
             for covariates in (False, True):

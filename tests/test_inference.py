@@ -827,3 +827,28 @@ def test_a_subject_of_its_own_does_not_stop_the_others():
     )
     # two a and two b: one in six arrangements is that of the labels
     assert found.p_values[0] >= 1 / 6 - 5 * (1 / 6 * 5 / 6 / 99) ** 0.5
+
+
+@pytest.mark.parametrize("method", ["score", "lr", "permutation"])
+@pytest.mark.parametrize("given", ["covariates", "others"])
+def test_a_kernel_that_is_noise_says_nothing(data, method, given):
+    """A multiple of the identity is the noise: its statistic is the same for any y."""
+    X, Z, y = data
+    rng = np.random.default_rng(0)
+    grams = np.stack([np.eye(60), X @ X.T], axis=2)
+    for target in (y, rng.permutation(y), rng.standard_normal(60)):
+        found = kernel_tests(
+            grams, target, "precomputed", fixed=Z, given=given, method=method,
+            n_permutations=9,
+        )  # fmt: skip
+        assert found.p_values[0] == 1.0
+    narrow = kernel_tests(X, y, [kernels.RBF(1e3), "linear"], fixed=Z, given=given)
+    assert narrow.p_values[0] == 1.0
+
+
+def test_a_category_of_one_class_is_told(data):
+    X, _, y = data
+    labels = y > 0
+    batch = np.where(labels & (np.arange(60) < 40), "rare", "common")
+    with pytest.raises(ValueError, match="merge categories"):
+        kernel_tests(X, labels, "linear", fixed=batch)

@@ -18,7 +18,12 @@ from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView
 from mklearn.inference.forms import Form
 from mklearn.inference.nulls import Null, null_models
-from mklearn.inference.tails import largest_ratio_tail, ratio_tail, weight_ratios
+from mklearn.inference.tails import (
+    flat,
+    largest_ratio_tail,
+    ratio_tails,
+    weight_ratios,
+)
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.columns import FeatureSet
 from mklearn.kernels.families import expand_kernels
@@ -609,19 +614,26 @@ def _computed(
     """Return statistics, p-values, resolution and errors of tests with known tails."""
     M = len(parts)
     statistic, p, error = np.zeros(M), np.ones(M), np.zeros(M)
+    spectra: list[tuple[int, FloatArray, FloatArray]] = []
     for k, part in enumerate(parts):
         null = without(k)
         e = null.left
         total = float(np.sum(null.left**2))
         B = null.seen(_sum(tested, part))
-        if method == "lr":
-            statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
-            continue
         left = null.adjusted(B)
         if left is None:
             continue  # covariates and others say all that it does
-        statistic[k] = float(left.quads(e)[0]) / total
-        p[k] = ratio_tail(statistic[k], *left.spectrum(null.free))
+        values, counts = left.spectrum(null.free)
+        if flat(values, counts):
+            continue  # together with the noise
+        if method == "lr":
+            statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
+        else:
+            statistic[k] = float(left.quads(e)[0]) / total
+            spectra.append((k, values, counts))
+    if spectra:
+        which, values_of, counts_of = zip(*spectra, strict=True)
+        p[list(which)] = ratio_tails(statistic[list(which)], values_of, counts_of)
     return statistic, p, 0.0, error
 
 

@@ -171,8 +171,10 @@ def _logistic(y: FloatArray, Z: FloatArray) -> FloatArray:
         if size < 1e-10:
             return np.asarray(expit(Z @ beta))
     raise ValueError(
-        "The covariates separate the two classes, so that nothing is left for kernels "
-        "to explain; give fewer covariates, or leave out the one that holds the target."
+        "The covariates separate the two classes, in all samples or in some: nothing "
+        "is left there for kernels to explain. Give fewer covariates, merge "
+        "categories in which all samples are of one class, or leave out the covariate "
+        "that holds the target."
     )
 
 
