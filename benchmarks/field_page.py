@@ -294,8 +294,8 @@ def verdict(field: Field) -> list[str]:
     ]
     if test is not None:
         lines[-1] += (
-            f"That all are alike has p = {test.p:.2g} (Friedman χ² = {test.chi2:.1f}, "
-            f"Iman–Davenport F = {test.F:.2f}). "
+            f"The hypothesis of equal ranks has p = {test.p:.2g} (Friedman "
+            f"χ² = {test.chi2:.1f}, Iman–Davenport F = {test.F:.2f}). "
         )
     told = _list(names[last + 1 :])
     lines[-1] += f"The critical difference is {difference:.2f}: " + (

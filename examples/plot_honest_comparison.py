@@ -2,8 +2,8 @@
 Is it worth it?
 ===============
 
-Learned weights have to beat three simpler methods on the same folds: a support vector
-machine on all columns, the best single kernel, and the plain sum of the kernels.
+Learned weights are compared with three simpler methods on the same folds: a support
+vector machine on all columns, the best single kernel, and the plain sum of the kernels.
 :func:`mklearn.model_selection.compare` fits all of them fold by fold and compares them
 in pairs, so that a hard fold is hard for everybody.
 

@@ -1,7 +1,8 @@
 """Check the words: phrases that made readers stumble, and links that lead nowhere.
 
 Part of ``make lint``. Each entry of ``PHRASES`` is a pattern, found in any case, and
-what to write instead. Code blocks and the results of benchmarks are left out.
+what to write instead. Code blocks and the results of benchmarks are left out;
+of the sources, docstrings, comments and messages count.
 """
 
 import re
@@ -16,7 +17,7 @@ PHRASES = {
     r"\bnothing tells\b": "this is a local optimum; it is not known",
     r"is worth the more\b|the more, the fewer": "helps most when",
     r"\btells? of the\b": "says about the",
-    r"is no [a-z]+ that\b": "is not a ... that",
+    r"(?<!there) is no [a-z]+ that\b": "is not a ... that",
     r"known by its name": "name what is supported",
     r"a true answer": "return True to stop",
     r"print(s|ed)? wrongly": "errata",
@@ -29,7 +30,6 @@ PHRASES = {
     r"all by itself\b": "automatically",
     r"\bwhere all is\b|\ball is there\b": "everything",
     r"\bwho did how well\b": "scores",
-    r"\bof one's own\b": "your own",
     r"\bis to be had\b|\bare to be had\b": "is available",
     r"\bby far the most often\b": "most often",
     r"\bthe one of the other\b": "convert ... into ...",
@@ -43,6 +43,7 @@ PAGES = [
     ROOT / "changes" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+SOURCES = [*sorted((ROOT / "src").rglob("*.py")), *(ROOT / "examples").glob("*.py")]
 LEFT_OUT = {"_build", "generated", "gallery", "results"}
 
 
@@ -51,6 +52,12 @@ def prose_files():
     pages = [p for p in PAGES if not LEFT_OUT & {*p.relative_to(ROOT).parts}]
     index = ROOT / "docs" / "results" / "index.md"
     return [*pages, index]
+
+
+def joined_strings(text):
+    """Return Python code with the quotes between two parts of a string blanked."""
+    blank = lambda found: re.sub(r"[^\n]", " ", found[0])  # noqa: E731
+    return re.sub(r"\"[ ]*\n[ ]*f?\"", blank, text)
 
 
 def without_code(text):
@@ -62,13 +69,13 @@ def without_code(text):
 
 def found_phrases(text):
     """Return (line, phrase, what to write instead) of a text."""
-    # sentences are broken into lines anywhere, between words of a phrase too
-    flat = re.sub(r"\s", " ", text)
     found = []
     for pattern, instead in PHRASES.items():
-        for match in re.finditer(pattern, flat, flags=re.IGNORECASE):
+        # sentences are broken into lines anywhere, between words of a phrase too
+        spread = pattern.replace(" ", r"\s+")
+        for match in re.finditer(spread, text, flags=re.IGNORECASE):
             line = text.count("\n", 0, match.start()) + 1
-            found.append((line, match[0], instead))
+            found.append((line, " ".join(match[0].split()), instead))
     return sorted(found)
 
 
@@ -123,6 +130,11 @@ def main():
         name = page.relative_to(ROOT)
         text = without_code(page.read_text(encoding="utf-8"))
         for line, phrase, instead in found_phrases(text):
+            lines.append(f"{name}:{line}: {phrase!r}; better: {instead}")
+    for source in SOURCES:
+        text = joined_strings(source.read_text(encoding="utf-8"))
+        for line, phrase, instead in found_phrases(text):
+            name = source.relative_to(ROOT)
             lines.append(f"{name}:{line}: {phrase!r}; better: {instead}")
     for page in PAGES:
         if {"_build", "generated", "gallery"} & {*page.relative_to(ROOT).parts}:

@@ -756,7 +756,7 @@ def test_bad_models_and_columns(fitted, table, tmp_path):
     fails("predict", model, tmp_path / "other.csv", words="lacks columns")
     changed = pd.read_csv(table).assign(age="old")
     changed.to_csv(tmp_path / "changed.csv", index=False)
-    fails("predict", model, tmp_path / "changed.csv", words="held numbers")
+    fails("predict", model, tmp_path / "changed.csv", words="was numeric in training")
     np.save(tmp_path / "k.npy", np.ones((2, 2, 2)))
     fails("predict", model, tmp_path / "k.npy", words="fitted on a table")
 
@@ -1074,8 +1074,8 @@ def test_the_transcript_is_what_happens(tmp_path, monkeypatch):
             if re.fullmatch(r"[+-]?[0-9.]+,?", a):
                 near = pytest.approx(float(a.rstrip(",")), rel=0.03, abs=0.02)
                 same = float(b.rstrip(",")) == near
-                assert "iterations:" in line or same, (line, ours)
-            else:
+                assert {"iteration:", "iterations:"} & {*line} or same, (line, ours)
+            elif not a.startswith("iteration"):
                 assert a == b
 
 

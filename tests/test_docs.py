@@ -22,6 +22,7 @@ PAGES = [
     DOCS / "architecture.md",
     DOCS / "quick-start.md",
     DOCS / "reproducibility.md",
+    DOCS / "first-report.md",
     DOCS / "tutorial.md",
     *sorted((DOCS / "start").glob("*.md")),
     *sorted((DOCS / "guide").glob("*.md")),

@@ -38,6 +38,15 @@ def test_the_line_is_that_of_the_phrase():
     assert (line, phrase) == (3, "without further words")
 
 
+def test_messages_are_found_across_the_parts_of_a_string():
+    code = 'error(\n    f"{path} is no table that is known "\n    f"by its name"\n)'
+    found = prose.found_phrases(prose.joined_strings(code))
+    assert [(line, phrase) for line, phrase, _ in found] == [
+        (2, "is no table that"),
+        (2, "known by its name"),
+    ]
+
+
 def test_code_is_not_prose():
     text = "a `have to beat`\n```\nhave to beat\n```\nb"
     assert not prose.found_phrases(prose.without_code(text))

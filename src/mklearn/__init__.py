@@ -62,7 +62,7 @@ __all__ = [
     "SubspaceKernel",
     "SubspaceClassifier",
     "SubspaceClassifierCV",
-    # what multiple kernel learning has to beat
+    # baselines
     "UniformMKLClassifier",
     "AlignmentMKLClassifier",
     "BestKernelClassifier",

@@ -513,7 +513,8 @@ class ConvergenceDisplay:
         ax : matplotlib Axes, optional
             New axes by default.
         """
-        title = f"Gap {100 * solution.gap:.2g} % after {solution.n_iter} iterations"
+        steps = f"{solution.n_iter} iteration{'' if solution.n_iter == 1 else 's'}"
+        title = f"Gap {100 * solution.gap:.2g} % after {steps}"
         history = solution.history
         return cls(upper=history.upper, lower=history.lower, title=title).plot(ax)
 

@@ -61,8 +61,8 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     )
     if kind not in SEPARATORS and kind not in PARQUET:
         raise TableError(
-            f"{path} is no table that is known by its name: use .csv, .tsv or "
-            ".parquet, or .npz and .npy for Gram matrices."
+            f"the format of {path} is not supported: use .csv, .tsv or .parquet for "
+            "tables, .npz or .npy for Gram matrices."
         )
     if not path.is_file():
         raise TableError(f"there is no file {path}.")
@@ -686,8 +686,8 @@ class Column:
             numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError) as error:
             raise TableError(
-                f"column {self.name!r} held numbers in training and now holds others: "
-                f"{error}."
+                f"column {self.name!r} was numeric in training, but now has values "
+                f"that are not numbers: {error}."
             ) from error
         if np.isinf(numbers).any():
             raise TableError(f"column {self.name!r} has infinite values.")

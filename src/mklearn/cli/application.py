@@ -356,10 +356,10 @@ def write_files(run: Run, content: dict[str, Any], folder: Path, out: Path) -> N
     notes = {"data": content["data"], "methods": content["methods"]}
     save(run.model, folder / "model.mkl", notes)
     weights = as_csv(_weight_columns(content["model"], content["inference"]))
-    (folder / "weights.csv").write_text(weights, encoding="utf-8")
+    (folder / "weights.csv").write_text(weights, encoding="utf-8", newline="\n")
     if run.predictions is not None:
         unseen = as_csv(run.predictions.columns())
-        (folder / "predictions.csv").write_text(unseen, encoding="utf-8")
+        (folder / "predictions.csv").write_text(unseen, encoding="utf-8", newline="\n")
     loading = (
         "from mklearn.persistence import load\n\n"
         f"model = load({str(out / 'model.mkl')!r})"

@@ -103,9 +103,9 @@ _DATA = "A table (.csv, .tsv, .parquet) or Gram matrices (.npz, .npy; kernels la
 _TARGET = "Column to predict; for Grams, an array in the npz file or a file of labels."
 _SURVIVAL = "Columns time,event in place of --target: event is 1, or 0 if censored."
 _VIEWS = "A view as name=column,column,...; repeat it for each view."
-_COVARIATES = "Columns with commas, such as age,sex, that enter linearly, in no kernel."
+_COVARIATES = "Comma-separated columns, such as age,sex, that enter linearly."
 _GROUPS = "Column that names the subjects, which stay together in folds."
-_KERNELS = "Names with commas, for each view; 'auto' is linear and five RBF widths."
+_KERNELS = "Comma-separated names; 'auto': linear and five RBF widths, for each view."
 _ID = "Column that names the samples, in each table; predictions have it too."
 _TABLE = "One more table as name=FILE, a view, joined on --id; repeat it for each."
 _SETS = "Gene sets in a GMT file, one kernel for each set: FILE, or view=FILE."
@@ -142,7 +142,7 @@ def fit(
     survival: Annotated[str | None, typer.Option(help=_SURVIVAL)] = None,
     views: Annotated[list[str] | None, typer.Option(help=_VIEWS)] = None,
     sequences: Annotated[
-        str, typer.Option(help="Columns of strings such as DNA, with commas.")
+        str, typer.Option(help="Comma-separated columns of strings such as DNA.")
     ] = "",
     covariates: Annotated[str, typer.Option(help=_COVARIATES)] = "",
     groups: Annotated[str | None, typer.Option(help=_GROUPS)] = None,
@@ -275,7 +275,7 @@ def predict(
     text = application.as_csv(columns)
     if out is not None:
         with writing(out), whole_file(out) as path:
-            path.write_text(text, encoding="utf-8")
+            path.write_text(text, encoding="utf-8", newline="\n")
     if as_json:
         print(json.dumps(columns, allow_nan=False))
     elif out is None:
@@ -305,12 +305,12 @@ def compare(
     data: Annotated[Path, typer.Argument(help=_DATA)],
     target: Annotated[str, typer.Option(help=_TARGET)],
     methods: Annotated[
-        str, typer.Option(help="Methods with commas: mkl, discriminant, ...")
+        str, typer.Option(help="Comma-separated methods: mkl, discriminant, ...")
     ] = "mkl",
-    norms: Annotated[str, typer.Option(help="Norms with commas.")] = "1,1.33,2,inf",
+    norms: Annotated[str, typer.Option(help="Comma-separated norms.")] = "1,1.33,2,inf",
     views: Annotated[list[str] | None, typer.Option(help=_VIEWS)] = None,
     sequences: Annotated[
-        str, typer.Option(help="Columns of strings such as DNA, with commas.")
+        str, typer.Option(help="Comma-separated columns of strings such as DNA.")
     ] = "",
     covariates: Annotated[str, typer.Option(help=_COVARIATES)] = "",
     groups: Annotated[str | None, typer.Option(help=_GROUPS)] = None,
@@ -349,7 +349,7 @@ def compare(
             for p in inputs.parse_list(norms)
         ]
         if not sizes:
-            fail("--norms takes numbers with commas between them, got none")
+            fail("--norms takes comma-separated numbers, got none")
         cost = None if reg is None else _parse_reg(reg, ("auto",))
         scored, weights = _scores(scoring, class_weight)
         options = models.Settings(

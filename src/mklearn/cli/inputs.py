@@ -297,7 +297,7 @@ def load_times(
     except (TypeError, ValueError):
         raise TableError(
             f"--survival time,event takes a column of numbers and one of 0 and 1 (or "
-            f"True and False); {time!r} or {event!r} holds others."
+            f"True and False); {time!r} or {event!r} has other values."
         ) from None
     if not np.isin(marks, (0.0, 1.0)).all():
         raise TableError(

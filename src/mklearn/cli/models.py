@@ -145,7 +145,7 @@ def make_kernels(
     unknown = [n for n in names if n != "auto" and n not in BY_NAME]
     if unknown or not names:
         raise TableError(
-            f"--kernels takes names with commas between them, got {text!r}; known are "
+            f"--kernels takes comma-separated names, got {text!r}; known are "
             f"auto, {', '.join(sorted(BY_NAME))}."
         )
     kernels: list[Any] = []

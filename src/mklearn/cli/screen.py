@@ -233,7 +233,7 @@ def show_kernels(
 
 
 def show_demo(console: Console, content: dict[str, Any], out: Path) -> None:
-    """Show who did how well, which views matter, and how sure that is."""
+    """Show the scores, which views matter, and the certificate."""
     data, model, scoring = content["data"], content["model"], content["scoring"]
     situations = content["situations"]
     own = situations[PLAIN]["views"]
@@ -272,7 +272,7 @@ def show_demo(console: Console, content: dict[str, Any], out: Path) -> None:
         "of resamples. What it adds is lost on test samples if the view is given rows "
         "of other samples; p says how often noise would add as much."
     )
-    console.print("\n[bold]How sure is that?[/bold]")
+    console.print("\n[bold]Certificate of the training objective[/bold]")
     console.print(model["certificate"]["message"], markup=False)
     console.print(model["certificate"]["plain_words"])
     files = ", ".join(["results.json", *content["figures"]])

@@ -91,7 +91,7 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """Write ``content`` as JSON, whole or not at all."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _check_replaceable(path: Path) -> None:

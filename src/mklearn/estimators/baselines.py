@@ -1,4 +1,4 @@
-"""What multiple kernel learning has to beat."""
+"""Baselines: the plain sum, the best aligned sum, and single kernels."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         Order in which "newton" and "projected_gradient" visit samples; None is a fixed
         order as well. Answers differ within the duality gap only.
     callback : callable, optional
-        Called after each iteration with the history; a true answer stops.
+        Called after each iteration with the history; return True to stop.
     verbose : int
         1 shows a progress bar, 2 a line for each iteration.
 

@@ -94,7 +94,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         Bytes that kernels may take; 2 GB by default, or half of what is free if less
         (and for kernels that are costly to compute).
     callback : callable, optional
-        Called with the history after each iteration; a true answer stops.
+        Called with the history after each iteration; return True to stop.
     verbose : int
         1 for a progress bar, 2 for a line for each iteration.
     approximation : {None, "nystroem", "rff"}

@@ -88,7 +88,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     memory_limit : int, optional
         As in :class:`MKLClassifier`, for the kernels.
     callback : callable, optional
-        Called after each iteration with the history; a true answer stops.
+        Called after each iteration with the history; return True to stop.
     verbose : int
         Above zero, a line for each iteration, on standard error.
     approximation, rank, landmarks, random_state

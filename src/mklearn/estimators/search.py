@@ -474,8 +474,8 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
     n_jobs : int, optional
         Folds that are worked on at the same time.
     callback : callable, optional
-        Called with the history after each iteration of each problem; a true answer
-        stops the path.
+        Called with the history after each iteration of each problem; return True to
+        stop the path.
     verbose : int
         1 for a line for each problem, 2 for each iteration.
 

@@ -130,7 +130,7 @@ class SubspaceKernel(
     memory_limit : int, optional
         As in :class:`MKLClassifier`.
     callback : callable, optional
-        Called with the history after each iteration; a true answer stops.
+        Called with the history after each iteration; return True to stop.
     verbose : int
         2 for a line for each iteration.
 

@@ -96,7 +96,7 @@ def available_memory() -> int:
     """Return how many bytes can be had without swapping."""
     free = 2**31
     try:
-        with open("/proc/meminfo") as info:
+        with open("/proc/meminfo", encoding="ascii") as info:
             lines = dict(line.split(":", 1) for line in info)
         free = int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
@@ -104,8 +104,8 @@ def available_memory() -> int:
             free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     try:  # a container may have less than the machine
         with (
-            open("/sys/fs/cgroup/memory.max") as limit,
-            open("/sys/fs/cgroup/memory.current") as used,
+            open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit,
+            open("/sys/fs/cgroup/memory.current", encoding="ascii") as used,
         ):
             free = min(free, int(limit.read()) - int(used.read()))
     except (OSError, ValueError):

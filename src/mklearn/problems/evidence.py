@@ -238,7 +238,7 @@ class Likelihood:
         return (
             f"The log evidence is {self.evidence:.6g}, "
             f"{self.evidence - self.nothing:.3g} above that of no kernel at all"
-            f"{promise}. Whether weights far from these are better nothing tells."
+            f"{promise}. This is a local optimum: distant weights may be better."
         )
 
 

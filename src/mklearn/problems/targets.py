@@ -185,8 +185,8 @@ class Likelihoods:
             )
         return (
             f"The log evidence of {len(self.evidence)} targets is {gain:.3g} above that"
-            f" of no kernel at all, in the median{promise}. Whether weights far from "
-            "these are better nothing tells."
+            f" of no kernel at all, in the median{promise}. These are local optima: "
+            "distant weights may be better."
         )
 
 

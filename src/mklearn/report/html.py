@@ -18,7 +18,7 @@ def write_html(path: str | os.PathLike[str], report: Report) -> None:
     """
     html = report_html(report)
     with whole_file(path) as temporary:
-        temporary.write_text(html, encoding="utf-8")
+        temporary.write_text(html, encoding="utf-8", newline="\n")
 
 
 def report_html(report: Report) -> str:

@@ -1,8 +1,8 @@
 """What a page is built of: tables, figures, paragraphs, and the frame around them.
 
 There is no address in a page, and its policy forbids any request and any script but the
-one below, which sorts tables; without it all is there, unsorted. A page is well-formed
-XML too, so that a parser can check it.
+one below, which sorts tables; without it the page shows the same, unsorted. A page is
+well-formed XML too, so that a parser can check it.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def data_section(report: Report) -> str:
 
 
 def comparison_section(report: Report) -> str:
-    """Return who did how well on the same folds."""
+    """Return scores on the same folds."""
     comparison, scoring = report.comparison, report.scoring
     if comparison is None:
         return ""

@@ -95,8 +95,8 @@ class Status(Enum):
     INTERRUPTED = "interrupted; this is the best iterate so far"
     CALLBACK = "the callback asked to stop; this is the best iterate so far"
     STATIONARY = (
-        "the objective no longer changes, and the bounds do not meet; nothing tells "
-        "whether a better solution exists"
+        "the objective no longer changes, and the bounds do not meet; this may be a "
+        "local optimum"
     )
     STALLED = (
         "the solver cannot improve further; rounding limits the gap, try a larger tol "
@@ -206,7 +206,8 @@ class Solution:
     @property
     def message(self) -> str:
         """What is proved, or found, in words."""
-        how = f"{self.solver}, {self.n_iter} iterations: {self.status.value}"
+        steps = f"{self.n_iter} iteration{'' if self.n_iter == 1 else 's'}"
+        how = f"{self.solver}, {steps}: {self.status.value}"
         if self.claim:
             return f"{self.claim} ({how})."
         return (

@@ -42,7 +42,7 @@ def solve(
     time_limit : float, optional
         Limit in seconds.
     callback : callable, optional
-        Called after each iteration with the :class:`History`; a true answer stops.
+        Called after each iteration with the :class:`History`; return True to stop.
     verbose : int
         1 shows a progress bar, 2 a line for each iteration (on standard error).
     start : Iterate, optional

@@ -82,7 +82,7 @@ def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
     if isinstance(problem.loss, CoupledLoss):
         return CoupledSolver(problem, start)
     raise ValueError(
-        f"{type(problem.loss).__name__} is no loss that can be solved for fixed "
+        f"{type(problem.loss).__name__} is not a loss that can be solved for fixed "
         "weights; beside what every loss has it needs box, system, slope and bend, or "
         "slope and bent."
     )

@@ -111,8 +111,8 @@ def mkl_path(
         Limit in seconds for the whole path. Cells that are not reached are NaN, and a
         ConvergenceWarning tells how many.
     callback : callable, optional
-        Called after each iteration with the :class:`History` of the cell; a true answer
-        stops the path.
+        Called after each iteration with the :class:`History` of the cell; return True
+        to stop the path.
     verbose : int
         1 shows a line for each cell, 2 one for each iteration (on standard error).
 
