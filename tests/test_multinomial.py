@@ -330,7 +330,9 @@ def test_bounds_of_a_pass_are_those_of_samples():
         np.testing.assert_allclose(
             slope, root * ((Z - shift).T @ a), rtol=0, atol=1e-13 * scale
         )
-        np.testing.assert_allclose(count, a.sum(axis=0), atol=1e-13 * cost.sum() * 2)
+        np.testing.assert_allclose(
+            count, a.sum(axis=0)[None, :], atol=1e-13 * cost.sum() * 2
+        )
         # the mixture, sample by sample: as feasible, and no worse than the bound says
         bound, A = problem.feasible(found)
         mixed = loss.repair(a)

@@ -314,7 +314,7 @@ class BaseKernelMachine(BaseEstimator):
         sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
         features = self._feature_map(as_views(sample.X, names), sample.weight)
         size = block_rows(features.n_features)
-        rows = ArrayBlocks(as_views(data, names), target, weight, rows=size)
+        rows: Blocks = ArrayBlocks(as_views(data, names), target, weight, rows=size)
         median = np.zeros(1) if self._takes_labels else np.median(target, axis=0)
         coding = None if samples.fixed is None else samples.fixed.coding
         rows = rows.keeping(self._room())

@@ -238,7 +238,7 @@ class FeatureSpace:
         self.means = root[:, None] * rest.ZH / self.counts
         D = len(root)
         self.spread = self.statistics.ZZ[D:, D:]
-        # what covariates tell of the targets, and their means in each class
+        # what covariates say about the targets, and their means in each class
         self.told = self.beside.effects @ self.B
         self.middles = self.statistics.ZH[D:] / self.counts
 
@@ -282,7 +282,7 @@ class FeatureSpace:
         means, total = self.means.T @ w, w.T @ self.scatter @ w
         effects = None
         if free:
-            # scores are what covariates tell of the targets, and kernels of the rest
+            # scores: what covariates say about the targets, and kernels about the rest
             means = means + self.middles.T @ self.told
             total = total + self.told.T @ self.spread @ self.told
             along = cholesky(self.spread, lower=True).T @ self.told

@@ -212,7 +212,7 @@ class Rounded:
             self.size + other.size,
             max(self.chain, other.chain) + 1,
             self.whole + other.whole,
-            None if self.tilt is None else self.tilt + other.tilt,
+            None if self.tilt is None or other.tilt is None else self.tilt + other.tilt,
         )
 
     @classmethod

@@ -132,6 +132,7 @@ def _rounded(
         np.stack([least, np.zeros(T)]),
         size.T @ np.abs(a),
         len(Z),
+        column_sums(np.abs(entropy)),
     )
 
 
