@@ -118,6 +118,15 @@ def test_left_out_scores_are_those_of_models_without_the_sample():
     np.testing.assert_allclose(model.loo_[0], np.mean(np.square(errors)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("low", [{}, {"approximation": "nystroem", "rank": 60}])
+def test_a_category_of_one_sample_leaves_nothing_to_be_known_without_it(low):
+    X, y = patients(50)
+    X.loc[0, "site"] = "rare"
+    model = MKLDiscriminant("rbf", fixed=FIXED, reg=0.01, **low).fit(X, y)
+    probable = model.predict_proba(X)
+    assert np.isfinite(probable).all() and model.temperature_ > 0
+
+
 def test_saving_paths_labels_and_what_is_refused(tmp_path):
     X, y = patients()
     model = MKLDiscriminant("rbf", fixed=FIXED, reg=0.01).fit(X, y)
