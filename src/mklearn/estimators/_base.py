@@ -317,8 +317,8 @@ class BaseKernelMachine(BaseEstimator):
         rows = ArrayBlocks(as_views(data, names), target, weight, rows=size)
         median = np.zeros(1) if self._takes_labels else np.median(target, axis=0)
         coding = None if samples.fixed is None else samples.fixed.coding
-        rows = rows.keeping(self._room())
-        return self._in_features(rows, features, sample, median, coding)
+        kept = rows.keeping(self._room())
+        return self._in_features(kept, features, sample, median, coding)
 
     def _features_of_blocks(self, blocks: Blocks) -> FeatureTraining:
         """Return blocks from elsewhere with checked targets, and their features."""
@@ -582,7 +582,7 @@ class BaseKernelMachine(BaseEstimator):
     def _check_own_state(self) -> None:
         """Raise ValueError if what only this estimator has is not sound."""
 
-    def _with_covariates(self, X: Any) -> MultiView:
+    def _with_covariates(self, X: Any) -> MultiView | KernelBank:
         """Return new samples that carry their coded covariates."""
         assert self._fixed is not None
         if isinstance(X, (MultiView, KernelBank)) and X.covariates is not None:
