@@ -60,11 +60,10 @@ def test_the_problem_is_least_squares_with_free_columns(reg):
     np.testing.assert_allclose(
         moved.decision_function(other), model.decision_function(X), atol=1e-3
     )
-    parts = model.predictor_.parts(model.checked(X)).sum(axis=2)
-    rest = model.decision_function(X) - parts - model.predictor_.of_covariates(
-        model.checked(X)
-    )  # fmt: skip
-    np.testing.assert_allclose(rest, np.broadcast_to(rest[0], rest.shape), atol=1e-9)
+    rows, predictor = model.checked(X), model.predictor_
+    parts = predictor.parts(rows).sum(axis=2) + predictor.of_covariates(rows)
+    F = model.decision_function(X)
+    np.testing.assert_allclose(parts + predictor.bias, F, atol=1e-9 * np.abs(F).max())
 
 
 def test_a_constant_covariate_is_none():
