@@ -172,7 +172,7 @@ def test_what_is_no_covariate_is_told():
     refused(views, y, 1, "got 1")
     refused(views, y, ["main", "age"], "all views")
     grams = np.eye(len(y))[:, :, None]
-    refused(grams, y, [0], "Gram matrices have none", kernels="precomputed")
+    refused(grams, y, [0], "covariates=table", kernels="precomputed")
 
 
 def test_missing_values_are_told_with_their_row():

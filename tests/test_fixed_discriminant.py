@@ -60,11 +60,10 @@ def test_the_problem_is_least_squares_with_free_columns(reg):
     np.testing.assert_allclose(
         moved.decision_function(other), model.decision_function(X), atol=1e-3
     )
-    parts = model.predictor_.parts(model.checked(X)).sum(axis=2)
-    rest = model.decision_function(X) - parts - model.predictor_.of_covariates(
-        model.checked(X)
-    )  # fmt: skip
-    np.testing.assert_allclose(rest, np.broadcast_to(rest[0], rest.shape), atol=1e-9)
+    rows, predictor = model.checked(X), model.predictor_
+    parts = predictor.parts(rows).sum(axis=2) + predictor.of_covariates(rows)
+    F = model.decision_function(X)
+    np.testing.assert_allclose(parts + predictor.bias, F, atol=1e-9 * np.abs(F).max())
 
 
 def test_a_constant_covariate_is_none():
@@ -116,6 +115,15 @@ def test_left_out_scores_are_those_of_models_without_the_sample():
         beta = np.linalg.solve(part.T @ part + penalty, part.T @ H[kept])
         errors.append(H[i] - columns[i] @ beta)
     np.testing.assert_allclose(model.loo_[0], np.mean(np.square(errors)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("low", [{}, {"approximation": "nystroem", "rank": 60}])
+def test_a_category_of_one_sample_leaves_nothing_to_be_known_without_it(low):
+    X, y = patients(50)
+    X.loc[0, "site"] = "rare"
+    model = MKLDiscriminant("rbf", fixed=FIXED, reg=0.01, **low).fit(X, y)
+    probable = model.predict_proba(X)
+    assert np.isfinite(probable).all() and model.temperature_ > 0
 
 
 def test_saving_paths_labels_and_what_is_refused(tmp_path):

@@ -562,8 +562,8 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
     if data.task == TIMES:
         if not _count_numbers(data):
             return {}
-        ridge = _beside(_weighted(data, options, "linear", 1.0), data, "mkl")
-        return {RIDGE: _on_table(_grouped(ridge, data), data, True, False)}
+        ridge = _weighted(data, options, "linear", 1.0)
+        return {RIDGE: _on_table(ridge, data, True, False)}
     classes, grams = data.task == CLASSES, data.layout is None
     guess: Any = DummyClassifier() if classes else DummyRegressor()
     name = MAJORITY if classes else MEAN

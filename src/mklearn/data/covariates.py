@@ -417,6 +417,35 @@ def find_places(
     return found
 
 
+def find_columns(fixed: Any, names: Sequence[str]) -> tuple[Place, ...]:
+    """Return which columns of a table of nothing but covariates are meant.
+
+    Parameters
+    ----------
+    fixed : str, int, or a list of these
+        Names or numbers of columns.
+    names : sequence of str
+    """
+    known = list(names)
+    found = tuple(_in_table(one, known, len(known)) for one in _listed(fixed))
+    for k, place in enumerate(found):
+        if place in found[:k]:
+            raise ValueError(f"fixed= names {place.name!r} twice.")
+    return found
+
+
+def as_values(table: Any, n: int) -> Values:
+    """Return the columns of a table of covariates by name.
+
+    Parameters
+    ----------
+    table : array of shape (n, k) or (n,), DataFrame or mapping to columns
+    n : int
+        The number of samples.
+    """
+    return dict(_columns(table, n))
+
+
 def _listed(fixed: Any) -> list[Any]:
     if isinstance(fixed, (str, int, np.integer)) and not isinstance(fixed, bool):
         return [fixed]

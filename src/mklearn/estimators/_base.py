@@ -32,6 +32,7 @@ from mklearn.data.covariates import (
     Values,
     check_present,
     code_blocks,
+    find_columns,
     find_places,
     sort_keys,
     split,
@@ -240,11 +241,7 @@ class BaseKernelMachine(BaseEstimator):
         if not self._has_fixed():
             return ()
         if self._precomputed():
-            raise ValueError(
-                "fixed= names columns of X, and Gram matrices have none. Give X as a "
-                "MultiView of the covariates and of row numbers, and the matrices as "
-                "kernels: Precomputed(view=..., gram=K)."
-            )
+            return find_columns(fixed, tuple(_beside_grams(X)))
         if not isinstance(X, MultiView):
             X = X if hasattr(X, "shape") else np.array(X, dtype=object)
             if len(X.shape) != 2:
@@ -278,7 +275,10 @@ class BaseKernelMachine(BaseEstimator):
                     f"last, got {bank.shape}.{kernels_first(cols == bank.shape[2])}"
                 )
             self.n_features_in_ = rows
-            return bank, None, None
+            if not places:
+                return bank, None, None
+            table = _beside_grams(bank)
+            return bank, None, {place.name: table[place.name] for place in places}
         if isinstance(X, KernelBank):
             raise ValueError("Pass a KernelBank together with kernels='precomputed'.")
         if isinstance(X, MultiView) or holds_views(X):
@@ -317,8 +317,8 @@ class BaseKernelMachine(BaseEstimator):
         rows: Blocks = ArrayBlocks(as_views(data, names), target, weight, rows=size)
         median = np.zeros(1) if self._takes_labels else np.median(target, axis=0)
         coding = None if samples.fixed is None else samples.fixed.coding
-        rows = rows.keeping(self._room())
-        return self._in_features(rows, features, sample, median, coding)
+        kept = rows.keeping(self._room())
+        return self._in_features(kept, features, sample, median, coding)
 
     def _features_of_blocks(self, blocks: Blocks) -> FeatureTraining:
         """Return blocks from elsewhere with checked targets, and their features."""
@@ -582,12 +582,23 @@ class BaseKernelMachine(BaseEstimator):
     def _check_own_state(self) -> None:
         """Raise ValueError if what only this estimator has is not sound."""
 
-    def _with_covariates(self, X: Any) -> MultiView:
+    def _with_covariates(self, X: Any) -> MultiView | KernelBank:
         """Return new samples that carry their coded covariates."""
         assert self._fixed is not None
+        if isinstance(X, (MultiView, KernelBank)) and X.covariates is not None:
+            return X
+        if not self.predictor_.takes_samples:
+            table, coding = _beside_grams(X), self._fixed.coding
+            names = [place.name for place in self._fixed.places]
+            lacking = [name for name in names if name not in table]
+            if lacking:
+                raise ValueError(
+                    f"The new samples lack the covariate {lacking[0]!r}; they have "
+                    f"{list(table)}."
+                )
+            known = {name: table[name] for name in names}
+            return X.with_covariates(coding.values(known, X.shape[0]))
         if isinstance(X, MultiView):
-            if X.covariates is not None:
-                return X
             return self._fixed.prepared(X, split(X, self._fixed.places).table)
         validate_data(self, X, skip_check_array=True, reset=False)
         data, table = split(X, self._fixed.places)
@@ -857,6 +868,18 @@ class StatisticsMixin(BaseKernelMachine):
         return self._learn(self._of_sums(sums))
 
 
+def _beside_grams(X: Any) -> Values:
+    """Return the covariates of a bank of given Grams."""
+    table = X.beside if isinstance(X, KernelBank) else None
+    if table is None:
+        raise ValueError(
+            "fixed= names covariates, and Gram matrices have none by themselves. Give "
+            "X=KernelBank.from_grams(B, covariates=table), to fit and to predict: the "
+            "table has a row for each row of B, and is cut with them."
+        )
+    return table
+
+
 def _with_coded(block: Block, fixed: Fixed, names: Any) -> Block:
     """Return a block whose samples carry their coded covariates."""
     data, table = split(block.X, fixed.places)
@@ -926,6 +949,8 @@ def check_state(model: BaseKernelMachine) -> None:
             X = MultiView.wrap(X)
         if fixed is not None and isinstance(X, MultiView):
             X = with_values(X, (), fixed.coding.example(2))
+        elif fixed is not None:
+            X = X.with_covariates(fixed.coding.example(2))
         check_answers(model, X)
 
 

@@ -461,7 +461,8 @@ class Subsets:
         X_test
             To be tested on; given kernels between these samples and those of X.
         """
-        if model.approximation is not None or model.fixed is not None:
+        apart = model.fixed is not None and not model._precomputed()
+        if model.approximation is not None or apart:
             known = clone(model).fit(X, y)
             stop_if_interrupted(known)
             return cls(

@@ -96,6 +96,7 @@ class Predictor(ABC):
         if self.effects is None:
             return np.zeros((X.shape[0], len(self.bias)))
         found = self._values(X) @ self.effects
+        found = found if self.origin is None else found + self.origin
         return np.asarray(found if self.rule is None else found @ self.rule.T)
 
     def _values(self, X: Any) -> FloatArray:

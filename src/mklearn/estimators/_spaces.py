@@ -15,6 +15,7 @@ from mklearn.estimators._training import FeatureTraining, GramTraining
 from mklearn.problems import MKLProblem
 from mklearn.problems.base import shares
 from mklearn.problems.discriminant import (
+    ALONE,
     FLOOR,
     class_targets,
     gcv,
@@ -173,6 +174,8 @@ class GramSpace:
         if beside is not None:  # they are part of the scores, and so is the constant
             effects, mean = beside.effects(beside.basis.T @ rest), np.zeros_like(mean)
             F = F + rest
+            # whose covariate no other sample has: without it nothing is known of it
+            out[np.sum(beside.basis**2, axis=1) > ALONE] = 0.0
         balance = reg / system.ridge
         total = F.T @ (balance[:, None] * F)
         if self.exclusive:

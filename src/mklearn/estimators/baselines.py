@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -361,6 +362,9 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         this is what is chosen, otherwise ``C``.
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         What to choose from, as in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifier`, for an estimator that takes them; its
+        own ``fixed`` does not matter.
     values : array, optional
         What to choose from; 13 values of ``reg`` from 1e-6 to 1, or of ``C`` from
         0.001 to 1000, by default.
@@ -389,6 +393,8 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         One for the kernel chosen and zero for the others.
     kernel_names_, kernels_, kernel_contributions_, support_, dual_coef_, intercept_
         As in :class:`MKLClassifier`, of the last fit.
+    fixed_effects_, fixed_names_, fixed_dropped_
+        Of the covariates, as in :class:`MKLClassifier`.
     solution_, predictor_
         That of ``estimator_``, and its predictor for samples in place of Grams.
 
@@ -415,6 +421,7 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         estimator: Any,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         values: Any = None,
         cv: Any = 5,
         psd: str = "check",
@@ -423,6 +430,7 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
     ) -> None:
         self.estimator = estimator
         self.kernels = kernels
+        self.fixed = fixed
         self.values = values
         self.cv = cv
         self.psd = psd
@@ -449,7 +457,12 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         self.values_ = np.asarray(values, dtype=np.float64)
         if self.values_.ndim != 1 or not len(self.values_):
             raise ValueError(f"values must be a list of numbers, got {self.values!r}.")
-        training = self._grams(X, y, sample_weight)
+        if self._has_fixed() and "fixed" not in self.estimator.get_params():
+            raise ValueError(
+                f"{type(self.estimator).__name__} takes no covariates; give an "
+                "estimator that has the parameter fixed, such as MKLClassifier."
+            )
+        training = self._coded(self._grams(X, y, sample_weight))
         folds = self._folds(training, y, sample_weight, groups)
         M = training.raw.shape[2]
         job = partial(self._scores_alone, name=name)
@@ -467,6 +480,8 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         n = len(training.weight)
         kept = training.predictor(weights, np.ones((n, 1)), np.zeros(1))
         chosen = OfOneKernel.of(kept, self.estimator_.predictor_)
+        if self._fixed is not None and chosen.effects is None:  # all were dropped
+            chosen = chosen.with_effects(np.zeros((0, len(chosen.bias))))
         self._keep(training, chosen, weights, np.zeros((n, 1)), weights.copy())
         support = training.index[self.estimator_.support_]
         order = np.argsort(support)
@@ -486,8 +501,24 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         kept, alone = self.predictor_.kept, self.estimator_.predictor_
         self.predictor_ = OfOneKernel.of(kept, alone)
 
-    def _alone(self, **settings: float) -> Any:
+    def _coded(self, training: GramTraining) -> GramTraining:
+        """Return the training whose kernels carry the covariates as numbers.
+
+        They are coded once, so that a category may be missing on a fold.
+        """
+        if self._fixed is None or training.design is None:
+            return training
+        coding = self._fixed.coding
+        values = (training.design @ np.linalg.inv(coding.to_units))[:, 1:]
+        raw = copy(training.raw)
+        raw.beside = dict(zip(coding.names, values.T, strict=True))
+        return replace(training, raw=raw)
+
+    def _alone(self, **settings: Any) -> Any:
         model = clone(self.estimator)
+        if "fixed" in model.get_params():
+            names = () if self._fixed is None else self._fixed.coding.names
+            settings["fixed"] = list(names) or None
         return model.set_params(kernels="precomputed", psd="ignore", **settings)
 
     def _scores_alone(self, part: Part, name: str) -> list[float]:
@@ -506,9 +537,11 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         check_is_fitted(self)
-        return self.estimator_.predict_proba(
-            self.predictor_.kept.cross(self.checked(X))
-        )
+        rows = self.checked(X)
+        cross = self.predictor_.kept.cross(rows)
+        if self.fixed_names_:
+            cross = cross.with_covariates(rows.covariates)
+        return self.estimator_.predict_proba(cross)
 
 
 @dataclass(frozen=True)
@@ -528,8 +561,14 @@ class OfOneKernel(Predictor):
 
     @classmethod
     def of(cls, kept: GramPredictor, alone: Predictor) -> OfOneKernel:
-        """Return the two, one after the other."""
-        return cls(kept.n_kernels, kept.used, alone.bias, kept, alone)
+        """Return the two, one after the other; covariates are added at the end."""
+        bias, effects, origin = alone.bias, alone.effects, alone.origin
+        if alone.rule is not None:
+            effects = None if effects is None else effects @ alone.rule.T
+            origin = None if origin is None else origin @ alone.rule.T
+        bias = bias if origin is None else bias + origin
+        plain = alone.with_effects(None)
+        return cls(kept.n_kernels, kept.used, bias, kept, plain, effects=effects)
 
     @property
     def takes_samples(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mklearn.data.covariates import Values, as_values, take_rows
 from mklearn.data.threads import run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels import memory
@@ -148,6 +149,8 @@ class KernelBank:
         The kernels with their parameters as numbers; None for given Grams.
     memory_limit : int or None
         The byte budget, once :meth:`stored` has settled it.
+    beside : dict or None
+        The covariates of given Grams by name, one value for each row.
 
     Examples
     --------
@@ -168,6 +171,8 @@ class KernelBank:
     _size: tuple[int, int]
     _affine: Affine | None = None
     _mask: Mask | None = None
+    beside: Values | None = None
+    covariates: NDArray[np.float64] | None = None  # coded, by an estimator
 
     def __init__(
         self,
@@ -229,6 +234,7 @@ class KernelBank:
         row_diag: ArrayLike | None = None,
         cross: bool = False,
         finite: bool = False,
+        covariates: Any = None,
     ) -> KernelBank:
         """Return a bank of Gram matrices that are given.
 
@@ -244,6 +250,9 @@ class KernelBank:
         finite : bool
             Whether the numbers are known to be finite, or will be looked at by
             :meth:`survey`; they are looked at here otherwise.
+        covariates : array of shape (n_rows, k), DataFrame or mapping, optional
+            What is known of the rows beside the kernels, numbers or categories, for
+            estimators whose ``fixed`` names its columns. It is cut with the rows.
         """
         given: NDArray[Any] | list[NDArray[Any]]
         if isinstance(grams, (list, tuple)):
@@ -267,7 +276,10 @@ class KernelBank:
                 f"row_diag must have shape {(n_rows, n_kernels)}, got {diag.shape}."
             )
         square = n_rows == n_cols and not cross
-        return cls.from_sources([GramSource(given, diag, square=square)], names)
+        bank = cls.from_sources([GramSource(given, diag, square=square)], names)
+        if covariates is not None:
+            bank.beside = as_values(covariates, n_rows)
+        return bank
 
     @classmethod
     def from_features(
@@ -459,6 +471,16 @@ class KernelBank:
             bank._affine = self._affine.take(None, rows, cols)
         if self._mask is not None:
             bank._mask = self._mask.take(None, rows, cols)
+        if rows is not None and self.beside is not None:
+            bank.beside = take_rows(self.beside, rows)
+        if rows is not None and self.covariates is not None:
+            bank.covariates = self.covariates[rows]
+        return bank
+
+    def with_covariates(self, values: NDArray[np.float64]) -> KernelBank:
+        """Return the bank whose rows carry coded covariates, shape (n_rows, k)."""
+        bank = copy.copy(self)
+        bank.covariates = values
         return bank
 
     def select(self, kernels: Any) -> KernelBank:

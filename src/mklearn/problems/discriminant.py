@@ -106,6 +106,9 @@ def label_targets(
     return np.asarray((Y - share) / np.sqrt(share))
 
 
+ALONE = 1.0 - 1e-9  # leverage of a sample whose covariate no other sample has
+
+
 # --- criteria -------------------------------------------------------------------------
 
 
@@ -492,4 +495,6 @@ def left_out_rows(
     own = 1.0 / total + np.einsum("ij,ij->i", C @ beside.inverse, C)
     leverage = weight * (own + np.einsum("ij,ij->j", half, half))
     out = H - (H - F) / np.maximum(1.0 - leverage, 1e-12)[:, None]
+    if C.shape[1]:
+        out[weight * own > ALONE] = 0.0
     return H, out, Y, weight

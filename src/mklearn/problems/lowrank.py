@@ -206,13 +206,16 @@ class Rounded:
 
     def __add__(self, other: Rounded | None) -> Rounded:
         assert other is not None
+        tilt = None
+        if self.tilt is not None and other.tilt is not None:
+            tilt = self.tilt + other.tilt
         return Rounded(
             self.value + other.value,
             self.dual + other.dual,
             self.size + other.size,
             max(self.chain, other.chain) + 1,
             self.whole + other.whole,
-            None if self.tilt is None or other.tilt is None else self.tilt + other.tilt,
+            tilt,
         )
 
     @classmethod
