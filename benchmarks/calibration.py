@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from pages import page, table
+from pages import commit, page, table
 from scipy.stats import binomtest, kstest, kstwobign, norm
 
 from mklearn import EvidenceMKLRegressor, KernelBank, kernels
@@ -226,7 +226,8 @@ def written(rows: dict[str, list[dict]]) -> str:
     more = (
         " Beside each level stands the share of p-values at or below it; `uniform` is "
         "the p-value of the Kolmogorov-Smirnov test; `off` names what is further from "
-        f"what it should be than chance makes it once in {1 / FAR:.0f} times."
+        f"what it should be than chance makes it once in {1 / FAR:.0f} times; `commit` "
+        "is the one at which a row was found, each part being run alone."
     )
     uniform = [row for part in CASES for row in rows.get(part, [])]
     title = "Are p-values uniform and intervals right?"
@@ -284,6 +285,7 @@ def main() -> int:
         if part in rows:
             continue  # is known
         for row in rows_of(part, 200 if args.quick else args.draws, args.quick):
+            row["commit"] = commit()
             show(row)
             rows.setdefault(part, []).append(row)
             off += [row] if row.get("off") else []

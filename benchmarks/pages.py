@@ -12,15 +12,20 @@ import scipy
 import sklearn
 
 
-def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
-    """Return a Markdown page with all figures and how they came about."""
-    commit = subprocess.run(
+def commit() -> str:
+    """Return the commit that is checked out, "?" if there is none."""
+    found = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parent,
         check=False,
     ).stdout.strip()
+    return found or "?"
+
+
+def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
+    """Return a Markdown page with all figures and how they came about."""
     names = list(dict.fromkeys(key for row in rows for key in row))
     unit = ""
     if any("ratio" in name for name in names):
@@ -28,7 +33,7 @@ def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
     lines = [
         f"# {title}",
         "",
-        f"Written by `python benchmarks/{command}` at commit {commit or '?'} on "
+        f"Written by `python benchmarks/{command}` at commit {commit()} on "
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, numpy {np.__version__}, scipy "
         f"{scipy.__version__}, scikit-learn {sklearn.__version__}. {unit}Seconds "
