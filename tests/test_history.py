@@ -18,6 +18,9 @@ def test_every_public_estimator_has_a_cell():
     assert {"mklearn fit", "mklearn predict"} <= commands
 
 
+OLD = 4.0  # CPU seconds of both with the library of the last entry
+
+
 @pytest.fixture
 def two_cells(tmp_path, monkeypatch):
     """Two cells without work, whose figures the test decides."""
@@ -28,10 +31,12 @@ def two_cells(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "PAGE", tmp_path / "history.md")
 
     def measured(cell, quick, source):
-        rest = ("cpu", "wall", "unit_cpu", "unit_wall", "peak_mb")
-        return {"ratio": ratios[cell.name], **dict.fromkeys(rest, 1.0)}
+        rest = ("wall", "unit_cpu", "unit_wall", "peak_mb")
+        ratio = ratios[cell.name] if source == history.ROOT / "src" else OLD
+        return {"ratio": ratio, "cpu": ratio, **dict.fromkeys(rest, 1.0)}
 
     monkeypatch.setattr(history, "in_process", measured)
+    monkeypatch.setattr(history, "as_entered", lambda commit: tmp_path / "src")
     return ratios
 
 
@@ -49,6 +54,26 @@ def test_quick_fails_above_twice_the_last_entry(two_cells, monkeypatch, capsys):
     two_cells["slow one"] = 8.1
     assert run(monkeypatch, "--quick") == 1
     assert "slow one: 8.10, was 4.00" in capsys.readouterr().out
+    # what differs is the machine: beside it the old version is no faster
+    two_cells["slow one"], two_cells["quick one"] = 4.0, 2.1
+    assert run(monkeypatch, "--quick") == 0
+    assert "2.10, was 1.00" in capsys.readouterr().out
+    # nothing to measure beside
+    monkeypatch.setattr(history, "as_entered", lambda commit: None)
+    assert run(monkeypatch, "--quick") == 1
+    assert "quick one: 2.10, was 1.00" in capsys.readouterr().out
+
+
+def test_sources_of_a_commit_are_found():
+    if not (history.ROOT / ".git").exists():
+        pytest.skip("not a clone")
+    found = history.checkout(history.about("quick")["commit"])
+    assert (found / "mklearn" / "__init__.py").exists()
+    assert history.checkout("no such commit") is None
+    shallow = history.git("rev-parse", "--is-shallow-repository") == b"true\n"
+    if not shallow and history.git("log", "-1", "--", str(history.HISTORY)):
+        found = history.as_entered("no such commit")
+        assert (found / "mklearn" / "__init__.py").exists()
 
 
 def test_a_full_run_is_an_entry_and_a_page(two_cells, monkeypatch):
