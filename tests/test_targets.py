@@ -1,6 +1,9 @@
 """Many targets: weights of their own, of groups, and one set for all of them."""
 
+import mmap
+import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -457,3 +460,101 @@ def test_uncertainty_needs_shared_weights():
     model = EvidenceMKLRegressor(KERNELS, weights="per-target", uncertainty=True)
     with pytest.raises(ValueError, match="one set of weights"):
         model.fit(X, Y)
+
+
+# --- very many targets ----------------------------------------------------------------
+
+
+def in_a_file(array):
+    """Tell whether the values of an array lie in a file."""
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = getattr(array, "base", None)
+    return array is not None
+
+
+def test_values_in_a_file_are_not_copied(tmp_path, monkeypatch):
+    from mklearn.estimators import evidence
+
+    X, Y = targets(t=30)
+    single = Y.astype(np.float32)
+    np.save(tmp_path / "y.npy", single)
+    mapped = np.load(tmp_path / "y.npy", mmap_mode="r")
+    B = np.stack([grams(X).gram(m) for m in range(4)], axis=2)
+    model = EvidenceMKLRegressor("precomputed", weights="per-target")
+    with monkeypatch.context() as patch:  # a limit below that of the kernels
+        limited = partial(replace, memory_limit=1000)
+        own = evidence.OwnEvidence
+        patch.setattr(evidence, "OwnEvidence", lambda *all: limited(own(*all)))
+        model.fit(B, mapped)
+    assert in_a_file(model.solution_.A) and in_a_file(model.predictor_.A)
+    assert model.dual_coef_.dtype == np.float32
+    held = EvidenceMKLRegressor("precomputed", weights="per-target").fit(B, single)
+    assert not in_a_file(held.solution_.A)
+    assert np.array_equal(held.kernel_weights_, model.kernel_weights_)
+    assert np.array_equal(held.predict(B), model.predict(B))
+    again = pickle.loads(pickle.dumps(model))
+    save(model, tmp_path / "model.mkl")
+    for other in (again, load(tmp_path / "model.mkl")):
+        assert np.array_equal(other.predict(B), model.predict(B))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, int])
+def test_chunks_of_targets_are_read_one_by_one(dtype):
+    array = pytest.importorskip("dask.array")
+    X, Y = targets(t=30)
+    Y = (10 * Y).astype(dtype)
+    lazy = array.from_array(Y, chunks=(25, 7))
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, lazy)
+    held = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    assert np.array_equal(model.kernel_weights_, held.kernel_weights_)
+    assert np.array_equal(model.predict(X), held.predict(X))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X[:-1], lazy)
+
+
+def test_single_precision_is_that_of_the_values():
+    X, Y = targets(t=30)
+    options = {"weights": "per-target", "tol": 0.01}
+    double = EvidenceMKLRegressor(KERNELS, **options).fit(X, Y)
+    single = EvidenceMKLRegressor(KERNELS, **options).fit(X, Y.astype(np.float32))
+    # both within tol of a local maximum, and values that differ by their rounding
+    lost = exact_evidence(double, X, Y) - exact_evidence(single, X, Y)
+    assert np.median(np.abs(lost)) <= 0.02
+
+
+def test_targets_are_predicted_in_blocks(monkeypatch):
+    from mklearn.estimators import _predictor
+
+    X, Y = targets(t=30)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    whole = model.predict(X)
+    monkeypatch.setattr(_predictor, "_TARGET_BYTES", 8 * len(X) * 7)
+    assert_allclose(model.predict(X), whole, atol=1e-12 * np.abs(whole).max())
+
+
+def test_blocks_of_targets_do_not_change_the_answer(monkeypatch):
+    from mklearn.problems import targets as problems
+
+    X, Y = targets(t=30)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    monkeypatch.setattr(problems, "_BLOCK", 8 * len(X) * 4 * 5)
+    small = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    assert_allclose(small.noise_, model.noise_, rtol=1e-6)
+    assert_allclose(small.predict(X), model.predict(X), atol=1e-6)
+
+
+def test_a_time_limit_keeps_what_is_finished():
+    X, Y = targets(t=30)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", time_limit=1e-9)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, Y)
+    assert model.solution_.status is Status.TIME_LIMIT
+    assert np.isfinite(model.predict(X)).all()
+    assert model.kernel_weights_.shape == (30, 4)
+
+
+def test_progress_is_shown(capsys):
+    X, Y = targets(t=30)
+    EvidenceMKLRegressor(KERNELS, weights="per-target", verbose=2).fit(X, Y)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines and all("expected gain" in line for line in lines)

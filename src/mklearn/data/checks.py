@@ -202,17 +202,22 @@ def check_indicators(Y: Any, weight: FloatArray) -> FloatArray:
     return np.asarray(Y)
 
 
-def check_values(y: Any, n: int) -> FloatArray:
-    """Return the values of ``n`` samples, (n,) or (n, T), without negative zeros."""
-    y = check_array(check_given(y), ensure_2d=False, dtype=np.float64, input_name="y")
+def check_values(y: Any, n: int, large: bool = False) -> Any:
+    """Return the values of ``n`` samples, (n,) or (n, T), without negative zeros.
+
+    ``large`` ones stay as they are, in single precision or in a file, and are not
+    copied.
+    """
+    dtype = [np.float64, np.float32] if large else np.float64
+    y = check_array(check_given(y), ensure_2d=False, dtype=dtype, input_name="y")
     check_consistent_length(np.empty(n), y)
     check_size(y)
-    return np.asarray(y + 0.0)
+    return y if large else np.asarray(y + 0.0)
 
 
 def check_size(y: FloatArray) -> None:
     """Raise ValueError if values are so large that sums of their squares overflow."""
-    top = float(np.abs(y).max(initial=0.0))
+    top = max(float(y.max(initial=0.0)), -float(y.min(initial=0.0)))
     if top > 1e140:
         raise ValueError(
             f"y has values as large as {top:.2g}, whose squares are beyond the range "

@@ -263,6 +263,19 @@ _ADVICE = (
 )
 
 
+def fill_columns(out: NDArray[Any], Y: Any) -> None:
+    """Write a Dask array (n, T) to an array of its shape, chunks of columns at a time.
+
+    Each chunk of columns is computed, on the workers of a cluster if there is one, and
+    let go before the next one.
+    """
+    end = 0
+    for width in Y.chunks[1]:
+        here = slice(end, end + width)
+        out[:, here] = computed([Y[:, here]])[0]
+        end = here.stop
+
+
 def _patience() -> float:
     """Return the seconds that Dask is told to wait for workers, or our own."""
     import dask

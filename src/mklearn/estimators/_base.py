@@ -67,6 +67,7 @@ from mklearn.estimators._training import (
     merge_equal,
     portion,
     room,
+    rows_at,
 )
 from mklearn.estimators.accumulator import Accumulator
 from mklearn.kernels.bank import KernelBank
@@ -211,8 +212,8 @@ class BaseKernelMachine(BaseEstimator):
         bank, given = normaliser.train(raw), self._precomputed()
         ids = data.ids if isinstance(data, MultiView) else None
         return GramTraining(
-            raw, bank, normaliser, clip, target[index], weight, index, group, given,
-            ids=ids, design=samples.design(),
+            raw, bank, normaliser, clip, rows_at(target, index), weight, index, group,
+            given, ids=ids, design=samples.design(),
         )  # fmt: skip
 
     def _distinct(self, X: Any, y: Any, sample_weight: Any) -> Samples:

@@ -22,6 +22,7 @@ FloatArray = NDArray[np.float64]
 LARGEST = 1e200  # of coefficients: their products with kernels leave room
 MOST = 10**7  # numbers that an example may have
 _BLOCK_BYTES = 2**26
+_TARGET_BYTES = 2**28  # of the coefficients of targets that are predicted together
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ class GramPredictor(Predictor):
         # have it need not sum to zero
         holed = normaliser.present is not None
         balanced = not (holed or whole) and bool(
-            (np.abs(A.sum(axis=0)) <= 1e-9 * np.abs(A).sum(axis=0) + 1e-300).all()
+            (np.abs(A.sum(axis=0)) <= 1e-9 * _absolute_sums(A) + 1e-300).all()
         )
         every = (
             training.clip is not None
@@ -252,7 +253,7 @@ class GramPredictor(Predictor):
             used=used,
             bias=bias,
             theta=np.atleast_2d(theta)[:, used],
-            A=A[cols],
+            A=A if len(cols) == len(A) else A[cols],
             cols=cols,
             columns=training.index[cols],
             normaliser=normaliser,
@@ -287,7 +288,12 @@ class GramPredictor(Predictor):
         bank = self.cross(X)
         if len(self.theta) == 1:
             return np.asarray(bank.apply(self.theta[0], self.A))
-        return np.asarray(bank.apply_each(self.theta, self.A))
+        out = np.empty((bank.shape[0], self.n_coordinates))
+        size = max(1, _TARGET_BYTES // (8 * len(self.A)))
+        for at in range(0, self.n_coordinates, size):
+            here = slice(at, at + size)
+            out[:, here] = bank.apply_each(self.theta[here], self.A[:, here])
+        return out
 
     def terms(self, X: Any) -> FloatArray:
         """Return what each kernel in use adds."""
@@ -476,6 +482,13 @@ class KnownScores(Predictor):
     def terms(self, X: Any) -> FloatArray:
         """Return the scores as those of one kernel."""
         return self.scores(X)[:, :, None]
+
+
+def _absolute_sums(A: FloatArray) -> FloatArray:
+    """Return the sum of the absolute values in each column, without a copy of A."""
+    size = max(1, _BLOCK_BYTES // max(1, A[:1].nbytes))
+    parts = [np.abs(A[i : i + size]).sum(axis=0) for i in range(0, len(A), size)]
+    return np.asarray(np.sum(parts, axis=0))
 
 
 def weighted_kernels(theta: FloatArray) -> NDArray[np.intp]:

@@ -59,6 +59,7 @@ Index = NDArray[np.intp]
 
 SAMPLE = 20_000  # rows that a feature map is fitted on, if rows come in blocks
 _BLOCK_BYTES = 2**26
+_LARGE = 2**28  # bytes of coefficients that are not copied
 _SUMS = 8  # scatters that a thread has in hand: in the making, waiting, added
 _COPIES = 5  # of the features of a block that its sums take: centred, weighted, ...
 
@@ -226,7 +227,10 @@ class GramTraining:
         support = np.flatnonzero(A.any(axis=1))
         # distinct samples lie in an order of their own, users see that of their rows
         support = support[np.argsort(self.index[support])]
-        return {"support_": self.index[support], "dual_coef_": A[support].T.copy()}
+        coef = rows_at(A, support).T
+        if A.nbytes < _LARGE:  # what is larger is held once, by the predictor
+            coef = coef.copy()
+        return {"support_": self.index[support], "dual_coef_": coef}
 
 
 # --- features -------------------------------------------------------------------------
@@ -583,6 +587,11 @@ def is_all(index: NDArray[np.intp], n: int) -> bool:
     return len(index) == n and bool((index == np.arange(n)).all())
 
 
+def rows_at(values: NDArray[Any], index: NDArray[np.intp]) -> NDArray[Any]:
+    """Return some rows of an array; the array itself if they are all of it."""
+    return values if is_all(index, len(values)) else values[index]
+
+
 def merge_equal(
     data: Any,
     target: NDArray[Any],
@@ -622,10 +631,9 @@ def merge_equal(
 
     if others is not None:
         target = np.column_stack([target.reshape(n, -1), others + 0.0])
-    labels, size = target.tobytes(), target.nbytes // max(n, 1)
 
     def last(i: int) -> bytes:
-        return labels[i * size : (i + 1) * size]
+        return target[i].tobytes()
 
     blake2b = hashlib.blake2b
     digests = np.array(

@@ -11,7 +11,8 @@ from scipy.stats import chi2
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from mklearn.data.checks import NothingToLearnError
+from mklearn.data.checks import NothingToLearnError, check_values
+from mklearn.data.dask import fill_columns, is_dask
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import EXPLAINED, StatisticsMixin, check_limits
 from mklearn.estimators._own import (
@@ -24,6 +25,7 @@ from mklearn.estimators._own import (
 from mklearn.estimators._predictor import GramPredictor
 from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import GramTraining, Training, check_approximation
+from mklearn.kernels.memory import room_for
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.targets import OwnEvidence
 from mklearn.solvers import Solution, solve
@@ -86,7 +88,8 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     time_limit : float, optional
         Seconds.
     memory_limit : int, optional
-        As in :class:`MKLClassifier`, for the kernels.
+        As in :class:`MKLClassifier`, for the kernels. With ``weights="per-target"``
+        coefficients that take more bytes lie in a temporary file.
     callback : callable, optional
         Called after each iteration with the history; return True to stop.
     verbose : int
@@ -215,7 +218,9 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Outputs share the kernel weights unless ``weights`` says otherwise, and each
-            has a noise of its own.
+            has a noise of its own. With ``weights="per-target"`` y is not copied: it
+            may be of single precision, and coefficients are then as well, or a
+            memory-mapped file. A Dask array is read a chunk of columns at a time.
         sample_weight : array of shape (n_samples,), optional
             How exact the values are: the noise of a sample has the variance ``noise_``
             over its weight. A factor for all of them changes the units of ``noise_``
@@ -225,6 +230,18 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         """
         self._check_parameters()
         return self._learn(self._training(X, y, sample_weight))
+
+    def _target(self, y: Any, weight: FloatArray) -> FloatArray:
+        if not is_own(self.weights):
+            return super()._target(y, weight)
+        if is_dask(y) and getattr(y, "ndim", 0) == 2 and hasattr(y, "chunks"):
+            single = y.dtype == np.float32
+            held = room_for(y.shape, np.float32 if single else float, self.memory_limit)
+            fill_columns(held, y)
+            y = held
+        y = check_values(y, len(weight), large=True)
+        self._flat = y.ndim == 1
+        return np.asarray(y.reshape(len(y), -1))
 
     def _check_parameters(self) -> None:
         check_limits(self, _OF_ALL if self.tol is None else self.tol)
@@ -273,7 +290,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     ) -> EvidenceMKLRegressor:
         """Find weights for each target, all of them together, or for each group."""
         if is_own(self.weights):
-            own = OwnEvidence(problem)
+            own = OwnEvidence(problem, self.memory_limit)
             rest = self.tol
             if rest is None:
                 rest = min(_OF_EACH * problem.bank.shape[2], _MOST)
@@ -323,6 +340,10 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
 
     def _problem(self, training: Training) -> tuple[Training, EvidenceProblem, Any]:
         """Return a training with values around zero, its problem, and the shift."""
+        if is_own(self.weights):  # works in blocks of targets, which are centred there
+            assert isinstance(training, GramTraining)
+            training = replace(training, Y=training.target, cost=training.weight)
+            return training, training.evidence(), 0.0
         # the constant is free: a shift changes rounding only, and makes constants zero
         shift = training.middle()
         training = training.encoded(Shifted(shift))

@@ -39,10 +39,12 @@ class Folder:
         self.path = tempfile.mkdtemp(prefix=_GRAMS)
         weakref.finalize(self, shutil.rmtree, self.path, True)
 
-    def mapped(self, name: str, shape: tuple[int, int]) -> NDArray[np.float64]:
+    def mapped(
+        self, name: str, shape: tuple[int, int], dtype: Any = np.float64
+    ) -> NDArray[Any]:
         """Return a new array that lies in a file."""
         path = os.path.join(self.path, name)
-        array = np.asarray(np.memmap(path, np.float64, "w+", 0, shape))
+        array = np.asarray(np.memmap(path, dtype, "w+", 0, shape))
         if os.name != "nt":
             os.unlink(path)
         return array
@@ -81,15 +83,32 @@ def allocate(
         return [np.empty(shape, dtype=np.dtype(storage)) for _ in range(count)], None
     folder = Folder()
     needed = 8 * count * shape[0] * shape[1]
-    free = shutil.disk_usage(folder.path).free
-    if needed > free:
-        raise OSError(
-            f"Memory-mapped Grams need {needed:,} bytes in {folder.path} and {free:,} "
-            "are free; set TMPDIR to a larger disk or use storage='recompute'."
-        )
+    _check_disk(folder, needed, "Grams", "use storage='recompute'")
     arrays = [folder.mapped(f"{k}.f64", shape) for k in range(count)]
     folder.close()
     return arrays, folder
+
+
+def room_for(shape: tuple[int, int], dtype: Any, limit: int | None) -> NDArray[Any]:
+    """Return an array to be filled, in a file if it takes more bytes than ``limit``."""
+    needed = shape[0] * shape[1] * np.dtype(dtype).itemsize
+    if limit is None or needed <= limit:
+        return np.empty(shape, dtype=dtype)
+    folder = Folder()
+    _check_disk(folder, needed, "coefficients", "raise memory_limit")
+    array = folder.mapped("coefficients", shape, dtype)
+    folder.close()
+    return array
+
+
+def _check_disk(folder: Folder, needed: int, what: str, otherwise: str) -> None:
+    """Raise OSError if there is less room in a folder than files will need."""
+    free = shutil.disk_usage(folder.path).free
+    if needed > free:
+        raise OSError(
+            f"Memory-mapped {what} need {needed:,} bytes in {folder.path} and {free:,} "
+            f"are free; set TMPDIR to a larger disk or {otherwise}."
+        )
 
 
 def available_memory() -> int:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
 from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.memory import room_for
 from mklearn.problems.base import (
     Certificate,
     Iterate,
@@ -180,8 +181,8 @@ class Likelihoods:
         promise = ""
         if len(known):
             promise = (
-                f"; small changes of the weights promise {np.max(known):.2g} more for "
-                "one of them at most"
+                f"; small changes of the weights promise {np.mean(known):.2g} more in "
+                f"the mean, and {np.max(known):.2g} for one of them at most"
             )
         return (
             f"The log evidence of {len(self.evidence)} targets is {gain:.3g} above that"
@@ -197,10 +198,14 @@ class OwnEvidence:
     Parameters
     ----------
     all : EvidenceProblem
-        Of all targets; that they share weights there is not asked for.
+        Of all targets; that they share weights there is not asked for. Values may be of
+        single precision or lie in a file: they are looked at in blocks of targets.
+    memory_limit : int, optional
+        Bytes above which coefficients lie in a file.
     """
 
     all: EvidenceProblem
+    memory_limit: int | None = None
 
     kind: ClassVar[Kind] = "targets"
 
@@ -234,7 +239,7 @@ class OwnEvidence:
 
     def first(self) -> Iterate:
         """Return noise and a constant alone."""
-        A = np.empty(self.all.Y.shape, dtype=self.all.Y.dtype)
+        A = room_for(self.all.Y.shape, self.all.Y.dtype, self.memory_limit)
         for block in self.blocks():
             A[:, block] = self.centred.coefficients(self.values(block))
         return Iterate(np.zeros((self.n_targets, self.bank.shape[2])), A)
