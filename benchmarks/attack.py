@@ -146,7 +146,7 @@ def models():
         kernels.Linear(view="flower", columns=slice(1, 3)),
     ]  # fmt: skip
     grams = np.stack([X @ X.T, np.tanh((X @ X.T - 40) / 20)], axis=2)
-    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame = pd.DataFrame(X.copy(), columns=list("abcd"))
     frame["e"] = np.where(X[:, 0] > 5, "big", "small")
     frame.loc[3, "a"] = np.nan
     table = TableModel(MKLClassifier(), views={"l": ["a", "b"], "r": ["c", "e"]})

@@ -7,10 +7,11 @@ centred and of mean diagonal one, and values without their mean, in double preci
 300 further samples are held out.
 
 himalaya is `MultipleKernelRidgeCV`, numpy backend, eleven alphas, five folds;
-`candidates` are the kernel weights that its random search tries. Ours is
-`EvidenceMKLRegressor(weights="per-target")`. `CPU s` is the fit; `ratio` is that of
-himalaya's random search with 20 candidates over it, in the same run. BLAS has one
-thread.
+`candidates` are the kernel weights that its random search tries, 100 by default. Ours
+is `EvidenceMKLRegressor("precomputed", weights="per-target")` with all other settings
+as they come, unless the row says otherwise. `CPU s` is the fit; `ratio` is that of
+himalaya's random search with 20 candidates over it, in the same run, and `of 100` the
+same with 100 candidates. BLAS has one thread.
 
     python benchmarks/targets.py versus|recovery|large|shared [--quick]
         [--cell N,M,T ...] [--rows FILE] [--page FILE]
@@ -130,29 +131,30 @@ def versus(args):
     for n, M, t in args.cells or (quick if args.quick else CELLS):
         K, Y, _ = drawn(n, M, t)
         cell = {"n": n, "M": M, "t": t}
-        measured(own(tol=1.0, max_iter=2), ours(K, n), Y[:, :20], n)  # compiles
-        unit = None
+        measured(own(), ours(K, n), Y[:, :20], n)  # compiles
+        units = {}
 
-        def row(name, cpu, score, cell=cell, **more):
-            return [cell | {"model": name, "CPU s": cpu, "median R2": score} | more]
+        def row(name, cpu, score, cell=cell, units=units):
+            against = {
+                label: units[k] / cpu
+                for k, label in ((20, "ratio"), (100, "of 100"))
+                if k in units and "himalaya" not in name
+            }
+            return [cell | {"model": name, "CPU s": cpu, "median R2": score} | against]
 
-        if MultipleKernelRidgeCV is not None:
-            _, unit, score = measured(search(20, t), theirs(K, n), Y, n)
-            yield row("himalaya, 20 candidates", unit, score)
-        for label, options in (
-            ("per target, tol=1, max_iter=1", {"tol": 1.0, "max_iter": 1}),
-            ("per target, tol=1, max_iter=2", {"tol": 1.0, "max_iter": 2}),
-            ("per target, tol=1", {"tol": 1.0}),
-            ("per target, tol=0.1", {"tol": 0.1}),
-        ):
-            if n * M * t > 2_000_000 and "max_iter" not in options:
+        for candidates in (20, 100):
+            if MultipleKernelRidgeCV is None or n * t * candidates > args.most:
+                continue
+            model = search(candidates, t)
+            _, units[candidates], score = measured(model, theirs(K, n), Y, n)
+            name = f"himalaya, {candidates} candidates"
+            yield row(name, units[candidates], score)
+        for label, options in (("defaults", {}), ("tol=0.1", {"tol": 0.1})):
+            if options and n * M * t > 2_000_000:
                 continue
             _, cpu, score = measured(own(**options), ours(K, n), Y, n)
-            ratio = {} if unit is None else {"ratio": unit / cpu}
-            yield row(label, cpu, score, **ratio)
+            yield row(label, cpu, score)
         if MultipleKernelRidgeCV is not None and n * M * t <= 2_000_000:
-            _, cpu, score = measured(search(100, t), theirs(K, n), Y, n)
-            yield row("himalaya, 100 candidates", cpu, score)
             gradient = MultipleKernelRidgeCV(
                 kernels="precomputed", solver="hyper_gradient", cv=5,
                 solver_params={"progress_bar": False}, random_state=0,
@@ -166,7 +168,7 @@ def recovery(args):
     n, M, t = (100, 3, 60) if args.quick else (300, 4, 1000)
     K, Y, truth = drawn(n, M, t)
     found = {}
-    model, _, _ = measured(own(tol=0.1), ours(K, n), Y, n)
+    model, _, _ = measured(own(), ours(K, n), Y, n)
     # kernels have the mean diagonal one: variance in units of the noise
     weights = model.kernel_weights_
     found["mklearn"] = weights / (1.0 + weights.sum(axis=1, keepdims=True))
@@ -212,13 +214,13 @@ def large(args):
     began, clock = time.process_time(), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = own(tol=1.0, max_iter=args.rounds).fit(train, values)
+        model = own().fit(train, values)
     cpu, seconds = time.process_time() - began, time.perf_counter() - clock
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     score = np.median(r2(held, model.predict(test)[:, : held.shape[1]]))
     yield [
         {
-            "n": n, "M": M, "t": t, "rounds": args.rounds, "CPU s": cpu,
+            "n": n, "M": M, "t": t, "rounds": model.n_iter_, "CPU s": cpu,
             "seconds": seconds, "eigendecompositions": cpu / unit,
             "GB before": base, "GB at most": peak, "median R2": float(score),
         }
@@ -257,7 +259,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--most", type=float, default=2e8,
+                        help="samples times targets times candidates of a search "
+                        "that is not left out")  # fmt: skip
     parser.add_argument("--cell", dest="cells", action="append", default=[],
                         type=lambda text: tuple(map(int, text.split(","))))  # fmt: skip
     parser.add_argument("--rows", type=Path, help="keep rows here, one in a line")

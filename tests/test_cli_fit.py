@@ -572,6 +572,8 @@ def test_scores_that_do_not_suit_are_one_line_and_two(table, tmp_path):
         (("--scoring", "r2"), "does not suit a target of 2 classes"),
         (("--scoring", "acuracy"), "Did you mean 'accuracy'?"),
         (("--class-weight", "x"), "--class-weight takes balanced"),
+        (("--loss", "epsilon_insensitive"), "--loss for a target of classes takes"),
+        (("--loss", "hinge", "--method", "bilinear"), "--loss is for --method mkl"),
         (("--test", tmp_path / "no.csv"), "there is no file"),
     ):
         fails("fit", table, "--target", "state", *options, "--out", tmp_path / "o",

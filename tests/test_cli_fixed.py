@@ -89,10 +89,30 @@ def test_columns_that_cannot_be_covariates(patients, tmp_path, options, words):
     assert words in result.output
 
 
+def test_covariates_with_features_of_low_rank(patients, tmp_path):
+    out = tmp_path / "out"
+    options = ("--target", "y", "--covariates", "age,site", "--out", out, *QUICK)
+    result = run("fit", patients, *options, "--approximation", "nystroem", "--json")
+    assert result.exit_code == 0, result.output
+    model = json.loads(result.stdout)["model"]
+    ((age, site),) = model["covariates"]["effects"]
+    assert abs(age - 0.1) < 0.01 and abs(site - 1.0) < 0.2
+    assert run("predict", out / "model.mkl", patients).exit_code == 0
+
+
 def test_methods_without_covariates_say_so(visits, tmp_path):
-    options = ("--method", "discriminant", "--covariates", "a")
+    options = ("--method", "subspace", "--covariates", "a")
     result = run("fit", visits, "--target", "y", "--out", tmp_path / "o", *options)
     assert result.exit_code == 2 and "takes no covariates" in result.output
+
+
+def test_discriminants_take_covariates(visits, tmp_path):
+    out = tmp_path / "o"
+    options = ("--method", "discriminant", "--covariates", "a", "--groups", "subject")
+    quick = ("--cv", 3, "--kernels", "rbf", "--out", out)
+    result = run("fit", visits, "--target", "y", *options, *quick)
+    assert result.exit_code == 0, result.output
+    assert load(out / "model.mkl").fixed_names_ == ("a",)
 
 
 def test_missing_covariates(patients, tmp_path):

@@ -77,6 +77,20 @@ def test_the_report_shows_curves(fitted):
     assert "Kaplan-Meier" in page
 
 
+def test_covariates_stand_beside_the_kernels(table, tmp_path):
+    out = tmp_path / "out"
+    asked = ("--survival", "days,died", "--norm", 2, "--covariates", "age,sex")
+    result = run("fit", table, *asked, *QUICK, "--out", out)
+    assert result.exit_code == 0, result.output
+    content = json.loads((out / "results.json").read_text())
+    found = content["model"]["covariates"]
+    assert found["names"] == ["age", "sex=m"]
+    assert sum(found["explained"].values()) == pytest.approx(1.0)
+    assert load(out / "model.mkl").fixed_names_ == ("age", "sex=m")
+    answer = run("predict", out / "model.mkl", table)
+    assert answer.exit_code == 0, answer.output
+
+
 def test_saved_models_predict_risks(fitted, table):
     _, out = fitted
     result = run("predict", out / "model.mkl", table)

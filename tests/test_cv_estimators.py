@@ -23,11 +23,14 @@ from mklearn import (
 )
 from mklearn.estimators.search import choose_cell
 
-SMALL = {"Cs": [0.1, 1.0], "norms": [1, 2], "cv": 2}
+SMALL = {"Cs": [0.1, 1.0], "norms": [1, 2], "cv": 2, "select": None}
 
 
 @parametrize_with_checks(
-    [MKLClassifierCV(**{**SMALL, "norms": [2, np.inf]}), MKLRegressorCV(**SMALL)]
+    [
+        MKLClassifierCV(**{**SMALL, "norms": [2, np.inf], "select": "widths"}),
+        MKLRegressorCV(**SMALL),
+    ]
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
@@ -145,7 +148,8 @@ def test_the_last_fit_is_the_plain_estimator_at_the_choice():
 
 def test_the_last_fit_starts_warm():
     X, y = overlapping(150)
-    model = MKLClassifierCV(Cs=[1.0, 10.0], norms=[1], cv=5, tol=1e-4).fit(X, y)
+    model = MKLClassifierCV(Cs=[1.0, 10.0], norms=[1], cv=5, tol=1e-4, select=None)
+    model.fit(X, y)
     plain = MKLClassifier(C=model.C_, norm=1, tol=1e-4).fit(X, y)
     assert model.n_iter_ < plain.n_iter_
 

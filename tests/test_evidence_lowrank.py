@@ -198,8 +198,6 @@ def test_what_cannot_be_done_is_said():
     X, y = samples(30)
     with pytest.raises(ValueError, match="uncertainty= needs all samples"):
         EvidenceMKLRegressor(uncertainty=True, **LOW).fit(X, y)
-    with pytest.raises(ValueError, match="fixed= needs all samples"):
-        EvidenceMKLRegressor(fixed=[0], **LOW).fit(X, y)
     with pytest.raises(ValueError, match="approximation must be"):
         EvidenceMKLRegressor(approximation="pca").fit(X, y)
     with pytest.raises(ValueError, match="Sums over samples need explicit features"):

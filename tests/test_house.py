@@ -37,6 +37,7 @@ from mklearn.kernels import RBF, FeatureMap
 from mklearn.kernels.normalise import CENTRED_TRACE, Scaling, fit_normaliser
 from mklearn.problems.discriminant import kfda, rkda
 from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.laplace import LaplaceProblem, Whole
 from mklearn.problems.losses import by_name
 from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.pseudo_samples import Reduced
@@ -102,6 +103,9 @@ PROBLEMS = {
     "subspace": lambda: joint(3),
     "fewer features": lambda: joint(1),
     "evidence": lambda: EvidenceProblem(BANK, X[:, :1], np.ones(N)),
+    "evidence of labels": lambda: LaplaceProblem(
+        Whole(BANK, np.ones((N, 1))), (LABELS == 1).astype(float), np.zeros(N)
+    ),
 }
 
 

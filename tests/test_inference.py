@@ -1,5 +1,6 @@
 """Tests of kernels: tails against other formulas, statistics against definitions."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -20,13 +21,14 @@ from mklearn.inference import (
     forms,
     hierarchical_tests,
     kernel_tests,
-    nulls,
     ratio_tail,
     tail_probability,
 )
+from mklearn.inference.tails import largest_ratio_tail, weight_ratios
 from mklearn.interpretation import weight_stability
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.laplace import Reduced, Whole
 
 LEVELS = [0.999, 0.5, 0.05, 1e-3, 1e-6, 1e-9, 1e-12, 1e-30]
 
@@ -200,19 +202,38 @@ def test_permutations_agree_with_computed_tails(data, labels):
     assert (drawn.joint >= drawn.p_values).all()
 
 
-def test_likelihood_ratio_of_a_balanced_layout_is_the_f_test():
-    """With equal eigenvalues the ratio is a function of F alone, where F is above 1."""
+@pytest.mark.parametrize("size", [0.4, 0.6, 1.0, 2.0])
+def test_likelihood_ratio_of_a_balanced_layout_is_the_f_test(size):
+    """With equal eigenvalues the ratio is a function of F alone, where F is above 1.
+
+    That far out in the tail, too, and the error that is told is the error there is.
+    """
     rng = np.random.default_rng(3)
     groups = np.repeat(np.arange(10), 6)
     Z = (groups[:, None] == np.arange(10)).astype(float)
-    y = Z @ rng.standard_normal(10) * 0.4 + rng.standard_normal(60)
+    y = Z @ rng.standard_normal(10) * size + rng.standard_normal(60)
     found = kernel_tests((Z @ Z.T)[:, :, None], y, "precomputed", method="lr")
     means = Z.T @ y / 6
     between = 6 * np.sum((means - y.mean()) ** 2) / 9
     within = np.sum((y - Z @ means) ** 2) / 50
     expected = f.sf(between / within, 9, 50)
-    assert expected > 0.003  # so that 50 simulations are beyond it
-    assert abs(found.p_values[0] - expected) < 5 * found.error[0] + 1e-4
+    assert abs(found.p_values[0] - expected) < 5 * found.error[0]
+    assert found.error[0] < 0.25 * expected
+
+
+def test_likelihood_ratio_has_the_level_of_its_null():
+    """Draws of the null itself, in the coordinates of the eigenvectors."""
+    rng = np.random.default_rng(0)
+    values, rest, steps = 0.5 ** np.arange(8), 20, np.append(0, np.logspace(-3, 3, 40))
+    drawn = weight_ratios(
+        rng.standard_normal((40_000, 8)) ** 2, rng.chisquare(rest, 40_000), values,
+        rest, steps,
+    ).max(axis=1)  # fmt: skip
+    for level in (0.1, 0.01):
+        cut = float(np.quantile(drawn, 1 - level))
+        p, error = largest_ratio_tail(cut, values, rest, steps, rng)
+        spread = np.hypot(error, (level * (1 - level) / 40_000) ** 0.5)
+        assert abs(p - level) < 5 * spread
 
 
 def test_null_p_values_are_uniform():
@@ -331,13 +352,28 @@ def test_covariates_that_cannot_be_used(fixed, words):
         kernel_tests(X, y, "linear", fixed=fixed)
 
 
-def test_a_covariate_that_holds_the_target_is_refused():
+@pytest.mark.parametrize("given", ["covariates", "others"])
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_a_covariate_that_holds_the_target_is_refused(given, size):
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((20, 2)), rng.standard_normal(20)
+    X, y = rng.standard_normal((20, 2)), size * rng.standard_normal(20)
+    family = ["linear", "rbf"]
     with pytest.raises(ValueError, match="holds the target"):
-        kernel_tests(X, y, "linear", fixed=y)
+        kernel_tests(X, y, family, fixed=3.0 * y - size, given=given)
     with pytest.raises(ValueError, match="separate the two classes"):
-        kernel_tests(X, y > 0, "linear", fixed=y)
+        kernel_tests(X, y > 0, family, fixed=y / size, given=given)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+@pytest.mark.parametrize("given", ["covariates", "others"])
+def test_targets_may_be_as_small_or_large_as_they_like(data, given, size):
+    X, Z, y = data
+    family = kernels.per_feature(kernels.RBF(0.5))
+    one = kernel_tests(X, y, family, fixed=Z, given=given)
+    two = kernel_tests(X, size * y, family, fixed=Z, given=given)
+    # other weights are found up to what their likelihood leaves open
+    rel = 1e-6 if given == "covariates" else 2e-2
+    assert two.p_values == pytest.approx(one.p_values, rel=rel)
 
 
 @pytest.mark.parametrize(
@@ -466,16 +502,26 @@ def test_reduced_restricted_likelihood_is_the_whole_one(data, labels):
     rng = np.random.default_rng(0)
     weight = rng.uniform(0.5, 2.0, 60)
     noise = 1.0 if labels else None
-    args = some, y[:, None], F, weight, noise, None
-    one, two = nulls._whole(*args), nulls._reduced(*args)
-    assert two[0] == pytest.approx(one[0], rel=1e-2, abs=1e-4)
-    assert two[1] == pytest.approx(one[1], abs=1e-2 * np.ptp(y))
-    # both roots make the same inverse of G, at the same weights
+    whole = Whole(KernelBank.from_grams([k.dense() for k in some]), F)
+    few = Reduced([k.columns for k in some], F)
+    one, two = (space.posed(y[:, None], weight, noise) for space in (whole, few))
+    theta = np.array([0.5, 0.0, 0.1])
+    first, second = one.problem.at(theta), two.problem.at(theta)
+    size = 60 * np.finfo(float).eps * np.linalg.cond(np.column_stack([F, few._all]))
+    rel = max(1e-10, 100 * size)
+    assert second.value == pytest.approx(first.value, rel=rel)
+    assert two.fitted(second.A) == pytest.approx(one.fitted(first.A), rel=rel, abs=rel)
+    for a, b in zip(first.model(), second.model(), strict=True):
+        assert b == pytest.approx(a, rel=1e-6, abs=1e-8 * np.abs(a).max())
+    spread = [p.variances(f.spread().P) for p, f in ((one, first), (two, second))]
+    assert spread[1] == pytest.approx(spread[0], rel=1e-6)
+    # both roots make the inverse of G
     V = rng.standard_normal((60, 2))
-    G = sum(t * k.dense() for t, k in zip(two[0], some, strict=True))
-    G = G + np.diag(1 / weight)
-    expected = V.T @ np.linalg.solve(G, V)
-    assert two[2](V).T @ two[2](V) == pytest.approx(expected, rel=1e-8)
+    G = sum(t * k.dense() for t, k in zip(theta, some, strict=True))
+    expected = V.T @ np.linalg.solve(G + np.diag(1 / weight), V)
+    for posed in (one, two):
+        root = posed.root(theta)
+        assert root(V).T @ root(V) == pytest.approx(expected, rel=1e-8)
 
 
 def test_kernels_without_weight_share_one_null_model(data):
@@ -703,3 +749,106 @@ def test_constant_kernels_and_constant_covariates_say_nothing():
         found = kernel_tests(grams, y, "precomputed", fixed=np.ones(20))
     assert found.p_values[0] == 1.0 and 0 < found.p_values[1] < 1
     assert found.dropped == ("covariate 0",)
+
+
+# --- what others rely on --------------------------------------------------------------
+
+
+def test_names_of_the_interface(data):
+    """Names and defaults that scripts are written against."""
+    wanted = {
+        "fixed": None, "given": "covariates", "method": "score", "groups": None,
+        "n_permutations": 999, "random_state": 0,
+    }  # fmt: skip
+    parameters = inspect.signature(kernel_tests).parameters
+    assert list(parameters)[:3] == ["X", "y", "kernels"]
+    for name, default in wanted.items():
+        assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameters[name].default == default
+    X, Z, y = data
+    bank = KernelBank(X, ["linear", "rbf"])
+    grams = np.stack([bank.gram(m) for m in range(2)], axis=2)
+    found = kernel_tests(grams, y, kernels="precomputed", fixed=Z)
+    assert len(found.names) == len(found.statistic) == len(found.p_values) == 2
+    assert list(found.frame()["p"]) == list(found.p_values)
+    table = np.column_stack([X, Z])
+    family = [kernels.RBF(0.5, columns=[0]), kernels.RBF(0.5, columns=[1])]
+    model = EvidenceMKLRegressor(family, fixed=[4, 5]).fit(table, y)
+    for name in (
+        "kernel_weights_std_", "variance_explained_", "variance_explained_std_",
+        "fixed_effects_", "fixed_effects_std_",
+    ):  # fmt: skip
+        assert np.shape(getattr(model, name)) == (2,)
+        assert (np.isfinite(getattr(model, name))).all()
+
+
+@pytest.mark.parametrize("method", ["score", "lr", "permutation"])
+@pytest.mark.parametrize("given", ["covariates", "others"])
+def test_bad_covariates_are_told_by_every_test(method, given):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((15, 2)), rng.standard_normal(15)
+    options = {"method": method, "given": given, "n_permutations": 9}
+    gap = np.r_[np.nan, rng.standard_normal(14)]
+    with pytest.raises(ValueError, match="missing or infinite for 1 samples"):
+        kernel_tests(X, y, ["linear", "rbf"], fixed=gap, **options)
+    with pytest.raises(ValueError, match="they explain any target"):
+        many = rng.standard_normal((15, 20))
+        kernel_tests(X, y, ["linear", "rbf"], fixed=many, **options)
+    with pytest.raises(ValueError, match="holds the target"):
+        kernel_tests(X, y, ["linear", "rbf"], fixed=y, **options)
+    found = kernel_tests(X, y, ["linear", "rbf"], fixed=np.full(15, 3.0), **options)
+    plain = kernel_tests(X, y, ["linear", "rbf"], **options)
+    assert found.dropped == ("covariate 0",)
+    assert found.p_values == pytest.approx(plain.p_values)
+
+
+def test_subjects_of_one_class_stay_as_they_are():
+    """Where one subject alone has both classes, only its two samples are exchanged."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 2))
+    y = np.array(["a", "b", "a", "a", "b", "b", "a", "a", "b", "b", "a", "a"])
+    groups = np.repeat(np.arange(6), 2)
+    found = kernel_tests(
+        X, y, ["linear", "rbf"], method="permutation", groups=groups, n_permutations=99
+    )
+    # one in two orders is the one that was observed
+    assert (found.p_values >= 0.3).all()
+    with pytest.raises(ValueError, match="method='permutation'"):
+        kernel_tests(X, y, ["linear", "rbf"], groups=groups)
+
+
+def test_a_subject_of_its_own_does_not_stop_the_others():
+    """Subjects of one label each, one of them of a size that no other has."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((11, 2)), ["a"] * 4 + ["b"] * 4 + ["a"] * 3
+    groups = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4]
+    found = kernel_tests(
+        X, y, "linear", method="permutation", groups=groups, n_permutations=99
+    )
+    # two a and two b: one in six arrangements is that of the labels
+    assert found.p_values[0] >= 1 / 6 - 5 * (1 / 6 * 5 / 6 / 99) ** 0.5
+
+
+@pytest.mark.parametrize("method", ["score", "lr", "permutation"])
+@pytest.mark.parametrize("given", ["covariates", "others"])
+def test_a_kernel_that_is_noise_says_nothing(data, method, given):
+    """A multiple of the identity is the noise: its statistic is the same for any y."""
+    X, Z, y = data
+    rng = np.random.default_rng(0)
+    grams = np.stack([np.eye(60), X @ X.T], axis=2)
+    for target in (y, rng.permutation(y), rng.standard_normal(60)):
+        found = kernel_tests(
+            grams, target, "precomputed", fixed=Z, given=given, method=method,
+            n_permutations=9,
+        )  # fmt: skip
+        assert found.p_values[0] == 1.0
+    narrow = kernel_tests(X, y, [kernels.RBF(1e3), "linear"], fixed=Z, given=given)
+    assert narrow.p_values[0] == 1.0
+
+
+def test_a_category_of_one_class_is_told(data):
+    X, _, y = data
+    labels = y > 0
+    batch = np.where(labels & (np.arange(60) < 40), "rare", "common")
+    with pytest.raises(ValueError, match="merge categories"):
+        kernel_tests(X, labels, "linear", fixed=batch)

@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mklearn import KernelBank, MKLClassifier, MKLClassifierCV, MultiView, mkl_path
+from mklearn.blocks import ArrayBlocks
 from mklearn.kernels import RBF, Linear, per_view
 from mklearn.persistence import load, save
 from mklearn.problems import LpBall, MKLProblem
@@ -248,10 +249,108 @@ def test_views_and_precomputed_kernels():
     assert model.kernel_weights_.shape == (2,)
 
 
+# --- in feature space -----------------------------------------------------------------
+
+LOW = {"loss": "multinomial", "approximation": "nystroem"}
+
+
+def near(ours, theirs, X, y, C, penalty, probabilities):
+    """Tell whether probabilities agree as two gaps allow, by Pinsker's inequality."""
+    value = C * log_loss(y, theirs, normalize=False) + penalty
+    lower = ours.solution_.lower
+    assert value >= lower * (1 - 1e-12)
+    gaps = ours.solution_.upper - lower, value - lower
+    allowed = sum(np.sqrt(2 * max(gap, 0.0) / C) for gap in gaps)
+    assert allowed < 5e-2
+    return np.abs(probabilities - theirs).sum(axis=1).max() <= allowed
+
+
+@pytest.mark.parametrize("kernel", [Linear(), RBF(0.05)])
+@pytest.mark.parametrize("C", [0.1, 10.0])
+def test_one_kernel_is_logistic_regression_on_its_features(kernel, C):
+    X, y = wine()
+    ours = MKLClassifier([kernel], **LOW, rank=13, normalize=None, C=C, tol=1e-7)
+    ours.fit(X, y)
+    Z = ours.predictor_.features.transform(X)
+    theirs = LogisticRegression(C=C, tol=1e-10, max_iter=10_000).fit(Z, y)
+    penalty = 0.5 * np.sum(theirs.coef_**2)
+    q, p = theirs.predict_proba(Z), ours.predict_proba(X)
+    assert near(ours, q, X, y, C, penalty, p)
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_all_features_are_the_kernels(norm):
+    X, y = wine(2)
+    exact = MKLClassifier(KERNELS, loss="multinomial", norm=norm, tol=1e-6).fit(X, y)
+    low = MKLClassifier(KERNELS, **LOW, rank=len(X), norm=norm, tol=1e-6).fit(X, y)
+    # features have the kernels' values up to what is cut off of small eigenvalues
+    assert low.duality_gap_ <= 1e-6
+    assert low.solution_.upper == pytest.approx(exact.solution_.upper, rel=1e-4)
+    np.testing.assert_allclose(
+        low.predict_proba(X), exact.predict_proba(X), rtol=0, atol=2e-2
+    )
+
+
+def test_blocks_are_the_rows():
+    X, y = wine(2)
+    options = {**LOW, "rank": 10, "tol": 1e-7, "random_state": 0}
+    whole = MKLClassifier(KERNELS, **options).fit(X, y)
+    blocks = MKLClassifier(KERNELS, **options).fit(ArrayBlocks(X, y, rows=17))
+    assert blocks.solution_.upper == pytest.approx(whole.solution_.upper, rel=2e-7)
+    np.testing.assert_allclose(
+        blocks.predict_proba(X), whole.predict_proba(X), rtol=0, atol=5e-3
+    )
+    twice = MKLClassifier(KERNELS, **options)
+    twice.fit(np.vstack([X, X]), np.r_[y, y], sample_weight=np.full(2 * len(y), 0.5))
+    assert twice.solution_.upper == pytest.approx(whole.solution_.upper, rel=2e-7)
+
+
+def test_bounds_of_a_pass_are_those_of_samples():
+    X, y = wine(2)
+    model = MKLClassifier(KERNELS, **LOW, rank=8, C=2.0)
+    model.fit(X, y)  # the classes
+    training, _ = model._encoded(model._training(X, y, None))
+    problem = training.problem(Softmax(), 2.0, LpBall(2))
+    rng = np.random.default_rng(0)
+    D, T = len(problem.scaling.root), 3
+    for size in (0.1, 1.0, 10.0):
+        w, bias = size * rng.normal(size=(D, T)) / D, size * rng.normal(size=T)
+        at = problem.raw(w, bias)
+        found = problem.look(at, at, (0.0, 1.0), 1.0)
+        Y, cost = training.targets()
+        loss = Softmax().of(Y, cost, 2.0)
+        F = np.concatenate([b.X @ at.w + at.bias for b in problem.blocks])
+        Z = np.concatenate([b.X for b in problem.blocks])
+        none = np.zeros(T)
+        np.testing.assert_allclose(found.value, loss.primal(F, none), rtol=1e-12)
+        a = loss.slope(F)
+        slope, count = problem.gradient(found)
+        root, shift = problem.scaling.root[:, None], problem.scaling.shift
+        scale = np.abs(a).sum() * np.abs(root * (Z - shift).T).max()
+        np.testing.assert_allclose(
+            slope, root * ((Z - shift).T @ a), rtol=0, atol=1e-13 * scale
+        )
+        np.testing.assert_allclose(
+            count, a.sum(axis=0)[None, :], atol=1e-13 * cost.sum() * 2
+        )
+        # the mixture, sample by sample: as feasible, and no worse than the bound says
+        bound, A = problem.feasible(found)
+        mixed = loss.repair(a)
+        np.testing.assert_allclose(mixed.sum(axis=0), 0.0, atol=1e-12 * cost.sum())
+        own = root * ((Z - shift).T @ mixed)
+        np.testing.assert_allclose(A, own, rtol=0, atol=1e-12 * scale)
+        q = [np.sum(A[part] ** 2) for part in problem.slices]
+        exact = loss.dual(mixed) - 0.5 * problem.weights.support(np.array(q))
+        assert bound <= exact + 1e-10 * abs(exact)
+        # and curvature by class is not below that of all classes together
+        V = rng.normal(size=F.shape)
+        p = loss.probabilities(F)
+        above = np.sum(2 * loss.C[:, None] * p * (1 - p) * V**2)
+        assert np.sum(V * loss.bent(F, V)) <= above * (1 + 1e-12)
+
+
 def test_clear_errors():
     X, y = wine(3)
-    with pytest.raises(ValueError, match="approximation="):
-        MKLClassifier(loss="multinomial", approximation="nystroem").fit(X, y)
     with pytest.raises(ValueError, match="share their kernel weights"):
         MKLClassifier(loss="multinomial", weights="per-class").fit(X, y)
     with pytest.raises(ValueError, match="one label and one cost"):

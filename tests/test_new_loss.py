@@ -258,3 +258,25 @@ def test_estimators_take_new_losses_by_name(name):
     assert objectives[0] == pytest.approx(objectives[1], rel=1e-5)
     with pytest.raises(ValueError, match="loss must be"):
         wrong(loss=name).fit(X, np.sign(y))
+
+
+@pytest.mark.parametrize("name", ["huber", "smoothed_hinge"])
+def test_the_command_line_takes_new_losses_by_name(name, tmp_path):
+    typer_testing = pytest.importorskip("typer.testing")
+    pandas = pytest.importorskip("pandas")
+    from mklearn.cli.commands import make_app
+    from mklearn.persistence import load
+
+    X, y = data(name, 60)
+    labels = NEW[name].targets == "labels"
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    frame["y"] = np.where(y > 0, "yes", "no") if labels else y
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    arguments = [
+        "fit", tmp_path / "table.csv", "--target", "y", "--loss", name, "--norm", 2,
+        "--reg", 1, "--kernels", "linear,rbf", "--cv", 2, "--out", tmp_path / "out",
+    ]  # fmt: skip
+    done = typer_testing.CliRunner().invoke(make_app(), [str(x) for x in arguments])
+    assert done.exit_code == 0, done.output
+    model = load(tmp_path / "out" / "model.mkl").estimator_
+    assert model.loss == name and model.duality_gap_ <= model.tol

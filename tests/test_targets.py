@@ -114,7 +114,7 @@ def exact_evidence(model, X, Y):
 @pytest.mark.parametrize("t", [3, 20])
 def test_each_target_is_as_likely_as_alone(t):
     X, Y = targets(t=t)
-    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=1e-3).fit(X, Y)
     assert model.kernel_weights_.shape == (t, 4)
     assert model.noise_.shape == model.intercept_.shape == (t,)
     assert model.evidence_.exact.all()
@@ -127,19 +127,22 @@ def test_each_target_is_as_likely_as_alone(t):
 
 def test_rough_weights_are_nearly_as_likely():
     X, Y = targets(t=40)
-    fine = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
-    rough = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=0.1).fit(X, Y)
-    lost = exact_evidence(fine, X, Y) - exact_evidence(rough, X, Y)
-    assert np.median(lost) <= 0.1
-    assert rough.solution_.status is Status.STATIONARY
-    # what is said of a target whose matrix was not factorised is nearly so
-    said = rough.evidence_.evidence
-    assert np.median(np.abs(said - exact_evidence(rough, X, Y))) <= 0.1
+    fine = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=1e-3).fit(X, Y)
+    best = exact_evidence(fine, X, Y)
+    for tol in (None, 0.1):
+        rough = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=tol).fit(X, Y)
+        found, most = exact_evidence(rough, X, Y), 0.5 if tol is None else tol
+        assert np.median(best - found) <= most
+        assert rough.solution_.status is Status.STATIONARY
+        assert np.mean(rough.evidence_.promise) <= most
+        # what is said of a target whose matrix was not factorised is an estimate, off
+        # by less than what a weight loses that is off by its standard error
+        assert np.median(np.abs(rough.evidence_.evidence - found)) <= 0.5
 
 
 def test_predictions_are_those_of_kernel_ridge_at_the_same_weights():
     X, Y = targets(t=12)
-    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=1e-3).fit(X, Y)
     bank = grams(X)
     mean = Y.mean(axis=0)
     for j, theta in enumerate(model.kernel_weights_):
@@ -157,7 +160,7 @@ def test_predictions_are_those_of_kernel_ridge_at_the_same_weights():
 def test_predictions_are_those_of_himalaya_at_the_same_weights():
     ridge = pytest.importorskip("himalaya.kernel_ridge")
     X, Y = targets(t=12)
-    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=1e-3).fit(X, Y)
     H = np.eye(len(X)) - 1.0 / len(X)
     Ks = np.array([H @ grams(X).gram(m) @ H for m in range(4)])
     Z = Y - Y.mean(axis=0)
@@ -183,7 +186,7 @@ def test_a_target_of_one_value_has_no_weights():
 def test_weights_of_samples_are_those_of_single_targets():
     X, Y = targets(t=12)
     weight = np.random.default_rng(3).uniform(0.2, 3.0, len(X))
-    model = EvidenceMKLRegressor(KERNELS, weights="per-target")
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", tol=1e-3)
     model.fit(X, Y, sample_weight=weight)
     for j in (0, 5):
         alone = EvidenceMKLRegressor(KERNELS).fit(X, Y[:, j], sample_weight=weight)
@@ -196,7 +199,7 @@ def test_covariates_enter_for_each_target(weights):
     Z = np.random.default_rng(5).standard_normal(len(X))
     table, Y = np.column_stack([X, Z]), Y + 3.0 * Z[:, None]
     options = {"kernels": [kernels.RBF(columns=[j]) for j in range(4)], "fixed": [4]}
-    model = EvidenceMKLRegressor(**options, weights=weights).fit(table, Y)
+    model = EvidenceMKLRegressor(**options, weights=weights, tol=1e-3).fit(table, Y)
     assert model.fixed_effects_.shape == (12, 1)
     assert_allclose(model.fixed_effects_[:, 0], 3.0, atol=1.0)
     if weights == "per-target":

@@ -117,6 +117,10 @@ _REG = (
     "C of mkl, sum and bilinear, reg of the others: a number or 'auto' (the default of "
     "mkl and sum) to choose it; for discriminant also 'learn', 'loo', 'gcv'."
 )
+_LOSS = (
+    "Loss of mkl and sum, such as logistic or squared; the default is hinge for "
+    "classes, and squared for numbers and for features of low rank."
+)
 _SCORING = f"What is compared: {', '.join(inputs.SCORES)}."
 _APPROXIMATION = (
     "none for exact kernels, nystroem for features of low rank, or auto, which takes "
@@ -149,6 +153,7 @@ def fit(
     ] = "mkl",
     norm: Annotated[str | None, typer.Option(help=_NORM)] = None,
     reg: Annotated[str | None, typer.Option(help=_REG)] = None,
+    loss: Annotated[str | None, typer.Option(help=_LOSS)] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
     cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
     jobs: Annotated[
@@ -194,15 +199,17 @@ def fit(
             None if norm is None else inputs.parse_number("--norm", norm, ["auto"]),
             None if reg is None else _parse_reg(reg, _REG_WORDS),
             kernels, cv, jobs, seed, by_view, *_scores(scoring, class_weight), repeats,
-            approximation, rank, subsample, _parse_sets(gene_sets or []),
+            approximation, rank, subsample, _parse_sets(gene_sets or []), loss,
         )  # fmt: skip
         if (target is None) == (survival is None):
             fail("fit takes either --target column or --survival time,event")
         tables = inputs.parse_files("--table", table or [])
         if survival is not None:
-            if covariates or groups:
-                fail("--covariates and --groups are for --target, not --survival")
-            loaded = _load_times(data, survival, views, sequences, name, tables)
+            if groups:
+                fail("--groups is for --target, not --survival")
+            loaded = _load_times(
+                data, survival, views, sequences, covariates, name, tables
+            )
         else:
             assert target is not None
             loaded = _load_data(
@@ -312,6 +319,7 @@ def compare(
         str | None,
         typer.Option(help="C of mkl and bilinear: a number or 'auto', the default."),
     ] = None,
+    loss: Annotated[str | None, typer.Option(help=_LOSS)] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
     cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
     jobs: Annotated[
@@ -346,7 +354,7 @@ def compare(
         scored, weights = _scores(scoring, class_weight)
         options = models.Settings(
             reg=cost, kernels=kernels, cv=cv, jobs=jobs, seed=seed, scoring=scored,
-            class_weight=weights, repeats=repeats,
+            class_weight=weights, repeats=repeats, loss=loss,
         )  # fmt: skip
         if out is not None:
             not_an_input(out, data, Path(target))
@@ -416,6 +424,7 @@ def _load_times(
     survival: str,
     views: list[str] | None,
     sequences: str,
+    covariates: str,
     name: str | None,
     tables: dict[str, Path],
 ) -> inputs.Data:
@@ -427,6 +436,7 @@ def _load_times(
         *columns,
         inputs.parse_views(views or []),
         inputs.parse_list(sequences),
+        inputs.parse_list(covariates),
         name,
         tables,
     )

@@ -268,6 +268,7 @@ def load_times(
     event: str,
     views: Mapping[str, Sequence[str]] | None = None,
     sequences: Sequence[str] = (),
+    covariates: Sequence[str] = (),
     name: str | None = None,
     tables: Mapping[str, Path] | None = None,
 ) -> Data:
@@ -312,8 +313,8 @@ def load_times(
     frame = frame.drop(columns=[event])
     if parts:
         kept = {k: [c for c in columns if c != event] for k, columns in parts.items()}
-        views = _with_tables(views, kept, time)
-    layout = find_layout(frame, time, views, sequences)
+        views = _with_tables(views, kept, {time, *covariates})
+    layout = find_layout(frame, time, views, sequences, covariates)
     said = [f"{count} of {len(y)} times are those of events.", *layout.said, *said]
     X = frame.drop(columns=[time])
     return Data(X, y, TIMES, time, layout, said, path.name, ids)

@@ -43,7 +43,6 @@ from mklearn.estimators import (
     MKLDiscriminant,
     MKLRegressor,
     MKLRegressorCV,
-    SingleKernelCV,
     SubspaceClassifier,
 )
 from mklearn.kernels import (
@@ -57,6 +56,7 @@ from mklearn.kernels import (
 )
 from mklearn.kernels.families import BY_NAME
 from mklearn.kernels.groups import GroupFamily
+from mklearn.problems.losses import loss_names
 from mklearn.solvers.path import NORMS
 from mklearn.table import (
     CATEGORY,
@@ -87,7 +87,7 @@ MAJORITY, MEAN = "most frequent class", "mean of the target"
 class Settings:
     """The options of a fit; None is the default of the method.
 
-    Of ``mkl`` norm and C are then chosen by cross-validation.
+    Of ``mkl`` norm, C and the range of widths are then chosen by cross-validation.
     """
 
     method: str = "mkl"
@@ -105,6 +105,7 @@ class Settings:
     rank: int = 300
     subsample: int | None = None
     gene_sets: tuple[tuple[str | None, str], ...] = ()  # view and GMT file
+    loss: str | None = None  # of mkl and sum
 
     def low_rank(self, data: Data) -> bool:
         """Tell whether the last model learns from features of low rank."""
@@ -258,10 +259,6 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
     found : fitted model
         The same method on a sample of the rows, which has chosen norm and cost.
     """
-    if data.covariates:
-        raise TableError(
-            "--covariates needs the kernels themselves: give --approximation none."
-        )
     kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
     inner = fitted_on_views(found)
     if options.method in ("mkl", "sum"):
@@ -271,11 +268,12 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
             if isinstance(inner, (MKLClassifierCV, MKLRegressorCV))
             else {"norm": inner.norm, "C": inner.C}
         )
-        model: Any = make(kernels, loss="squared", **chosen)
+        model: Any = make(kernels, loss=options.loss or "squared", **chosen)
     else:
         model = clone(getattr(inner, "best_estimator_", inner))
     given = {"approximation": "nystroem", "rank": options.rank}
     model.set_params(random_state=options.seed, **given)
+    model = _beside(model, data, options.method)
     return _on_table(_balanced(model, options), data, standardize)
 
 
@@ -317,7 +315,7 @@ def _beside(model: Any, data: Data, method: str) -> Any:
     if "fixed" not in inner.get_params(deep=False):
         raise TableError(
             f"--method {method} takes no covariates: it finds directions, not sums; "
-            "use --method mkl or evidence."
+            "use --method mkl, discriminant or evidence."
         )
     inner.set_params(fixed=data.covariates)
     return model
@@ -366,6 +364,11 @@ def size_notes(data: Data, options: Settings) -> list[str]:
 
 
 def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
+    if options.loss is not None and options.method not in ("mkl", "sum"):
+        raise TableError(
+            f"--loss is for --method mkl and sum; --method {options.method} has a "
+            "criterion of its own."
+        )
     reg = options.reg
     if options.method == "discriminant":
         reg = "loo" if reg in (None, "auto") else reg
@@ -393,8 +396,7 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
     search: Any
     plain: Any
     search, plain = _WEIGHTED[data.task]
-    # one pass over many samples is enough for squares
-    loss = {"loss": "squared"} if options.low_rank(data) else {}
+    loss = _loss(data, options)
     if "auto" in (norm, C):
         return search(
             kernels,
@@ -406,6 +408,25 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
             **loss,
         )
     return plain(kernels, norm=norm, C=C, **loss)
+
+
+def _loss(data: Data, options: Settings) -> dict[str, str]:
+    """Return the loss that was asked for, or the squared one for many rows.
+
+    One pass over them is enough for it.
+    """
+    if options.loss is None:
+        return {"loss": "squared"} if options.low_rank(data) else {}
+    if data.task == TIMES:
+        raise TableError("--loss is for --target; --survival has the loss of Cox.")
+    known = loss_names("labels" if data.task == CLASSES else "numbers")
+    if options.loss not in known:
+        what = "classes" if data.task == CLASSES else "numbers"
+        raise TableError(
+            f"--loss for a target of {what} takes {', '.join(known)}, got "
+            f"{options.loss!r}."
+        )
+    return {"loss": options.loss}
 
 
 _WEIGHTED = {
@@ -445,18 +466,15 @@ def fitted_on_views(model: Any) -> Any:
 
 
 class GramModel(BaseEstimator):
-    """An estimator on one of several Gram matrices as it is, or on their sum.
+    """An estimator on the sum of Gram matrices as they are.
 
     Parameters
     ----------
-    estimator : SVC or SVR with kernel="precomputed", or an estimator of mklearn
-    which : int or None
-        The number of the kernel; None is the sum.
+    estimator : SVC or SVR with kernel="precomputed"
     """
 
-    def __init__(self, estimator: Any, which: int | None = None) -> None:
+    def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
-        self.which = which
 
     def fit(self, X: KernelBank, y: Any) -> GramModel:
         """Fit the estimator on a square bank."""
@@ -487,8 +505,6 @@ class GramModel(BaseEstimator):
         return float(self.estimator_.score(self._gram(X), y))
 
     def _gram(self, X: KernelBank) -> NDArray[np.float64]:
-        if self.which is not None:
-            return X.gram(self.which)
         return X.combine(np.ones(X.shape[2]))
 
     def __sklearn_tags__(self) -> Any:
@@ -524,29 +540,18 @@ def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
 
 def _single(data: Data, options: Settings, kernels: Any) -> Any:
     """Return the kernel that is best in cross-validation, alone."""
+    search: Any = _WEIGHTED[data.task][0]
     fixed = isinstance(options.reg, (int, float))
-    costs = [float(options.reg)] if fixed else COSTS  # type: ignore[arg-type]
-    if data.task == CLASSES and not data.covariates:
-        return SingleKernelCV(
-            MKLClassifier(norm=1),
-            kernels,
-            values=costs,
-            cv=_inner_folds(data, options),
-            n_jobs=options.jobs,
-        )
-    alone: Any = MKLCox(norm=1) if data.task == TIMES else MKLRegressor(norm=1)
-    if data.task == CLASSES:
-        alone = MKLClassifier(norm=1)
-    if data.layout is None:
-        alone = GramModel(MKLRegressor("precomputed", norm=1, psd="ignore"))
-        tried = {"which": list(range(data.X.shape[2])), "estimator__C": costs}
-    else:
-        tried = {
-            "kernels": [[k] for k in _listed_kernels(kernels, data.layout)],
-            "C": costs,
-        }
-    folds = _inner_folds(data, options)
-    return GridSearchCV(alone, tried, cv=folds, n_jobs=options.jobs)
+    return search(
+        kernels,
+        norms=[np.inf],
+        Cs=[options.reg] if fixed else COSTS,
+        select="one",
+        cv=_inner_folds(data, options),
+        scoring=_scorer(data, options),
+        n_jobs=options.jobs,
+        **_loss(data, options),
+    )
 
 
 def _others(data: Data, options: Settings) -> dict[str, Any]:
@@ -557,8 +562,8 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
     if data.task == TIMES:
         if not _count_numbers(data):
             return {}
-        ridge = _weighted(data, options, "linear", 1.0)
-        return {RIDGE: _on_table(ridge, data, True, False)}
+        ridge = _beside(_weighted(data, options, "linear", 1.0), data, "mkl")
+        return {RIDGE: _on_table(_grouped(ridge, data), data, True, False)}
     classes, grams = data.task == CLASSES, data.layout is None
     guess: Any = DummyClassifier() if classes else DummyRegressor()
     name = MAJORITY if classes else MEAN
@@ -617,26 +622,6 @@ def _count_numbers(data: Data) -> int:
     return count + sum(
         data.X[name].nunique() for name, kind in kinds.items() if kind == CATEGORY
     )
-
-
-def _listed_kernels(family: Any, layout: Layout) -> list[Any]:
-    if isinstance(family, list):
-        return [one for part in family for one in _listed_kernels(part, layout)]
-    if isinstance(family, GroupFamily):
-        known = set(layout.views[str(family.view)])
-        return [
-            replace(family, groups=(group,))
-            for group in family.groups
-            if len(known.intersection(group[1])) >= family.min_size
-        ]
-    if family.names is not None:
-        return [replace(k, view=view) for view in family.names for k in family.kernels]
-    return [
-        replace(kernel, view=view)
-        for view, columns in layout.views.items()
-        for kernel in family.kernels
-        if bool(kernel.text) == (layout.kinds[columns[0]] == SEQUENCE)
-    ]
 
 
 def _on_table(model: Any, data: Data, standardize: bool, as_views: bool = True) -> Any:

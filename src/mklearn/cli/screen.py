@@ -16,6 +16,7 @@ from rich.text import Text
 from mklearn.cli.demo import GAPS, LEARNED, NOISY, PLAIN
 from mklearn.cli.ends import visible
 from mklearn.report import words
+from mklearn.report.facts import headline
 
 
 def standard_output() -> Console:
@@ -129,11 +130,23 @@ def show_times(console: Console, times: dict[str, Any]) -> None:
 def show_model(console: Console, model: dict[str, Any]) -> None:
     """Show the kernels of a model, what was chosen, and how sure it is."""
     model = shown(model)
+    first = headline(model["kernels"])
+    if first["views"]:
+        table = _table(["view"], ["share", "kernels"])
+        for row in first["views"]:
+            share = words.percent(row["contribution"])
+            table.add_row(Text(row["name"]), share, words.weight(row))
+        console.print("")
+        console.print(table)
     table = _table(["kernel"], ["weight", "contribution"])
-    for row in model["kernels"]:
+    for row in first["kernels"]:
         table.add_row(Text(row["name"]), words.weight(row), words.contribution(row))
     console.print("")
     console.print(table)
+    if len(first["kernels"]) < len(model["kernels"]):
+        console.print(words.WIDTHS)
+    if "rejected" in model:
+        console.print(words.rejected(model["rejected"]), markup=False)
     if "covariates" in model:
         _show_covariates(console, model["covariates"])
     chosen = ", ".join(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mklearn.data.blocks import Block, Blocks
 from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
@@ -108,7 +110,26 @@ class Covariates:
                 [c.coded(v) for c, (_, v) in zip(columns, given, strict=True)]
             )
         names = [name for column in columns for name in column.names]
-        kept = _independent(coded)
+        return cls.of(columns, _independent(coded), names, n)
+
+    @classmethod
+    def of(
+        cls,
+        columns: Iterable[CodedColumn],
+        kept: NDArray[np.intp],
+        names: Sequence[str],
+        n: int,
+    ) -> Covariates:
+        """Return the coding of columns of which some are kept, for n samples.
+
+        Parameters
+        ----------
+        columns : iterable of CodedColumn
+        kept : array of int
+        names : sequence of str
+            Of all coded columns.
+        n : int
+        """
         if len(kept) + 1 >= n:
             raise ValueError(
                 f"There are {len(kept)} covariates that are not collinear for {n} "
@@ -116,7 +137,7 @@ class Covariates:
                 "covariates, or their principal components."
             )
         return cls(
-            columns,
+            tuple(columns),
             kept,
             tuple(names[j] for j in kept),
             tuple(name for j, name in enumerate(names) if j not in kept),
@@ -357,7 +378,9 @@ class Split(NamedTuple):
     table: Values
 
 
-def find_places(fixed: Any, X: Any) -> tuple[Place, ...]:
+def find_places(
+    fixed: Any, X: Any, names: Sequence[str] | None = None
+) -> tuple[Place, ...]:
     """Return where the covariates are that ``fixed`` names.
 
     Parameters
@@ -366,14 +389,16 @@ def find_places(fixed: Any, X: Any) -> tuple[Place, ...]:
         Names or numbers of columns of a table; names of views of a MultiView, or of
         columns that are in one of its views only.
     X : table or MultiView
+    names : sequence of str, optional
+        Of the columns of a table that does not have them itself.
     """
     wanted = _listed(fixed)
     if isinstance(X, MultiView):
         found = tuple(place for one in wanted for place in _in_views(one, X))
     else:
-        names, width = _names(X), np.shape(X)[1] if not hasattr(X, "shape") else None
-        width = X.shape[1] if width is None else width
-        found = tuple(_in_table(one, names, width) for one in wanted)
+        known = _names(X) if names is None else [str(name) for name in names]
+        width = X.shape[1] if hasattr(X, "shape") else np.shape(X)[1]
+        found = tuple(_in_table(one, known, width) for one in wanted)
         if len({place.column for place in found}) == width:
             raise ValueError(
                 f"fixed= names all {width} columns, so that none is left for kernels; "
@@ -549,6 +574,124 @@ def with_values(X: MultiView, places: Sequence[Place], values: FloatArray) -> Mu
     return X.with_covariates(
         values, {view: np.array(part) for view, part in hidden.items()}, gone
     )
+
+
+# --- rows in blocks -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the columns of covariates hold, of those rows that have a weight."""
+
+    count: int
+    numbers: dict[str, FloatArray]  # count, mean, sum of squares, largest
+    values: dict[str, frozenset[Any]]
+
+    def __add__(self, other: _Seen) -> _Seen:
+        if not (self.count and other.count):
+            return self if self.count else other
+        if self.numbers.keys() != other.numbers.keys():
+            name = (self.numbers.keys() ^ other.numbers.keys()).pop()
+            raise ValueError(
+                f"Covariate {name!r} holds numbers in some blocks and categories in "
+                "others; make it one of the two."
+            )
+        count = self.count + other.count
+        numbers = {}
+        for name, (a, aa, top) in self.numbers.items():
+            b, bb, most = other.numbers[name]
+            between = self.count * other.count / count * (b - a) ** 2
+            mean = a + (b - a) * other.count / count
+            numbers[name] = np.array([mean, aa + bb + between, max(top, most)])
+        values = {name: self.values[name] | other.values[name] for name in self.values}
+        return _Seen(count, numbers, values)
+
+
+def _see(block: Block, places: Sequence[Place]) -> _Seen:
+    """Return what the covariates of a block hold."""
+    kept = np.flatnonzero(block.weight > 0)
+    table = take_rows(split(block.X, places).table, kept)
+    check_present(table, np.arange(len(kept)))
+    numbers: dict[str, FloatArray] = {}
+    values: dict[str, frozenset[Any]] = {}
+    for name, column in table.items():
+        found = _numbers(column)
+        if found is None:
+            values[name] = frozenset(column.tolist())
+        elif len(kept):
+            mean, top = float(found.mean()), float(np.abs(found).max())
+            numbers[name] = np.array([mean, float(np.sum((found - mean) ** 2)), top])
+    return _Seen(len(kept), numbers, values)
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """Count, means and scatter of coded columns."""
+
+    count: int
+    mean: FloatArray
+    scatter: FloatArray
+
+    def __add__(self, other: _Scatter) -> _Scatter:
+        if not (self.count and other.count):
+            return self if self.count else other
+        count = self.count + other.count
+        apart = other.mean - self.mean
+        between = self.count * other.count / count * np.outer(apart, apart)
+        mean = self.mean + apart * (other.count / count)
+        return _Scatter(count, mean, self.scatter + other.scatter + between)
+
+
+def _spread(
+    block: Block, places: Sequence[Place], columns: Sequence[CodedColumn]
+) -> _Scatter:
+    kept = np.flatnonzero(block.weight > 0)
+    table = take_rows(split(block.X, places).table, kept)
+    pairs = zip(columns, table.values(), strict=True)
+    coded = np.column_stack([column.coded(values) for column, values in pairs])
+    width = sum(len(column.names) for column in columns)
+    if not len(kept):
+        return _Scatter(0, np.zeros(width), np.zeros((width, width)))
+    mean = coded.mean(axis=0)
+    return _Scatter(len(kept), mean, (coded - mean).T @ (coded - mean))
+
+
+def code_blocks(blocks: Blocks, places: Sequence[Place], n: int) -> Covariates:
+    """Learn how to code covariates of rows in blocks, in two passes.
+
+    Which columns are collinear is judged by their scatter, which knows no more than
+    half of the digits.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    places : sequence of Place
+    n : int
+        The number of rows.
+    """
+    seen = blocks.reduce(partial(_see, places=places))
+    columns = []
+    for place in places:
+        name = place.name
+        if name in seen.values:
+            ordered = tuple(sorted(seen.values[name], key=str))
+            columns.append(CodedColumn(name, ordered))
+            continue
+        mean, squares, top = seen.numbers[name].tolist()
+        spread = float(np.sqrt(squares / seen.count))
+        constant = spread <= 1e-12 * max(abs(mean), top)
+        columns.append(CodedColumn(name, None, mean, 1.0 if constant else spread))
+    found = blocks.reduce(partial(_spread, places=places, columns=tuple(columns)))
+    # the triangle of a Cholesky factor, column by column
+    S, kept = found.scatter, list[int]()
+    for j in range(len(S)):
+        part, left = S[np.ix_(kept, kept)], S[j, j]
+        if kept:
+            left = left - S[j, kept] @ np.linalg.solve(part, S[kept, j])
+        if left > 1e-11 * max(S[j, j], float(found.count)):
+            kept.append(j)
+    names = [name for column in columns for name in column.names]
+    return Covariates.of(columns, np.array(kept, dtype=np.intp), names, n)
 
 
 def check_present(table: Values, rows: NDArray[np.intp]) -> None:

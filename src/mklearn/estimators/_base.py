@@ -31,6 +31,7 @@ from mklearn.data.covariates import (
     Place,
     Values,
     check_present,
+    code_blocks,
     find_places,
     sort_keys,
     split,
@@ -174,14 +175,15 @@ class BaseKernelMachine(BaseEstimator):
                 "approximation= makes features of samples, and kernels='precomputed' "
                 "has none; give kernels, or approximation=None."
             )
-        if self.fixed is not None:
-            raise ValueError(
-                "fixed= takes the kernels themselves so far: give approximation=None, "
-                "or leave out the covariates."
-            )
         blocks = as_blocks(X, y, sample_weight)
         if blocks is None:
             return self._features_of_arrays(X, y, sample_weight)
+        if blocks.one_pass and self._has_fixed():
+            raise ValueError(
+                "fixed= codes covariates in a pass of its own, and these blocks can be "
+                "read only once; give arrays, files, or a function that returns a new "
+                "iterator of blocks at each call."
+            )
         if blocks.one_pass:  # what can be read only once becomes sums at once
             return self._of_sums(self._summed(blocks))
         return self._features_of_blocks(blocks)
@@ -235,7 +237,7 @@ class BaseKernelMachine(BaseEstimator):
     def _places(self, X: Any) -> tuple[Place, ...]:
         """Return where the covariates stand in X; none by default."""
         fixed = self.fixed
-        if fixed is None or (not isinstance(fixed, str) and np.size(fixed) == 0):
+        if not self._has_fixed():
             return ()
         if self._precomputed():
             raise ValueError(
@@ -251,6 +253,11 @@ class BaseKernelMachine(BaseEstimator):
                     "give a table or a MultiView."
                 )
         return find_places(fixed, X)
+
+    def _has_fixed(self) -> bool:
+        """Tell whether there are covariates."""
+        fixed = self.fixed
+        return fixed is not None and (isinstance(fixed, str) or np.size(fixed) > 0)
 
     def _validate(
         self, X: Any, places: tuple[Place, ...] = ()
@@ -307,9 +314,11 @@ class BaseKernelMachine(BaseEstimator):
         sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
         features = self._feature_map(as_views(sample.X, names), sample.weight)
         size = block_rows(features.n_features)
-        rows = ArrayBlocks(as_views(data, names), target, weight, rows=size)
+        rows: Blocks = ArrayBlocks(as_views(data, names), target, weight, rows=size)
         median = np.zeros(1) if self._takes_labels else np.median(target, axis=0)
-        return self._in_features(rows.keeping(self._room()), features, sample, median)
+        coding = None if samples.fixed is None else samples.fixed.coding
+        rows = rows.keeping(self._room())
+        return self._in_features(rows, features, sample, median, coding)
 
     def _features_of_blocks(self, blocks: Blocks) -> FeatureTraining:
         """Return blocks from elsewhere with checked targets, and their features."""
@@ -321,18 +330,35 @@ class BaseKernelMachine(BaseEstimator):
         data = as_views(sample.X, blocks.names)
         self.n_features_in_ = data.shape[1]
         self._keep_names(blocks.names)
+        self.__dict__.pop("_fixed", None)
+        coding = None
+        if self._has_fixed():
+            places = find_places(self.fixed, sample.X, blocks.names)
+            coding = code_blocks(blocks, places, sample.n_rows)
+            self._fixed = fixed = Fixed(places, coding)
+            blocks = blocks.then(partial(_with_coded, fixed=fixed, names=blocks.names))
+            # the sample that arrays of the same rows would give
+            sample = blocks.reduce(
+                partial(sample_rows, size=self._sample(), seed=self._seed())
+            )
+            data = sample.X
         rows = self._block_targets(blocks)
         features = self._feature_map(data, sample.weight)
-        return self._in_features(rows, features, sample, np.zeros(1))
+        return self._in_features(rows, features, sample, np.zeros(1), coding)
 
     def _in_features(
-        self, rows: Blocks, features: FeatureMap, sample: RowSample, median: FloatArray
+        self,
+        rows: Blocks,
+        features: FeatureMap,
+        sample: RowSample,
+        median: FloatArray,
+        coding: Covariates | None = None,
     ) -> FeatureTraining:
         memory = room(self.memory_limit)
         if self.memory_limit is not None:
             rows = rows.within(*portion(features.n_features, int(self.memory_limit)))
         return FeatureTraining.of(
-            rows, features, sample, self.normalize, memory, median
+            rows, features, sample, self.normalize, memory, median, coding
         )
 
     def _of_sums(self, sums: Accumulator) -> FeatureTraining:
@@ -479,6 +505,9 @@ class BaseKernelMachine(BaseEstimator):
         ``fixed_names_``.
         """
         bias, effects = self.predictor_.bias, self.predictor_.effects
+        rule = self.predictor_.rule
+        if effects is not None and rule is not None:
+            effects = effects @ rule.T
         found = np.zeros((len(bias), 0)) if effects is None else effects.T
         return np.asarray(found[0] if len(found) == 1 else found)
 
@@ -735,8 +764,7 @@ class BaseMKL(BaseKernelMachine):
 
     def _check_beside(self, training: Any) -> None:
         """Raise ValueError if covariates leave nothing for kernels to explain."""
-        beside = training.beside
-        if beside is not None and beside.explains(training.Y).all():
+        if training.explained().all():
             raise NothingToLearnError(EXPLAINED)
 
     def _weights(self) -> WeightSet:
@@ -796,6 +824,11 @@ class StatisticsMixin(BaseKernelMachine):
         sample_weight : array of shape (n_samples,), optional
         """
         self._require_sums()
+        if self._has_fixed():
+            raise ValueError(
+                "fixed= codes covariates in a pass over all samples, which sums over "
+                "samples to come cannot wait for; give fit arrays, files or blocks."
+            )
         model = clone(self)
         model._check_parameters()
         data, names, _ = model._validate(X)
@@ -822,6 +855,12 @@ class StatisticsMixin(BaseKernelMachine):
                 "one by model.accumulator(X)."
             )
         return self._learn(self._of_sums(sums))
+
+
+def _with_coded(block: Block, fixed: Fixed, names: Any) -> Block:
+    """Return a block whose samples carry their coded covariates."""
+    data, table = split(block.X, fixed.places)
+    return Block(fixed.prepared(as_views(data, names), table), block.y, block.weight)
 
 
 def _as_numbers(data: Any) -> Any:
@@ -912,9 +951,12 @@ def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:
         raise ValueError(f"loss must be {', '.join(others)} or {last}, got {name!r}.")
 
 
-def check_limits(model: Any) -> None:
-    """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive."""
-    check_positive("tol", model.tol)
+def check_limits(model: Any, tol: Any = None) -> None:
+    """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive.
+
+    ``tol`` is that of the model unless it is given.
+    """
+    check_positive("tol", model.tol if tol is None else tol)
     if not model.max_iter >= 1:
         raise ValueError(f"max_iter must be at least 1, got {model.max_iter!r}.")
     if model.time_limit is not None and not model.time_limit > 0:

@@ -38,8 +38,11 @@ class Predictor(ABC):
     rule : array of shape (T, q), or None
         Scores are ``coordinates @ rule' + bias``; without a rule coordinates are
         scores.
-    effects : array of shape (k, T), or None
-        Coefficients of covariates, which samples bring along as ``X.covariates``.
+    effects : array of shape (k, q), or None
+        Coefficients of covariates, which samples bring along as ``X.covariates``, in
+        the coordinates.
+    origin : array of shape (q,), or None
+        What is added to the coordinates with them.
     """
 
     n_kernels: int
@@ -47,10 +50,11 @@ class Predictor(ABC):
     bias: FloatArray
     rule: FloatArray | None = field(default=None, kw_only=True)
     effects: FloatArray | None = field(default=None, kw_only=True)
+    origin: FloatArray | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def project(self, X: Any) -> FloatArray:
-        """Return the coordinates of new samples, shape (n, q)."""
+        """Return what kernels add to the coordinates of new samples, shape (n, q)."""
 
     @abstractmethod
     def terms(self, X: Any) -> FloatArray:
@@ -75,24 +79,35 @@ class Predictor(ABC):
 
     def scores(self, X: Any) -> FloatArray:
         """Return the scores of new samples, shape (n, T)."""
-        Z = self.project(X)
+        Z = self.coordinates(X)
         if self.rule is not None:
             Z = Z @ self.rule.T
-        if self.effects is not None:
-            Z = Z + self.of_covariates(X)
         return np.asarray(Z + self.bias)
+
+    def coordinates(self, X: Any) -> FloatArray:
+        """Return the coordinates of new samples, with covariates, shape (n, q)."""
+        Z = self.project(X)
+        if self.effects is not None:
+            Z = Z + self._values(X) @ self.effects
+        return Z if self.origin is None else Z + self.origin
 
     def of_covariates(self, X: Any) -> FloatArray:
         """Return what covariates add to the scores of new samples, shape (n, T)."""
         if self.effects is None:
             return np.zeros((X.shape[0], len(self.bias)))
+        found = self._values(X) @ self.effects
+        return np.asarray(found if self.rule is None else found @ self.rule.T)
+
+    def _values(self, X: Any) -> FloatArray:
+        """Return the covariates that samples bring along."""
+        assert self.effects is not None
         values = getattr(X, "covariates", None)
         if values is None or values.shape[1] != len(self.effects):
             raise ValueError(
                 "This model has covariates; give new samples to the estimator, or to "
                 "its checked(X) first, which codes them."
             )
-        return np.asarray(values @ self.effects)
+        return np.asarray(values)
 
     def parts(self, X: Any) -> FloatArray:
         """Return what each kernel adds to the scores, shape (n, T, n_kernels).
@@ -115,9 +130,11 @@ class Predictor(ABC):
             )
         return replace(self, bias=bias)
 
-    def with_effects(self, effects: FloatArray | None) -> Self:
-        """Return the predictor with coefficients of covariates, shape (k, T)."""
-        return replace(self, effects=effects)
+    def with_effects(
+        self, effects: FloatArray | None, origin: FloatArray | None = None
+    ) -> Self:
+        """Return the predictor with coefficients of covariates, shape (k, q)."""
+        return replace(self, effects=effects, origin=origin)
 
     def with_rule(self, rule: FloatArray, bias: FloatArray) -> Predictor:
         """Return the predictor with scores made of its coordinates."""
@@ -141,8 +158,12 @@ class Predictor(ABC):
             check_finite("rule", self.rule)
         if self.effects is not None:
             sound = np.ndim(self.effects) == 2
-            require(sound and self.effects.shape[1] == len(self.bias), "covariates")
+            sound = sound and self.effects.shape[1] == self.n_coordinates
+            require(sound, "covariates")
             check_finite("effects", self.effects)
+        if self.origin is not None:
+            require(np.shape(self.origin) == (self.n_coordinates,), "an origin")
+            check_finite("origin", self.origin)
 
 
 @dataclass(frozen=True)

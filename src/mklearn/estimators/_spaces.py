@@ -30,7 +30,7 @@ from mklearn.problems.discriminant import (
     targets_of_indicators,
     within_scatter,
 )
-from mklearn.problems.losses import System
+from mklearn.problems.losses import Squared, System
 from mklearn.problems.pseudo_samples import (
     Reduced,
     by_kernel,
@@ -73,6 +73,8 @@ class Fit:
     out, labels, weight
         Scores of left-out samples, their classes or labels, and their weights.
     press, gcv : float
+    effects : array of shape (1 + k, T) or None
+        Of ones and covariates in the scores, where there are covariates.
     """
 
     problem: MKLProblem
@@ -93,6 +95,7 @@ class Fit:
     weight: FloatArray
     press: float
     gcv: float
+    effects: FloatArray | None = None
 
     @property
     def stiff(self) -> FloatArray:
@@ -132,14 +135,22 @@ class GramSpace:
                     "Only binary classification is supported. The type of the target "
                     f"is {kind}; use criterion='rkda'."
                 )
+            if training.beside is not None:
+                raise ValueError(
+                    "criterion='kfda' takes no covariates; use criterion='rkda', which "
+                    "is least squares with class targets."
+                )
             return kfda(bank, target, float(reg), weights, w)
         if self.exclusive:
             H = class_targets(target, self.n_classes, w)
         else:
             H = label_targets(target, w)
         if isinstance(reg, str):
-            return rkda_joint(bank, H, weights, w)
-        return rkda(bank, H, float(reg), weights, w)
+            made = rkda_joint(bank, H, weights, w)
+        else:
+            made = rkda(bank, H, float(reg), weights, w)
+        assert isinstance(made.loss, Squared)
+        return replace(made, loss=replace(made.loss, design=training.beside))
 
     def fit(
         self, reg: Any, weights: WeightSet, solve: Solve, start: Iterate | None = None
@@ -157,7 +168,11 @@ class GramSpace:
         A, F = linear.best(theta)
         inverse = linear.inverse_diagonal()
         out = left_out(system.right, A, inverse)
-        mean = np.mean(system.right - system.ridge[:, None] * A - F, axis=0)
+        rest = system.right - system.ridge[:, None] * A - F
+        beside, effects, mean = training.beside, None, np.mean(rest, axis=0)
+        if beside is not None:  # they are part of the scores, and so is the constant
+            effects, mean = beside.effects(beside.basis.T @ rest), np.zeros_like(mean)
+            F = F + rest
         balance = reg / system.ridge
         total = F.T @ (balance[:, None] * F)
         if self.exclusive:
@@ -184,6 +199,7 @@ class GramSpace:
             weight=w,
             press=press(system.right, out, w),
             gcv=gcv(A, inverse, system.ridge, w),
+            effects=effects,
         )
 
     def shares(self, fit: Fit) -> FloatArray:
@@ -216,9 +232,15 @@ class FeatureSpace:
         self.counts = self.size * share
         self.B = targets_of_indicators(share, self.size, exclusive)
         root = self.scaling.root
-        self.scatter = root[:, None] * self.statistics.ZZ * root
-        # means of the centred features in each class
-        self.means = root[:, None] * self.statistics.ZH / self.counts
+        rest, self.beside = self.statistics.apart(training.free)
+        self.scatter = root[:, None] * rest.ZZ * root
+        # means of the centred features in each class, covariates taken out
+        self.means = root[:, None] * rest.ZH / self.counts
+        D = len(root)
+        self.spread = self.statistics.ZZ[D:, D:]
+        # what covariates say about the targets, and their means in each class
+        self.told = self.beside.effects @ self.B
+        self.middles = self.statistics.ZH[D:] / self.counts
 
     @cached_property
     def reduced(self) -> Reduced:
@@ -229,6 +251,7 @@ class FeatureSpace:
             self.features.slices,
             self.features.names,
             self.training.memory,
+            self.training.free,
         )
 
     def fit(
@@ -250,12 +273,24 @@ class FeatureSpace:
         system = System(ridge, T, np.zeros((len(T), 0)), np.zeros((0, T.shape[1])))
         linear = LinearSolver(bank, system, theta)
         A, F = linear.best(theta)
-        freedom = 1.0 + float(np.sum(1.0 - reg * linear.inverse_diagonal()))
+        free = self.training.free
+        freedom = 1.0 + free + float(np.sum(1.0 - reg * linear.inverse_diagonal()))
         error = reg**2 * float(np.sum(A**2)) / self.size
         coef = reduced.dual(A)
         w = weights_of(theta, coef, self.features.slices)
         H, out, labels, weight = self._left_out(theta, w, float(reg))
         means, total = self.means.T @ w, w.T @ self.scatter @ w
+        effects = None
+        if free:
+            # scores: what covariates say about the targets, and kernels about the rest
+            means = means + self.middles.T @ self.told
+            total = total + self.told.T @ self.spread @ self.told
+            along = cholesky(self.spread, lower=True).T @ self.told
+            F, T = np.vstack([F, along]), np.vstack([T, along])
+            A = np.vstack([A, np.zeros_like(along)])
+            assert reduced.beside is not None
+            own = self.told - reduced.beside.along @ w
+            effects = np.vstack([-reduced.beside.mean @ own, own])
         return Fit(
             problem=problem,
             solution=solution,
@@ -275,6 +310,7 @@ class FeatureSpace:
             weight=weight,
             press=press(H, out, weight) if len(H) else np.nan,
             gcv=error / max(1.0 - freedom / self.size, 1e-150) ** 2,
+            effects=effects,
         )
 
     def _left_out(
@@ -298,6 +334,7 @@ class FeatureSpace:
                 B=self.B,
                 target=self.statistics.target,
                 total=self.size,
+                beside=replace(self.beside, effects=self.told),
                 stride=max(1, self.statistics.n // _LEFT_OUT),
             )
         )

@@ -11,7 +11,7 @@ import hashlib
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from scipy import sparse
 
 from mklearn.data.blocks import Block, Blocks
 from mklearn.data.clock import Clock, OutOfTimeError
+from mklearn.data.covariates import Covariates
 from mklearn.data.sampling import RowSample
 from mklearn.data.views import MultiView
 from mklearn.estimators._predictor import (
@@ -41,12 +42,13 @@ from mklearn.kernels.normalise import (
 from mklearn.problems import MKLProblem
 from mklearn.problems.design import Design
 from mklearn.problems.evidence import EvidenceProblem
-from mklearn.problems.losses import Formula, Pointwise
+from mklearn.problems.losses import Formula, Pointwise, Softmax
 from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.mkl import hard_margin
 from mklearn.problems.ordered import SLOPE, TARGETS, OrderedProblem
 from mklearn.problems.pseudo_samples import Reduced, ReducedEvidence, weights_of
 from mklearn.problems.scatter import Gathered, Statistics, gather
+from mklearn.problems.softmax import SoftmaxProblem
 from mklearn.problems.survival import CoxFormula
 from mklearn.problems.weights import WeightSet, for_kernels
 from mklearn.solvers import Solution, Status
@@ -120,6 +122,12 @@ class GramTraining:
         """The kernels, None for those that were given as Grams."""
         return self.raw.kernels
 
+    def among(self, kernels: Index) -> GramTraining:
+        """Return the same samples with some of the kernels, to solve problems of."""
+        return replace(
+            self, raw=self.raw.select(kernels), bank=self.bank.select(kernels)
+        )
+
     def counts(self, n_classes: int) -> FloatArray:
         """Return the total weight of each class."""
         return np.bincount(self.target, self.weight, n_classes).astype(float)
@@ -173,6 +181,12 @@ class GramTraining:
     def beside(self) -> Design | None:
         """What enters without a penalty, where that is more than a constant."""
         return None if self.design is None else Design(self.design)
+
+    def explained(self) -> NDArray[np.bool_]:
+        """Return which targets covariates alone explain, shape (T,)."""
+        if self.beside is None:
+            return np.zeros(self.Y.shape[1], dtype=bool)
+        return self.beside.explains(np.real(self.Y))
 
     def solver(self, solver: Any, problem: Any) -> Any:
         """Return what a name means for a problem of samples."""
@@ -239,6 +253,9 @@ class FeatureTraining:
         Started when ``fit`` was.
     n_rows : int
         How many there are, where there are rows.
+    coding : Covariates or None
+        How covariates are coded, where there are any: rows bring them along, and once
+        they are encoded these are the last columns of the features.
     """
 
     rows: Blocks | None
@@ -249,8 +266,7 @@ class FeatureTraining:
     median: FloatArray = field(default_factory=lambda: np.zeros(1), repr=False)
     clock: Clock = field(default_factory=Clock, repr=False)
     n_rows: int = 0
-
-    beside: ClassVar[None] = None
+    coding: Covariates | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -261,6 +277,7 @@ class FeatureTraining:
         normalize: str | None,
         memory: int,
         median: FloatArray,
+        coding: Covariates | None = None,
     ) -> FeatureTraining:
         """Return the training whose map knows where rows without a view stand.
 
@@ -270,7 +287,9 @@ class FeatureTraining:
             means = rows.reduce(partial(_presence, features=features))
             features = features.with_means(means)
         n = sample.n_rows
-        return cls(rows, features, normalize, memory, None, median, n_rows=n)
+        return cls(
+            rows, features, normalize, memory, None, median, n_rows=n, coding=coding
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -297,18 +316,47 @@ class FeatureTraining:
     @cached_property
     def scaling(self) -> Scaling:
         """How features are normalised."""
-        moments = self.gathered.moments
+        moments, D = self.gathered.moments, self.features.n_features
         return Scaling.fit(
-            self.normalize, self.features, moments.total, moments.mean, moments.scatter
+            self.normalize,
+            self.features,
+            moments.total,
+            moments.mean[:D],
+            moments.scatter[:D],
         )
+
+    @property
+    def free(self) -> int:
+        """Number of covariates, as they are coded."""
+        return 0 if self.coding is None else len(self.coding.names)
+
+    @cached_property
+    def beside(self) -> Design | None:
+        """What enters without a penalty, where that is more than a constant."""
+        if self.coding is None:
+            return None
+        assert self.rows is not None
+        columns = self.rows.map(partial(_last_columns, count=self.free))
+        C = np.concatenate(columns)
+        return Design(np.column_stack([np.ones(len(C)), C]))
+
+    def explained(self) -> NDArray[np.bool_]:
+        """Return which targets covariates alone explain, shape (T,)."""
+        size = np.diagonal(self.statistics.HH)
+        if not self.free:
+            return np.zeros(len(size), dtype=bool)
+        left = np.diagonal(self.statistics.apart(self.free)[0].HH)
+        # of sums of squares no more is known than their rounding
+        return np.asarray((left <= 1e-13 * size) & (size > 0))
 
     @cached_property
     def reduced(self) -> Reduced:
         """Pseudo-samples that stand for all samples, for the squared loss."""
         features = self.features
         return Reduced.of(
-            self.statistics, self.scaling, features.slices, features.names, self.memory
-        )
+            self.statistics, self.scaling, features.slices, features.names, self.memory,
+            self.free,
+        )  # fmt: skip
 
     def counts(self, n_classes: int) -> FloatArray:
         """Return the total weight of each class."""
@@ -325,8 +373,12 @@ class FeatureTraining:
         """Return features with targets and costs, and the sums over them."""
         if self.rows is None:
             return replace(self, found=encode.of_sums(self.gathered))
-        rows = self.rows.then(partial(_featurised, features=self.features, to=encode))
-        rows = rows.held(8 * self.n_rows * (self.features.n_features + 2))
+        make = partial(
+            _featurised, features=self.features, to=encode, coding=self.coding
+        )
+        rows = self.rows.then(make)
+        width = self.features.n_features + self.free + 2
+        rows = rows.held(8 * self.n_rows * width)
         with self.clock.preparing():
             found = rows.reduce(partial(gather, factors=encode.factors))
         return replace(self, rows=rows, found=found)
@@ -338,7 +390,6 @@ class FeatureTraining:
         weights = for_kernels(weights, self.kernels, self.names)
         if isinstance(loss, CoxFormula):
             return self._in_order(loss, float(C), weights)
-        assert isinstance(loss, Pointwise)
         if loss.quadratic:
             return self.reduced.squared(float(C), weights, tasks)
         if self.rows is None:
@@ -346,9 +397,15 @@ class FeatureTraining:
         T = len(self.statistics.target)
         part = self.statistics.with_targets(np.eye(T)[:, tasks])
         slices = self.features.slices
+        if isinstance(loss, Softmax):
+            return SoftmaxProblem(
+                self.rows, loss, float(C), weights, slices, self.scaling, part
+            )
+        assert isinstance(loss, Pointwise)
         return FeatureProblem(
-            self.rows, loss, float(C), weights, slices, self.scaling, part, tasks
-        )
+            self.rows, loss, float(C), weights, slices, self.scaling, part, tasks,
+            free=self.free,
+        )  # fmt: skip
 
     def evidence(self) -> ReducedEvidence:
         """Return the restricted likelihood of the values; weights are exactnesses."""
@@ -363,7 +420,12 @@ class FeatureTraining:
     def scores(self, theta: FloatArray, A: FloatArray, bias: FloatArray) -> FloatArray:
         """Return the scores of the samples, shape (n, T)."""
         assert self.rows is not None
-        at = self.scaling.raw(weights_of(theta, A, self.features.slices), bias)
+        w = weights_of(theta, A, self.features.slices)
+        effects = np.zeros((0, w.shape[1]))
+        if self.free:
+            bias, effects = bias[0], bias[1:]
+        w, bias = self.scaling.raw(w, bias)
+        at = np.vstack([w, effects]), bias
         return np.concatenate(self.rows.map(partial(_scored, at=at)))
 
     def _in_order(self, loss: CoxFormula, C: float, weights: WeightSet) -> Any:
@@ -380,7 +442,8 @@ class FeatureTraining:
             self.scaling,
             self.statistics.with_targets(np.eye(T)[:, [SLOPE]]),
             slice(SLOPE, SLOPE + 1),
-            joint=loss.of(Y[:, TARGETS], cost, C),
+            joint=replace(loss.of(Y[:, TARGETS], cost, C), design=self.beside),
+            free=self.free,
         )
 
     def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> Any:
@@ -437,8 +500,17 @@ def _check_finite(theta: FloatArray, A: FloatArray, bias: FloatArray) -> None:
         )
 
 
-def _featurised(block: Block, features: FeatureMap, to: Encoding) -> Block:
-    return to(Block(features.transform(block.X), block.y, block.weight))
+def _featurised(
+    block: Block, features: FeatureMap, to: Encoding, coding: Covariates | None = None
+) -> Block:
+    Z = features.transform(block.X)
+    if coding is not None:
+        Z = np.column_stack([Z, coding.standardised(block.X.covariates)[:, 1:]])
+    return to(Block(Z, block.y, block.weight))
+
+
+def _last_columns(block: Block, count: int) -> FloatArray:
+    return np.asarray(block.X[:, block.X.shape[1] - count :])
 
 
 def _targets(block: Block) -> tuple[FloatArray, FloatArray]:

@@ -20,7 +20,7 @@ from mklearn.estimators._base import (
     check_positive,
 )
 from mklearn.estimators._targets import LabelsMixin
-from mklearn.estimators._training import FeatureTraining, Training
+from mklearn.estimators._training import SAMPLE, Training
 from mklearn.problems.losses import by_name
 from mklearn.solvers import Solution
 
@@ -68,8 +68,8 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         ``V(f, y)`` for labels -1 and 1: ``max(0, 1 - y f)``, ``½ max(0, 1 - y f)^2``,
         ``½ (y - f)^2`` or ``log(1 + exp(-y f))``; or, for all classes at once,
         ``log(sum_c exp(f_c)) - f_y`` (of two classes the logistic loss). The last takes
-        as many (n, n) factors for each step as there are classes, and no
-        ``approximation``.
+        as many (n, n) factors for each step as there are classes; with
+        ``approximation``, some passes over the rows.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
         How kernels are made comparable, with the statistics of the training samples.
         None takes them exactly as given.
@@ -239,10 +239,12 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         The latter are as large as the tolerance asks for.
         """
         super()._check_beside(training)
-        beside, formula = training.beside, self._formula()
-        if beside is None or formula.quadratic:
+        formula = self._formula()
+        many = getattr(training, "n_rows", 0) > SAMPLE  # for a linear program
+        if self._fixed is None or formula.quadratic or many:
             return
-        told = np.array([beside.told(y) for y in training.Y.T])
+        beside, (Y, _) = training.beside, training.targets()
+        told = np.array([beside.told(y) for y in Y.T])
         if (told > 1.0 - 1e-6).all():
             raise NothingToLearnError(
                 "The covariates tell all classes apart, so that nothing is left for "
@@ -271,12 +273,6 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
     def _encoded(self, training: Training) -> tuple[Training, float]:
         """Return the training with targets -1 and 1, and no shift of values."""
         if self.loss == "multinomial" and len(self.classes_) > 2:
-            if isinstance(training, FeatureTraining):
-                raise ValueError(
-                    "loss='multinomial' of more than two classes compares all samples, "
-                    "and approximation= has features in their place; use loss="
-                    "'logistic', each class against the rest, or approximation=None."
-                )
             if getattr(self, "weights", "shared") != "shared":
                 raise ValueError(
                     "loss='multinomial' is one problem of all classes, which share "

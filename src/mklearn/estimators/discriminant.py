@@ -62,6 +62,9 @@ class MKLDiscriminant(
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         As in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifier`, for ``criterion="rkda"``: directions
+        are sums over kernels and of columns that no regularisation shrinks.
     reg : float or {"learn", "loo", "gcv"}
         The regularisation ``lam`` in ``G + lam I``, on the scale of unit traces.
         "learn" finds it together with the weights, as the weight of one more kernel,
@@ -113,6 +116,8 @@ class MKLDiscriminant(
     intercept_ : array of shape (1 or n_classes,)
         Of the decision function. It may be set, for instance to a point of the ROC
         curve.
+    fixed_effects_, fixed_names_, fixed_dropped_
+        Of the covariates on the decision function, as in :class:`MKLClassifier`.
     temperature_ : float, or array of shape (n_labels,)
         Factor between decision function and log-odds in ``predict_proba``, the one that
         makes the left-out training samples most likely.
@@ -153,6 +158,7 @@ class MKLDiscriminant(
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         reg: float | str = 5e-4,
         criterion: str = "rkda",
         norm: Any = 1,
@@ -173,6 +179,7 @@ class MKLDiscriminant(
         random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.reg = reg
         self.criterion = criterion
         self.norm = norm
@@ -221,6 +228,7 @@ class MKLDiscriminant(
     def _space(self, training: Training) -> GramSpace | FeatureSpace:
         """Return the analysis on Grams or on features."""
         encoded = training.encoded(Indicators(len(self.classes_)))
+        self._check_beside(encoded)
         return space_of(encoded, not self._multilabel, self.criterion)
 
     @one_blas_thread
@@ -254,8 +262,8 @@ class MKLDiscriminant(
             fit = self._fit_reg(space, reg, start)
             start = fit.solution
             models[reg] = clone(self).set_params(reg=reg)
-            for name in ("n_features_in_", "feature_names_in_", "classes_"):
-                if hasattr(self, name):
+            for name in ("n_features_in_", "feature_names_in_", "classes_", "_fixed"):
+                if name in vars(self):
                     setattr(models[reg], name, getattr(self, name))
             models[reg]._multilabel = self._multilabel
             models[reg]._keep_fit(space, fit)
@@ -310,6 +318,10 @@ class MKLDiscriminant(
         self.coef_, bias = rules(space, fit, turn)
         coef = fit.coef @ turn
         plain = space.training.predictor(fit.theta, coef, np.zeros(coef.shape[1]))
+        if fit.effects is not None:
+            assert self._fixed is not None
+            effects = self._fixed.coding.in_units(fit.effects @ turn)
+            plain = plain.with_effects(effects[1:], effects[0])
         predictor = plain.with_rule(self.coef_, bias)
         self._keep(space.training, predictor, fit.theta, coef, space.shares(fit))
         out = fit.out @ turn @ self.coef_.T + bias
@@ -397,7 +409,8 @@ class MKLDiscriminant(
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
         check_is_fitted(self)
-        return self.predictor_.project(self.checked(X))[:, : self._n_features_out]
+        found = self.predictor_.coordinates(self.checked(X))
+        return found[:, : self._n_features_out]
 
     @by_blocks
     def predict(self, X: Any) -> NDArray[Any]:

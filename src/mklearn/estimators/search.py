@@ -35,6 +35,7 @@ from mklearn.estimators.regressor import MKLRegressor
 from mklearn.estimators.survival import MKLCox
 from mklearn.kernels import KernelBank
 from mklearn.kernels.dense import DenseGrams
+from mklearn.kernels.families import width_ranges
 from mklearn.problems import LpBall
 from mklearn.problems.targets import FewerColumns
 from mklearn.problems.weights import WeightSet
@@ -63,12 +64,27 @@ class _Scored:
         return A if self.fewer is None else self.fewer.spread(A)
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """A fold whose kernels are normalised and whose targets are encoded."""
+
+    training: GramTraining
+    kernels: Any  # between the samples to learn from: a bank, or dense Grams
+    known: Any  # between the samples tested and those
+    shift: Any  # what was subtracted from the targets
+    fewer: FewerColumns | None
+    score: Callable[[FloatArray], float]
+    new: FloatArray | None  # covariates of the samples tested
+    place: NDArray[np.intp]  # of each row tested, its sample
+
+
 class _PathSearch(SearchMixin, BaseMKL):
     """Cross-validation over costs and norms; a mixin before the plain estimator.
 
-    Subclasses have the parameters ``Cs``, ``norms``, ``cv``, ``scoring``, ``rule`` and
-    ``n_jobs`` besides those of the plain estimator but ``C`` and ``norm``, and say in
-    ``_plain`` what one cell is, and in ``_cell`` what it knows on folds.
+    Subclasses have the parameters ``Cs``, ``norms``, ``cv``, ``scoring``, ``rule``,
+    ``select`` and ``n_jobs`` besides those of the plain estimator but ``C`` and
+    ``norm``, and say in ``_plain`` what one cell is, and in ``_cell`` what it knows on
+    folds.
     """
 
     C_: Any
@@ -107,10 +123,18 @@ class _PathSearch(SearchMixin, BaseMKL):
         self, training: GramTraining, folds: Folds, weighted: bool
     ) -> tuple[Any, ...]:
         """Return training, problem, solution and shift of the cell that is best."""
+        whole = training
+        kept = self._kept(folds, weighted)
+        if len(kept) < len(whole.names):
+            training = whole.among(kept)
+            folds = replace(folds, training=training)
         job = partial(self._run_fold, weighted=weighted)
         (found,) = folds.run(job, self.n_jobs)
         self.Cs_, self.norms_ = found[0].path.Cs, np.array(found[0].path.norms)
-        self.path_ = tuple(one.path for one in found)
+        self.path_ = tuple(
+            replace(one.path, theta=_spread(one.path.theta, kept, len(whole.names)))
+            for one in found
+        )
         self.scores_ = np.stack([one.scores for one in found], axis=2)
         self.mean_scores_ = self.scores_.mean(axis=2)
         self._warn_paths()
@@ -132,7 +156,51 @@ class _PathSearch(SearchMixin, BaseMKL):
             scaled(theta, weights), problem.loss.repair(A / np.maximum(count, 1))
         )
         problem, solution = self._solve_shared(training, self.C_, start)
+        if len(kept) < len(whole.names):
+            # kernels that were left out are there, with weight zero
+            training, _ = self._encoded(whole)
+            problem = training.problem(self._formula(), self.C_, weights)
+            theta = _spread(solution.theta, kept, len(whole.names))
+            solution = replace(solution, theta=theta)
         return training, [problem], [solution], shift
+
+    def _kept(self, folds: Folds, weighted: bool) -> NDArray[np.intp]:
+        """Return the kernels to learn from, chosen by their plain sums on the folds.
+
+        The sum is the cheapest model of a choice. Among equals the choice with the
+        fewest narrow kernels wins, or the first of single ones.
+        """
+        training = folds.training
+        everything = np.arange(len(training.names))
+        for name in ("select_scores_", "rejected_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.rejected_: tuple[str, ...] = ()
+        choices: list[NDArray[np.intp]] = []
+        if self.select == "widths":
+            choices = width_ranges(training.kernels)[::-1]
+        elif self.select == "one":
+            choices = [np.array([m]) for m in everything]
+        if len(choices) < 2:
+            return everything
+        job = partial(self._run_sums, choices=choices, weighted=weighted)
+        (found,) = folds.run(job, self.n_jobs)
+        scores = np.stack(found, axis=2)
+        if np.isnan(scores).any(axis=2).all():
+            return everything  # out of time, which the paths will say
+        number, _ = best_cell(scores, lambda i, k: (i, k))
+        kept = choices[number]
+        self.select_scores_ = scores[::-1] if self.select == "widths" else scores
+        out = np.setdiff1d(everything, kept)
+        self.rejected_ = tuple(training.names[m] for m in out)
+        return kept
+
+    def _run_sums(
+        self, part: Part, choices: Sequence[NDArray[np.intp]], weighted: bool
+    ) -> FloatArray:
+        """Return the scores of sums of kernels, shape (n_choices, n_Cs)."""
+        ready = self._ready(part, weighted)
+        found = [self._followed(ready, (np.inf,), kernels) for kernels in choices]
+        return np.concatenate([one.scores for one in found])
 
     def _solve_shared(
         self, training: Any, C: float, start: Iterate | None = None
@@ -150,28 +218,51 @@ class _PathSearch(SearchMixin, BaseMKL):
 
     def _run_fold(self, part: Part, weighted: bool) -> _Scored:
         """Follow the path on the fold's samples and score every cell on the others."""
-        fold = part.fold
+        norms = tuple(float(p) for p in self.norms)
+        return self._followed(self._ready(part, weighted), norms)
+
+    def _ready(self, part: Part, weighted: bool) -> _Ready:
+        """Return the kernels of a fold, normalised, its targets and its scorer."""
         with warnings.catch_warnings():
-            # a kernel that is constant on a fold has no part there; paths are judged
-            # together
+            # a kernel that is constant on a fold has no part there
             warnings.simplefilter("ignore", UserWarning)
             training, cross = part.normalised(self.normalize)
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            training, shift = self._encoded(training)
-            fewer = self._fewer(training)
-            if fewer is not None:
-                training = replace(training, Y=fewer.columns)
-            one, formula = LpBall(1.0), self._formula()
-            kernels: Any = training.bank
-            follow: Any = mkl_path
-            if part.dense:
-                rough = np.float32 if self.tol >= _SINGLE else np.float64
-                kernels, follow = DenseGrams.of(training.bank, rough), rough_path
+        training, shift = self._encoded(training)
+        fewer = self._fewer(training)
+        if fewer is not None:
+            training = replace(training, Y=fewer.columns)
+        kernels: Any = training.bank
+        known: Any = cross
+        if part.dense:
+            rough = np.float32 if self.tol >= _SINGLE else np.float64
+            kernels = DenseGrams.of(training.bank, rough)
+            known = DenseGrams.of(cross, rough)
+        score = self._scorer(part.fold, weighted)
+        new = part.design_tested()
+        return _Ready(
+            training, kernels, known, shift, fewer, score, new, part.fold.place
+        )
+
+    def _followed(
+        self,
+        ready: _Ready,
+        norms: tuple[float, ...],
+        among: NDArray[np.intp] | None = None,
+    ) -> _Scored:
+        """Follow a path of norms on a fold, with some of the kernels."""
+        training, fewer = ready.training, ready.fewer
+        kernels, known = ready.kernels, ready.known
+        if among is not None:
+            kernels, known = kernels.select(among), known.select(among)
+        one, formula = LpBall(1.0), self._formula()
+        follow: Any = rough_path if isinstance(kernels, DenseGrams) else mkl_path
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # judged together
             path = follow(
                 kernels,
                 lambda C: training.problem(formula, C, one).loss,
                 self._costs_tried(),
-                tuple(float(p) for p in self.norms),
+                norms,
                 solver=self.solver,
                 tol=_SLACK * self.tol,
                 max_iter=self.max_iter,
@@ -180,18 +271,16 @@ class _PathSearch(SearchMixin, BaseMKL):
                 verbose=self.verbose,
             )
         stop_on_ctrl_c(s for row in path.solutions for s in row if s is not None)
-        score = self._scorer(fold, weighted)
-        new = part.design_tested()
         P, K, _ = path.shape
         scores = np.full((P, K), np.nan)
         A = np.full((P, K, *training.Y.shape), np.nan)
-        known = DenseGrams.of(cross, rough) if part.dense else cross
         for i in range(P):
             row = [s for s in path.solutions[i] if s is not None]
             for k, (s, F) in enumerate(zip(row, _decisions(known, row), strict=True)):
-                values = F + (s.bias if training.design is None else new @ s.bias)
+                beside = s.bias if training.design is None else ready.new @ s.bias
+                values = F + beside
                 values = values if fewer is None else fewer.spread(values)
-                scores[i, k] = score((values + shift)[fold.place])
+                scores[i, k] = ready.score((values + ready.shift)[ready.place])
                 A[i, k] = s.A
         # the solutions would take as much memory as the samples for each cell
         return _Scored(replace(path, solutions=()), scores, A, fewer)
@@ -227,6 +316,10 @@ class _PathSearch(SearchMixin, BaseMKL):
             if not isinstance(p, Real):
                 raise ValueError(f"norms must be numbers from 1 to inf, got {p!r}.")
             LpBall(float(p))
+        if self.select not in ("widths", "one", None):
+            raise ValueError(
+                f"select must be 'widths', 'one' or None, got {self.select!r}."
+            )
         if self.rule not in ("best", "1se"):
             raise ValueError(f"rule must be 'best' or '1se', got {self.rule!r}.")
         self._plain()._check_parameters()
@@ -295,6 +388,13 @@ def gain_over_sum(
     return float(gains.mean()), float(error_over_folds(gains, sizes))
 
 
+def _spread(theta: FloatArray, kept: NDArray[np.intp], M: int) -> FloatArray:
+    """Return weights of all M kernels, zero for those that were not kept."""
+    out = np.zeros((*theta.shape[:-1], M))
+    out[..., kept] = theta
+    return out
+
+
 def _decisions(
     cross: KernelBank | DenseGrams, solutions: list[Solution]
 ) -> Iterator[FloatArray]:
@@ -353,6 +453,13 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
     rule : {"best", "1se"}
         The best mean score, or the simplest model that is at most one standard error
         below it. Simplest, also among ties: the smallest C, then the largest p.
+    select : {"widths", "one"} or None
+        Which kernels may be left out. Of kernels that differ by their width alone, if
+        they are five or more, as in "auto", the narrowest can learn any labels by
+        heart, and weights that are learned from the same labels do not tell. "widths"
+        compares the sum of all kernels with the sums without the narrowest fifth and
+        two fifths of the widths, on the same folds, and goes on with the best. "one"
+        goes on with the single kernel that is best. None keeps all.
     loss, normalize, solver, class_weight, psd
         As in :class:`MKLClassifier`.
     tol : float
@@ -389,6 +496,11 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         gain is less than two errors, the sum would have done. As it is the gain of the
         best of many it is rather too large: :func:`mklearn.model_selection.compare`
         measures it on samples that took no part in the choice.
+    rejected_ : tuple of str
+        Names of the kernels that were left out. They have weight zero.
+    select_scores_ : array of shape (n_choices, n_Cs, n_folds)
+        Scores of what ``select`` compares: sums of all kernels and of those without the
+        narrowest, or single kernels. Only where there was something to choose.
     path_ : tuple of Path, one for each fold
         Weights, bounds and iterations of every problem, without the solutions.
     classes_, kernel_names_, kernels_, kernel_weights_, kernel_contributions_
@@ -423,6 +535,7 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         cv: Any = 5,
         scoring: Any = None,
         rule: str = "best",
+        select: str | None = "widths",
         loss: str = "hinge",
         normalize: str | None = "multiplicative",
         solver: Any = "auto",
@@ -443,6 +556,7 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
+        self.select = select
         self.loss = loss
         self.normalize = normalize
         self.solver = solver
@@ -492,8 +606,9 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         What to combine, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
         Covariates, as in :class:`MKLClassifierCV`.
-    Cs, norms, cv, scoring, rule
-        As in :class:`MKLClassifierCV`. With an integer ``cv`` the folds are of distinct
+    Cs, norms, cv, scoring, rule, select
+        As in :class:`MKLClassifierCV`; with ``weights="per-target"`` and the squared
+        loss all kernels are kept. With an integer ``cv`` the folds are of distinct
         samples; those of a table are in an order that follows from their content.
     weights : {"shared", "per-target"} or array of shape (n_outputs,)
         As in :class:`MKLRegressor`. Cost and norm are chosen for all outputs together,
@@ -506,10 +621,10 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
     Attributes
     ----------
     C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, gain_over_sum_, path_
-        As in :class:`MKLClassifierCV`. Unless ``weights="shared"``, choices are arrays
-        of shape (n_outputs,), scores have one more axis, for outputs or groups, and
-        there is no ``gain_over_sum_``; with "per-target" and the squared loss there are
-        no paths.
+        As in :class:`MKLClassifierCV`, with ``rejected_``, ``select_scores_``. Unless
+        ``weights="shared"``, choices are arrays of shape (n_outputs,), scores have one
+        more axis, for outputs or groups, and there is no ``gain_over_sum_``; with
+        "per-target" and the squared loss there are no paths.
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLRegressor`, of the last fit.
     support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
@@ -542,6 +657,7 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         cv: Any = 5,
         scoring: Any = None,
         rule: str = "best",
+        select: str | None = "widths",
         weights: Any = "shared",
         loss: str = "squared",
         epsilon: float = 0.1,
@@ -563,6 +679,7 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
+        self.select = select
         self.weights = weights
         self.loss = loss
         self.epsilon = epsilon
@@ -664,7 +781,8 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
 
     def _keep_choices(self, chosen: FloatArray, scores: FloatArray) -> None:
         """Store what was chosen for each target."""
-        self.__dict__.pop("gain_over_sum_", None)  # of a group, or an earlier fit
+        for name in ("gain_over_sum_", "rejected_", "select_scores_"):
+            self.__dict__.pop(name, None)  # of a group, or an earlier fit
         Cs, norms = chosen
         self.scores_, self.mean_scores_ = scores, scores.mean(axis=2)
         known = self.norms_.tolist()
@@ -721,12 +839,14 @@ class MKLCoxCV(_PathSearch, MKLCox):
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         What to combine, as in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifierCV`.
     Cs, norms
         As in :class:`MKLClassifierCV`.
     cv : int, splitter or iterable of (train, test)
         Folds. An integer makes folds of distinct samples, each with its share of the
         events.
-    scoring, rule
+    scoring, rule, select
         As in :class:`MKLClassifierCV`.
     ties, normalize, solver, psd
         As in :class:`MKLCox`.
@@ -736,10 +856,12 @@ class MKLCoxCV(_PathSearch, MKLCox):
     Attributes
     ----------
     C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, gain_over_sum_, path_
-        As in :class:`MKLClassifierCV`.
+        As in :class:`MKLClassifierCV`, also ``rejected_``, ``select_scores_``.
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLCox`, of the last fit.
     unique_times_, baseline_cumulative_hazard_, strata_
+        As in :class:`MKLCox`, of the last fit.
+    fixed_effects_, fixed_names_, fixed_dropped_
         As in :class:`MKLCox`, of the last fit.
     support_, dual_coef_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`MKLCox`, of the last fit.
@@ -765,11 +887,13 @@ class MKLCoxCV(_PathSearch, MKLCox):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         Cs: Any = 7,
         norms: Any = NORMS,
         cv: Any = 5,
         scoring: Any = None,
         rule: str = "best",
+        select: str | None = "widths",
         ties: str = "breslow",
         normalize: str | None = "multiplicative",
         solver: Any = "auto",
@@ -783,11 +907,13 @@ class MKLCoxCV(_PathSearch, MKLCox):
         verbose: int = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.Cs = Cs
         self.norms = norms
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
+        self.select = select
         self.ties = ties
         self.normalize = normalize
         self.solver = solver

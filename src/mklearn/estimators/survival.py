@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -85,6 +87,9 @@ class MKLCox(SurvivalMixin):
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         What to combine, as in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifier`: they add ``z'beta`` to ``f(x)``, with
+        a beta that is not penalised.
     C : float
         Cost of the negative log likelihood, summed over events.
     ties : {"breslow", "efron"}
@@ -116,9 +121,12 @@ class MKLCox(SurvivalMixin):
     unique_times_ : array of shape (n_times,)
         Distinct times of the training samples, where predicted functions have steps.
     baseline_cumulative_hazard_ : array of shape (n_strata, n_times)
-        Breslow's estimate, at ``f(x) = 0``.
+        Breslow's estimate, at ``f(x) = 0``. With covariates that is where numbers among
+        them have their means, and categories their first value.
     strata_ : array of shape (n_strata,)
         Values of ``strata``; one zero if there were none.
+    fixed_effects_, fixed_names_, fixed_dropped_
+        Of the covariates, as in :class:`MKLClassifier`: logarithms of hazard ratios.
     support_ : array
         Rows of X with a coefficient that is not zero (without ``approximation``).
     dual_coef_ : array of shape (1, n_support)
@@ -163,6 +171,7 @@ class MKLCox(SurvivalMixin):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         ties: str = "breslow",
         norm: Any = 2,
@@ -181,6 +190,7 @@ class MKLCox(SurvivalMixin):
         random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.C = C
         self.ties = ties
         self.norm = norm
@@ -227,9 +237,26 @@ class MKLCox(SurvivalMixin):
     def _learn(self, training: Training) -> MKLCox:
         """Pose the problem, solve it, and keep what was found."""
         training, _ = self._encoded(training)
+        self._check_beside(training)
         problem = training.problem(self._formula(), self.C, self._weights())
         self._store(training, [problem], [self._solve(training, problem)])
         return self
+
+    def _check_beside(self, training: Any) -> None:
+        """Warn if no finite effects of covariates are the best ones."""
+        if training.beside is None:
+            return
+        Y, cost = training.targets()
+        Y = Y[:, TARGETS] if isinstance(training, FeatureTraining) else Y
+        loss = replace(self._formula().of(Y, cost, 1.0), design=training.beside)
+        if loss.unbounded():
+            warnings.warn(
+                "Covariates alone order some of the events, so that no finite effects "
+                "of theirs are the best ones; those in fixed_effects_ are as large as "
+                "tol asks for. Merge rare categories, or leave them out.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _stratified(self, y: Any, strata: Any) -> Any:
         """Return y with numbers of strata, and note what they are."""
@@ -417,6 +444,8 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         What to combine, as in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifier`.
     C : float
         Cost of errors.
     loss : {"squared", "epsilon_insensitive"}
@@ -438,6 +467,8 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
         As in :class:`MKLRegressor`.
     support_, dual_coef_, intercept_, duality_gap_, n_iter_, approximation_error_
         As in :class:`MKLRegressor`; the intercept is that of the log time.
+    fixed_effects_, fixed_names_, fixed_dropped_
+        Of the covariates, as in :class:`MKLRegressor`: effects on the log time.
     solution_ : Solution
         Of the problem with the log times less their median, which differs in the bias
         only.
@@ -471,6 +502,7 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         loss: str = "squared",
         epsilon: float = 0.1,
@@ -490,6 +522,7 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
         random_state: Any = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.C = C
         self.loss = loss
         self.epsilon = epsilon
@@ -526,6 +559,7 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
         middle = float(np.ravel(training.middle())[0])
         shift = float(np.log(middle)) if middle > 0 else 0.0
         training = training.encoded(Censored(shift))
+        self._check_beside(training)
         problem = training.problem(self._formula(), self.C, self._weights())
         self._store(training, [problem], [self._solve(training, problem)], shift)
         return self

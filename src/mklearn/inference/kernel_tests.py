@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import chi2, false_discovery_control
+from scipy.stats import false_discovery_control
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
@@ -18,7 +18,12 @@ from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView
 from mklearn.inference.forms import Form
 from mklearn.inference.nulls import Null, null_models
-from mklearn.inference.tails import ratio_tail
+from mklearn.inference.tails import (
+    flat,
+    largest_ratio_tail,
+    ratio_tails,
+    weight_ratios,
+)
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.columns import FeatureSet
 from mklearn.kernels.families import expand_kernels
@@ -29,7 +34,6 @@ FloatArray = NDArray[np.float64]
 
 METHODS = ("score", "lr", "permutation")
 GIVEN = ("covariates", "others")
-_SIMULATIONS = 20_000
 _KEPT = 2**28  # bytes that columns of all kernels may take to be kept
 _FEW = 0.25  # features, in parts of n, that are worked with in place of a Gram matrix
 
@@ -155,11 +159,13 @@ def kernel_tests(
         Categories become indicators; collinear columns are dropped and named.
     given : {"covariates", "others"}
         What a kernel has to add to: covariates alone, or covariates and all other
-        kernels, whose weights are estimated without it by restricted likelihood.
+        kernels, whose weights are estimated without it by restricted likelihood (for
+        two classes by Laplace's approximation of it).
     method : {"score", "lr", "permutation"}
         "score" computes the tail of ``e'Ke / e'e``, exactly for normal noise of unknown
-        variance. "lr" compares likelihoods with and without the kernel; its
-        distribution at the boundary is simulated from the spectrum of the kernel.
+        variance. "lr" compares likelihoods with and without the kernel, the weights of
+        others being those without it; its distribution at the boundary is simulated
+        from the spectrum of the kernel, with the same relative error in every tail.
         "permutation" permutes residuals (Freedman and Lane).
     groups : array of shape (n,), optional
         Subjects, for permutations: where a subject has one value of y only, subjects of
@@ -195,6 +201,17 @@ def kernel_tests(
     Crainiceanu, C. M. and Ruppert, D. (2004). Likelihood ratio tests in linear mixed
     models with one variance component. *Journal of the Royal Statistical Society B* 66,
     165-185.
+
+    Breslow, N. E. and Clayton, D. G. (1993). Approximate inference in generalized
+    linear mixed models. *Journal of the American Statistical Association* 88, 9-25.
+
+    Greven, S., Crainiceanu, C. M., Kuechenhoff, H. and Peters, A. (2008). Restricted
+    likelihood ratio testing for zero variance components in linear mixed models.
+    *Journal of Computational and Graphical Statistics* 17, 870-891.
+
+    Naiman, D. Q. and Priebe, C. E. (2001). Computing scan statistic p values using
+    importance sampling, with applications to genetics and medical image analysis.
+    *Journal of Computational and Graphical Statistics* 10, 296-328.
 
     Freedman, D. and Lane, D. (1983). A nonstochastic interpretation of reported
     significance levels. *Journal of Business and Economic Statistics* 1, 292-298.
@@ -375,6 +392,8 @@ class _Asked:
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
             raise ValueError("given='others' cannot be done: one kernel has no others.")
+        if not target.binary:  # a logistic model sees that classes are separated
+            _check_left(target, Z)
         forms = tested.forms
         others = parts if self.given == "others" else None
         without = null_models(forms, target, Z, others)
@@ -566,7 +585,8 @@ class _Target:
             return cls(codes[:, None].astype(float), classes)
         if labels:
             return cls(np.eye(len(classes))[codes], classes)
-        return cls(y[:, None].astype(float), None)
+        values = y[:, None].astype(float)
+        return cls(values - values.mean(), None)  # the constant is free
 
 
 # --- tests ----------------------------------------------------------------------------
@@ -594,31 +614,39 @@ def _computed(
     """Return statistics, p-values, resolution and errors of tests with known tails."""
     M = len(parts)
     statistic, p, error = np.zeros(M), np.ones(M), np.zeros(M)
+    spectra: list[tuple[int, FloatArray, FloatArray]] = []
     for k, part in enumerate(parts):
         null = without(k)
         e = null.left
-        total = _left_over(null)
+        total = float(np.sum(null.left**2))
         B = null.seen(_sum(tested, part))
-        if method == "lr":
-            statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
-            continue
         left = null.adjusted(B)
         if left is None:
             continue  # covariates and others say all that it does
-        statistic[k] = float(left.quads(e)[0]) / total
-        p[k] = ratio_tail(statistic[k], *left.spectrum(null.free))
+        values, counts = left.spectrum(null.free)
+        if flat(values, counts):
+            continue  # together with the noise
+        if method == "lr":
+            statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
+        else:
+            statistic[k] = float(left.quads(e)[0]) / total
+            spectra.append((k, values, counts))
+    if spectra:
+        which, values_of, counts_of = zip(*spectra, strict=True)
+        p[list(which)] = ratio_tails(statistic[list(which)], values_of, counts_of)
     return statistic, p, 0.0, error
 
 
-def _left_over(null: Null) -> float:
-    """Return the sum of squares of the residuals; raise if nothing is left of them."""
-    total = float(np.sum(null.left**2))
-    if total <= 1e-20 * float(np.sum(null.root(np.ones((len(null.left), 1))) ** 2)):
+def _check_left(target: _Target, Z: FloatArray) -> None:
+    """Raise if covariates leave nothing of the target."""
+    Y = target.Y - target.Y.mean(axis=0)
+    Q = np.linalg.qr(Z)[0]
+    left = Y - Q @ (Q.T @ Y)
+    if float(np.sum(left**2)) <= 1e-20 * float(np.sum(Y**2)):
         raise ValueError(
             "The covariates explain the target without a residual: nothing is left "
             "for kernels to explain; leave out the covariate that holds the target."
         )
-    return total
 
 
 def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, float]:
@@ -626,8 +654,9 @@ def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, floa
 
     In the coordinates of the eigenvectors of B it is a function of independent normal
     variables and the eigenvalues alone, so that its distribution for samples of this
-    size is simulated, not assumed. Beyond what simulations reach, a multiple of a
-    chi-square variable that has their upper quantiles is taken.
+    size is simulated, not assumed. Draws come from the null and from models in which
+    the kernel has some weight, and count by how much likelier they are under the null:
+    the ratio itself says so, and p-values of any size have the same relative error.
     """
     e = null.left[:, 0]
     values, vectors = B.eigen()
@@ -644,45 +673,10 @@ def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, floa
     # sizes of the weight, from next to nothing to all of the variance
     steps = np.concatenate([[0.0], np.logspace(-6, 6, 97)]) * len(e) / values.sum()
     one = squares[None, :], np.array([beyond])
-    observed = float(_best_ratio(*one, values, rest, steps)[0])
-    drawn = []
-    for _ in range(_SIMULATIONS // 1000):
-        normal = rng.standard_normal((1000, len(values))) ** 2
-        others = rng.chisquare(rest, 1000) if rest else np.zeros(1000)
-        drawn.append(_best_ratio(normal, others, values, rest, steps))
-    null_ratios = np.concatenate(drawn)
+    observed = float(weight_ratios(*one, values, rest, steps).max())
     if observed <= 0:
         return 0.0, 1.0, 0.0
-    above = int(np.sum(null_ratios >= observed))
-    N = len(null_ratios)
-    if above >= 50:
-        p = (above + 1) / (N + 1)
-        return observed, p, (p * (1 - p) / N) ** 0.5
-    positive = null_ratios[null_ratios > 1e-8]
-    share = len(positive) / N
-    q = np.quantile(positive, 0.95)
-    scale = float(q / chi2.isf(0.05, 1))
-    p = float(share * chi2.sf(observed / scale, 1))
-    return observed, p, (p * (1 - p) / N) ** 0.5
-
-
-def _best_ratio(
-    squares: FloatArray,
-    beyond: FloatArray,
-    values: FloatArray,
-    rest: int,
-    steps: FloatArray,
-) -> FloatArray:
-    """Return the largest restricted log likelihood ratio over weights, twice.
-
-    ``beyond`` are sums of squares along ``rest`` eigenvectors of eigenvalue zero.
-    """
-    free = len(values) + rest
-    grown = 1.0 + np.multiply.outer(values, steps)
-    quads = squares @ (1.0 / grown) + beyond[:, None]
-    total = squares.sum(axis=1, keepdims=True) + beyond[:, None]
-    ratio = free * np.log(total / quads) - np.log(grown).sum(axis=0)
-    return np.maximum(ratio.max(axis=1), 0.0)
+    return observed, *largest_ratio_tail(observed, values, rest, steps, rng)
 
 
 def _permuted(
@@ -696,7 +690,7 @@ def _permuted(
     drawn, statistic = np.zeros((M, count)), np.zeros(M)
     for k, part in enumerate(parts):
         null = without(k)
-        total = _left_over(null)
+        total = float(np.sum(null.left**2))
         B = null.adjusted(null.seen(_sum(tested, part)))
         if B is None:
             continue  # the same for any order

@@ -5,24 +5,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, qr, solve_triangular
+from scipy.linalg import qr
 from scipy.special import expit, logit
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.inference.forms import Form, Root
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.laplace import LaplaceProblem, Posed, Reduced, Space, Whole
 from mklearn.solvers import Iterate, Solution, solve
 from mklearn.solvers.evidence import AverageInformation
 
 FloatArray = NDArray[np.float64]
 
-_ROUNDS = 50  # of penalised quasi-likelihood
 _REST = 1e-6  # log likelihood that other weights may yet gain
 _LOW = 0.5  # part of n below which the ranks of kernels and covariates are low
 _NOTHING = 1e-7  # part of a kernel that rounding leaves of it
@@ -172,8 +171,10 @@ def _logistic(y: FloatArray, Z: FloatArray) -> FloatArray:
         if size < 1e-10:
             return np.asarray(expit(Z @ beta))
     raise ValueError(
-        "The covariates separate the two classes, so that nothing is left for kernels "
-        "to explain; give fewer covariates, or leave out the one that holds the target."
+        "The covariates separate the two classes, in all samples or in some: nothing "
+        "is left there for kernels to explain. Give fewer covariates, merge "
+        "categories in which all samples are of one class, or leave out the covariate "
+        "that holds the target."
     )
 
 
@@ -182,28 +183,21 @@ def _logistic(y: FloatArray, Z: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """Covariates and some kernels, by restricted likelihood or quasi-likelihood.
+    """Covariates and some kernels, whose weights make the target most likely.
 
     Attributes
     ----------
     kernels : list of Form
     theta : array of shape (k,)
-    Y, Z : arrays of shape (n, T) and (n, q)
-        Values, or working values, and covariates.
-    weight : array of shape (n,)
-        How exact the values are.
-    fitted : array of shape (n, T)
-        Covariates and kernels, without the noise.
-    root : callable
-        What makes residuals white.
+    Z : array of shape (n, q)
+    posed : Posed
+        The restricted likelihood of values, or of working values.
     """
 
     kernels: list[Form]
     theta: FloatArray
-    Y: FloatArray
     Z: FloatArray
-    fitted: FloatArray
-    root: Root
+    posed: Posed
 
     @classmethod
     def of(
@@ -216,113 +210,36 @@ class _Fitted:
     ) -> _Fitted:
         """Return the best weights of some kernels, found from ``start``."""
         some = [kernels[m] for m in which]
+        space = _space(some, Z)
         if not target.binary:
-            return cls._restricted(some, target.Y, Z, np.ones(len(Z)), None, start)
+            posed = space.posed(target.Y, np.ones(len(Z)), None)
+            return cls(some, _solved(posed.problem, start).theta, Z, posed)
         y = target.Y[:, 0]
-        eta = logit(_logistic(y, Z))
-        for _ in range(_ROUNDS):
-            mean = np.clip(expit(eta), 1e-6, 1.0 - 1e-6)
-            w = mean * (1.0 - mean)
-            work = eta + (y - mean) / w
-            found = cls._restricted(some, work[:, None], Z, w, 1.0, start)
-            start, before = found.theta, eta
-            eta = found.fitted[:, 0]
-            if np.abs(eta - before).max() < 1e-3 * max(1.0, float(np.abs(eta).max())):
-                return found
-        raise ValueError(
-            "Penalised quasi-likelihood did not settle on the weights of the other "
-            "kernels; use given='covariates'."
-        )
-
-    @classmethod
-    def _restricted(
-        cls,
-        kernels: list[Form],
-        Y: FloatArray,
-        Z: FloatArray,
-        weight: FloatArray,
-        noise: float | None,
-        start: FloatArray | None,
-    ) -> _Fitted:
-        ranks = sum(kernel.rank for kernel in kernels) + Z.shape[1]
-        low = all(kernel.scales is not None for kernel in kernels)
-        make = _reduced if low and ranks <= _LOW * len(Z) else _whole
-        theta, fitted, root = make(kernels, Y, Z, weight, noise, start)
-        return cls(kernels, theta, Y, Z, fitted, root)
+        problem = LaplaceProblem(space, y, logit(_logistic(y, Z)))
+        theta = _solved(problem, start).theta
+        found = problem.at(theta)
+        assert found is not None  # or there would be no solution
+        return cls(some, theta, Z, found.posed)
 
     def null(self) -> Null:
         """Return the model in coordinates where its residuals are white."""
         used = [self.kernels[k] for k in np.flatnonzero(self.theta > 0)]
-        return Null.of(self.Y, self.Z, self.root, used)
+        posed = self.posed
+        return Null.of(posed.Y, self.Z, posed.root(self.theta), used)
 
 
-Found = tuple[FloatArray, FloatArray, Root]  # weights, fitted values, root
+def _space(kernels: list[Form], Z: FloatArray) -> Space:
+    """Return kernels as matrices, or by their columns if these are few."""
+    ranks = sum(kernel.rank for kernel in kernels) + Z.shape[1]
+    low = all(kernel.scales is not None for kernel in kernels)
+    if low and ranks <= _LOW * len(Z):
+        return Reduced([kernel.columns for kernel in kernels], Z)
+    return Whole(KernelBank.from_grams([kernel.dense() for kernel in kernels]), Z)
 
 
-def _whole(
-    kernels: list[Form],
-    Y: FloatArray,
-    Z: FloatArray,
-    weight: FloatArray,
-    noise: float | None,
-    start: FloatArray | None,
-) -> Found:
-    """Return the best weights of kernels as matrices."""
-    bank = KernelBank.from_grams([kernel.dense() for kernel in kernels])
-    solution = _solved(EvidenceProblem(bank, Y, weight, Z, noise), start)
-    G = bank.combine(solution.theta)
-    G[np.diag_indices(len(G))] += 1.0 / weight
-    L = np.linalg.cholesky(G)
-
-    def root(V: FloatArray) -> FloatArray:
-        return np.asarray(solve_triangular(L, V, lower=True))
-
-    return solution.theta, Y - solution.A / weight[:, None], root
-
-
-def _reduced(
-    kernels: list[Form],
-    Y: FloatArray,
-    Z: FloatArray,
-    weight: FloatArray,
-    noise: float | None,
-    start: FloatArray | None,
-) -> Found:
-    """Return the same from the few coordinates that kernels and covariates reach."""
-    scale = np.sqrt(weight)[:, None]
-    ranks = [kernel.rank for kernel in kernels]
-    columns = [kernel.columns for kernel in kernels]
-    Q, R = qr(scale * np.column_stack([Z, *columns]), mode="economic")
-    values = scale * Y
-    along = Q.T @ values
-    rest = values - Q @ along
-    rest -= Q @ (Q.T @ rest)
-    q, ends = Z.shape[1], Z.shape[1] + np.cumsum([0, *ranks])
-    slices = [slice(a - q, b - q) for a, b in pairwise(ends)]
-    bank = KernelBank.from_features(R[:, q:], slices)
-    problem = EvidenceProblem(
-        bank,
-        along,
-        np.ones(len(along)),
-        R[:, :q],
-        noise,
-        np.sum(rest**2, axis=0),
-        len(Y) - len(along),
-    )
-    solution = _solved(problem, start)
-    values_of, vectors = eigh(bank.combine(solution.theta))
-    shrunk = 1.0 / np.sqrt(1.0 + np.maximum(values_of, 0.0)) - 1.0
-    inner = (vectors * shrunk) @ vectors.T
-
-    def root(V: FloatArray) -> FloatArray:
-        V = scale * V
-        return np.asarray(V + Q @ (inner @ (Q.T @ V)))
-
-    unexplained = (Q @ solution.A + rest) / scale
-    return solution.theta, Y - unexplained, root
-
-
-def _solved(problem: EvidenceProblem, start: FloatArray | None) -> Solution:
+def _solved(
+    problem: EvidenceProblem | LaplaceProblem, start: FloatArray | None
+) -> Solution:
     first = None
     if start is not None and start.any():
         first = Iterate(start, problem.first().A)

@@ -45,6 +45,10 @@ class DenseGrams:
         """The Grams as a bank, whose values are these."""
         return KernelBank.from_sources([GramSource(list(self.values))])
 
+    def select(self, kernels: Any) -> DenseGrams:
+        """Return some of the kernels, by numbers."""
+        return DenseGrams(self.values[kernels])
+
     def sum(self) -> DenseGrams:
         """Return the sum of all kernels as the only one."""
         return DenseGrams(self.combine(np.ones(len(self.values)))[None])

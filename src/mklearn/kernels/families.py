@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mklearn.data.views import Columns, MultiView
 from mklearn.kernels.specs import (
@@ -29,8 +30,11 @@ from mklearn.kernels.specs import (
     Product,
     Spectrum,
     Tanimoto,
+    VectorKernel,
     WeightedDegree,
 )
+
+LADDER = 5  # widths from which on a search may do without the narrowest ones
 
 
 @dataclass(frozen=True)
@@ -216,6 +220,46 @@ def auto_kernels(data: MultiView) -> list[Kernel]:
             for factor in (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
         ]
     return out
+
+
+def width_ranges(kernels: Sequence[Kernel | None]) -> list[NDArray[np.intp]]:
+    """Return choices of kernels: all, and those without the narrowest widths.
+
+    Kernels that differ by nothing but their width are a ladder. From each ladder of
+    five widths or more the narrowest fifth is left out, or the narrowest two fifths: a
+    narrow kernel can learn any labels by heart, so that neither the training objective
+    nor weights that minimise it tell whether it is needed. Samples that were not
+    learned from do.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel or None
+        With widths that are numbers, as those of a bank; None for given Grams.
+
+    Returns
+    -------
+    list of arrays of int
+        Numbers of kernels, all of them first; nothing else if there is no ladder.
+
+    Examples
+    --------
+    >>> from mklearn.kernels import Linear
+    >>> kernels = [Linear(), *rbf_ladder(gammas=[1, 2, 4, 8, 16])]
+    >>> [len(choice) for choice in width_ranges(kernels)]
+    [6, 5, 4]
+    """
+    ladders: dict[Any, list[tuple[float, int]]] = {}
+    for m, kernel in enumerate(kernels):
+        found = kernel.exponential() if isinstance(kernel, VectorKernel) else None
+        if kernel is not None and found is not None:
+            place = (type(kernel), kernel.view, repr(kernel.columns))
+            ladders.setdefault(place, []).append((found[0], m))
+    long = [sorted(one) for one in ladders.values() if len(one) >= LADDER]
+    choices = [np.arange(len(kernels))]
+    for fifths in (1, 2) if long else ():
+        out = [m for one in long for _, m in one[len(one) - fifths * len(one) // 5 :]]
+        choices.append(np.setdiff1d(choices[0], out))
+    return choices
 
 
 def expand_kernels(kernels: KernelLike, data: MultiView) -> list[Kernel]:

@@ -22,6 +22,7 @@ FloatArray = NDArray[np.float64]
 _RANK = 1e-10  # singular values below this part of the largest are those of no column
 _NEWTON = 60  # steps
 _CORNERS = 2000
+_NEAR = 1e-8  # of the value: where Newton steps square their error
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,42 @@ class Design:
     def take(self, rows: NDArray[np.intp]) -> Design:
         """Return the design of some samples."""
         return Design(self.columns[rows])
+
+    def within(
+        self, groups: NDArray[np.intp], used: NDArray[np.bool_]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what the columns tell within groups of samples.
+
+        For a loss that compares samples of a group, so that constants of groups do not
+        count.
+
+        Parameters
+        ----------
+        groups : array of shape (n,)
+            Numbers of groups.
+        used : array of bool of shape (n,)
+            Samples that the loss knows of.
+
+        Returns
+        -------
+        basis : array of shape (n, r)
+            Columns that are orthonormal and centred in each group; zero if not used.
+        back : array of shape (1 + k, r)
+            What makes coefficients of the design of those of the basis; none of ones.
+        """
+        Z = np.where(used[:, None], self.columns[:, 1:], 0.0)
+        count = np.bincount(groups, used).astype(float)
+        means = np.zeros((len(count), Z.shape[1]))
+        np.add.at(means, groups, Z)
+        means /= np.maximum(count, 1.0)[:, None]
+        Z = np.where(used[:, None], Z - means[groups], 0.0)
+        U, s, Vt = np.linalg.svd(Z, full_matrices=False)
+        # columns are in units of their spread: what is far less is rounding
+        size = max(float(np.linalg.norm(self.columns[:, 1:])), 1e-300)
+        kept = s > _RANK * size
+        back = np.zeros((self.columns.shape[1], int(kept.sum())))
+        back[1:] = Vt[kept].T / s[kept]
+        return np.ascontiguousarray(U[:, kept]), back
 
     def told(self, y: FloatArray) -> float:
         """Return the part of labels that some effects tell, and none is told wrongly.
@@ -208,33 +245,67 @@ class Design:
         steps : int
             Newton steps at most.
         """
-        E, gamma = self.basis, start
-        f = E @ gamma
-        now, ridge = value(f), 0.0
-        for _ in range(steps):
-            g = E.T @ slope(f)
-            H = E.T @ (bend(f)[:, None] * E)
-            top = max(float(np.trace(H)), 1e-300)
-            H[np.diag_indices_from(H)] += max(ridge, 1e-12) * top
-            step = np.linalg.solve(H, g)
-            promise = float(g @ step)
-            if not promise > tol * abs(now):
+        E = self.basis
+
+        def hessian(f: FloatArray) -> FloatArray:
+            return np.asarray(E.T @ (bend(f)[:, None] * E))
+
+        return least(E, value, slope, hessian, start, tol, steps)
+
+
+def least(
+    E: FloatArray,
+    value: Callable[[FloatArray], float],
+    slope: Callable[[FloatArray], FloatArray],
+    hessian: Callable[[FloatArray], FloatArray],
+    start: FloatArray,
+    tol: float = 1e-13,
+    steps: int = 60,
+) -> FloatArray:
+    """Return coefficients of columns with the least convex ``value(E gamma)``.
+
+    Parameters
+    ----------
+    E : array of shape (n, r)
+    value, slope, start, tol, steps
+        As in :meth:`Design.least`.
+    hessian : callable
+        Of scores, to the second derivative by gamma, shape (r, r).
+    """
+    gamma = start
+    f = E @ gamma
+    now, ridge, full = value(f), 0.0, False
+    for _ in range(steps):
+        g = E.T @ slope(f)
+        H = hessian(f)
+        # where the value is flat its slope tells the units
+        top = max(float(np.trace(H)), 1e-8 * float(np.linalg.norm(g)), 1e-300)
+        H[np.diag_indices_from(H)] += max(ridge, 1e-12) * top
+        step = np.linalg.solve(H, g)
+        promise = float(g @ step)
+        if not promise > tol * abs(now):
+            break
+        part, ahead = 1.0, E @ step
+        if full and promise < _NEAR * abs(now):
+            # so near that the next promise is rounding, and values do not tell
+            if value(f + ahead) <= now + 1e-13 * abs(now):
+                gamma = gamma + step
+            break
+        while part > 1e-10:
+            new = value(f + part * ahead)
+            if new <= now - 1e-4 * part * promise:
                 break
-            part, ahead = 1.0, E @ step
-            while part > 1e-10:
-                new = value(f + part * ahead)
-                if new <= now - 1e-4 * part * promise:
-                    break
-                part /= 2
-            else:
-                if ridge > 1.0:
-                    break
-                ridge = max(10 * ridge, 1e-8)
-                continue
-            ridge = 0.0 if part == 1.0 else max(ridge, 1e-10)
-            gamma, now = gamma + part * step, new
-            f = E @ gamma
-        return gamma
+            part /= 2 if part > 0.01 else 8
+        else:
+            if ridge > 1.0:
+                break
+            ridge = max(10 * ridge, 1e-8)
+            continue
+        full = part == 1.0
+        ridge = 0.0 if full else max(ridge, 1e-10)
+        gamma, now = gamma + part * step, new
+        f = E @ gamma
+    return gamma
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from mklearn.kernels.normalise import Scaling
 from mklearn.problems.base import FEW, UNIT, column_sums, entries_sum, pairwise
 from mklearn.problems.losses import Rows, Squared, System
 from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.scatter import Beside
 from mklearn.problems.weights import LpBall, WeightSet
 
 FloatArray = NDArray[np.float64]
@@ -387,14 +388,15 @@ def least_squares(problem: MKLProblem, reg: float, weight: FloatArray) -> System
     are -1 and 1 and the classes count the same.
     """
     loss = problem.loss
-    ones = np.ones((loss.shape[0], 1))
+    E = np.ones((loss.shape[0], 1))
     if isinstance(loss, Fisher):
         right = np.where(loss.labels == 1, 1.0, -1.0)[:, None]
         ridge = loss.system().ridge
     else:
         assert isinstance(loss, Squared)
         right, ridge = loss.Y, reg / weight
-    return System(ridge, right, ones, np.zeros((1, right.shape[1])))
+        E = E if loss.design is None else loss.design.basis
+    return System(ridge, right, E, np.zeros((E.shape[1], right.shape[1])))
 
 
 def left_out(H: FloatArray, A: FloatArray, inverse: FloatArray) -> FloatArray:
@@ -471,18 +473,23 @@ def left_out_rows(
     B: FloatArray,
     target: FloatArray,
     total: float,
+    beside: Beside,
     stride: int,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return targets, left-out scores, indicators and weights of some rows of a block.
 
     A residual without the row itself is the residual divided by one minus the row's
-    leverage, ``w_i (1/n + z_i'(S + reg/theta)^-1 z_i)``.
+    leverage, ``w_i (1/n + c_i'S_c^-1 c_i + z_i'(S + reg/theta)^-1 z_i)``, with centred
+    covariates c, which are taken out of z.
     """
     Z, Y, weight = block.X[::stride], block.y[::stride], block.weight[::stride]
-    Z = (Z - scaling.shift) * scaling.root
-    H, F = (Y - target) @ B, Z @ w
+    D = len(scaling.root)
+    C = Z[:, D:] - beside.mean
+    Z = (Z[:, :D] - scaling.shift - C @ beside.along) * scaling.root
+    H, F = (Y - target) @ B, Z @ w + C @ beside.effects
     used = root > 0
     half = solve_triangular(factor, (Z[:, used] * root[used]).T, lower=True)
-    leverage = weight * (1.0 / total + np.einsum("ij,ij->j", half, half))
+    own = 1.0 / total + np.einsum("ij,ij->i", C @ beside.inverse, C)
+    leverage = weight * (own + np.einsum("ij,ij->j", half, half))
     out = H - (H - F) / np.maximum(1.0 - leverage, 1e-12)[:, None]
     return H, out, Y, weight

@@ -130,15 +130,6 @@ class EvidenceProblem:
         """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (M,)."""
         return shares(theta * self.bank.quad(A))
 
-    def explained(self) -> bool:
-        """Tell whether covariates alone explain all values of an output."""
-        if self.fixed is None:
-            return False
-        Y = self.Y[:, self.varied]
-        left = Y - self.fixed @ np.linalg.lstsq(self.fixed, Y, rcond=None)[0]
-        size = np.linalg.norm(Y - Y.mean(axis=0), axis=0)
-        return bool((np.linalg.norm(left, axis=0) <= 1e-10 * size).any())
-
     def effects_std(
         self, found: Evidence, units: FloatArray | None = None
     ) -> FloatArray:

@@ -446,7 +446,7 @@ class Piecewise(Pointwise):
             return super().effects(f, y, C, design)
         start = np.zeros(design.basis.shape[1])
         start[0] = self.bias(f, y, C) * len(f) ** 0.5
-        mu = 0.05 * max(float(np.ptp(f)), float(np.ptp(y)), 1e-12)
+        mu = 0.05 * max(float(np.ptp(f)), float(np.ptp(np.real(y))), 1e-12)
         rounded = _Rounded(self, f, y, C, mu, np.zeros_like(f))
         near = design.least(rounded.value, rounded.slope, rounded.bend, start, 1e-4, 12)
         pieces = self.pieces(y)
@@ -633,6 +633,14 @@ class Softmax:
         if Y.shape[1] == 1:
             return PointwiseLogistic().of(Y, cost, C)
         return Multinomial(Y.argmax(axis=1), C * cost, Y.shape[1])
+
+    def band(self, spread: float) -> float:
+        """Return any width: there are no kinks to be rounded off."""
+        return 1.0
+
+    def outset(self, spread: float) -> tuple[float, float]:
+        """Return s and h of ``½ h f^2 - s y f``, at least the loss near zero."""
+        return 0.5, 0.5
 
 
 LOSSES: dict[str, type[Pointwise] | type[Softmax]] = {

@@ -7,7 +7,9 @@ The problem is that of :mod:`mklearn.problems.mkl` with kernels ``Z_m Z_m'``,
 seen through functions of a block that return sums. One pass at a point (w, b) tells the
 value, the gradient, the curvature, and the lower bound that the dual point
 ``a_i = -c_i V'(f_i)`` proves: its quadratic forms are ``|Z_m'a|^2``, and what it takes
-to make the columns of a sum to zero follows from sums over its two signs.
+to make the columns of a sum to zero follows from sums over its two signs. Covariates
+are last columns of the rows whose coefficients are free: with ``E = [1, C]``, entries
+shrink in proportion to ``1 - sign(a_i) e_i'x`` until ``E'a = 0``.
 
 The hinge and the epsilon-insensitive loss have kinks. They are rounded off, sample by
 sample, around a dual variable ``a0`` that an earlier point implied (a multiplier):
@@ -91,6 +93,8 @@ class Sums:
     later : Sums or None
         The same, but for the losses, with the dual variables at the end of the line as
         multipliers; None if it was not asked for.
+    leaning : Leaning or None
+        With covariates, what makes the dual point orthogonal to them.
     """
 
     value: FloatArray
@@ -102,6 +106,7 @@ class Sums:
     curvature: tuple[Statistics, ...] = field(repr=False)
     rounded: Rounded | None = field(default=None, repr=False)
     later: Sums | None = field(default=None, repr=False)
+    leaning: Leaning | None = field(default=None, repr=False)
 
     def __add__(self, other: Sums) -> Sums:
         later = None
@@ -117,7 +122,59 @@ class Sums:
             tuple(a + b for a, b in zip(self.curvature, other.curvature, strict=True)),
             None if self.rounded is None else self.rounded + other.rounded,
             later,
+            None if self.leaning is None else self.leaning + other.leaning,
         )
+
+
+@dataclass(frozen=True)
+class Leaning:
+    """Sums that tell how a dual point becomes orthogonal to ones and covariates.
+
+    Attributes
+    ----------
+    cross : array of shape (D + k, 1 + k, T)
+        ``X'diag(|a|)E`` of all columns X, ``E = [1, C]``.
+    tilt : array of shape (1 + k, T)
+        ``E'(sign(a) d)`` of the dual terms d.
+    most : array of shape (1 + k,)
+        The largest entries of E.
+    """
+
+    cross: FloatArray
+    tilt: FloatArray
+    most: FloatArray
+
+    def __add__(self, other: Leaning | None) -> Leaning:
+        assert other is not None
+        return Leaning(
+            self.cross + other.cross,
+            self.tilt + other.tilt,
+            np.maximum(self.most, other.most),
+        )
+
+    @classmethod
+    def of(
+        cls, X: FloatArray, free: int, a: FloatArray, dual: FloatArray
+    ) -> Leaning | None:
+        """Return the sums of some rows; a and dual (n, T) are dual variables, terms."""
+        if not free:
+            return None
+        E = np.column_stack([np.ones(len(X)), X[:, -free:]])
+        cross = [X.T @ (np.abs(column)[:, None] * E) for column in a.T]
+        tilt = _tilted(X, free, a, dual)
+        assert tilt is not None
+        return cls(np.stack(cross, axis=2), tilt, np.abs(E).max(axis=0, initial=0.0))
+
+
+class Turned(NamedTuple):
+    """How far entries of a dual point shrink: to ``(1 - t)(1 - sign(a_i) e_i'x)``.
+
+    ``extra`` bounds what more rounding may ask for; all of shape (.., T).
+    """
+
+    x: FloatArray
+    t: FloatArray
+    extra: FloatArray
 
 
 @dataclass(frozen=True)
@@ -134,12 +191,18 @@ class Rounded:
         ``|Z|'|a|``, to which the error of ``Z'a`` is in proportion.
     chain : int
         How many additions a term goes through at most.
+    whole : array of shape (T,)
+        Sum of the absolute dual terms.
+    tilt : array of shape (1 + k, T) or None
+        As in :class:`Leaning`, of the dual terms as small as they may be.
     """
 
     value: float
     dual: FloatArray
     size: FloatArray
     chain: int
+    whole: FloatArray
+    tilt: FloatArray | None = None
 
     def __add__(self, other: Rounded | None) -> Rounded:
         assert other is not None
@@ -148,6 +211,8 @@ class Rounded:
             self.dual + other.dual,
             self.size + other.size,
             max(self.chain, other.chain) + 1,
+            self.whole + other.whole,
+            None if self.tilt is None or other.tilt is None else self.tilt + other.tilt,
         )
 
     @classmethod
@@ -160,6 +225,7 @@ class Rounded:
         at: Point,
         slip: FloatArray,
         a: FloatArray,
+        free: int = 0,
     ) -> Rounded:
         """Return what the rows of a block add.
 
@@ -174,6 +240,8 @@ class Rounded:
             How far its bias may be off.
         a : array of shape (n, T)
             Dual variables at unit cost.
+        free : int
+            How many of the last columns are covariates.
         """
         Z = block.X
         # a convex loss is largest, a concave term least at an end of an interval
@@ -192,7 +260,19 @@ class Rounded:
             ),
             size.T @ np.abs(cost * a),
             len(Z),
+            column_sums(np.abs(dual)),
+            _tilted(Z, free, a, dual),
         )
+
+
+def _tilted(
+    X: FloatArray, free: int, a: FloatArray, dual: FloatArray
+) -> FloatArray | None:
+    """Return ``E'(sign(a) d)``, None without covariates."""
+    if not free:
+        return None
+    signed = np.sign(a) * dual
+    return np.vstack([signed.sum(axis=0), X[:, -free:].T @ signed])
 
 
 class Anchor(NamedTuple):
@@ -215,6 +295,7 @@ def sums(
     tasks: slice | NDArray[np.intp] = slice(None),
     slip: FloatArray | None = None,
     ahead: float | None = None,
+    free: int = 0,
 ) -> Sums:
     """Return what the rows of a block add, on the line between two points.
 
@@ -243,6 +324,8 @@ def sums(
     ahead : float, optional
         How far kinks are rounded off if the dual variables at ``end`` become the
         multipliers, for which sums are asked for as well.
+    free : int
+        How many of the last columns are covariates.
     """
     Z, Y, cost = block.X, block.y[:, tasks], C * block.weight[:, None]
     points = [start, end, *(anchor.point for anchor in anchors)]
@@ -263,13 +346,13 @@ def sums(
             a = loss.slope(f, Y, mu, a0)
             best = loss.dual(a, Y) - a * f - 0.5 * mu * (a - a0) ** 2
             smooth[k] = np.sum(cost * best)
-    found = _at_end(Z, Y, cost, loss, after, mu, a0, curved)
+    found = _at_end(Z, Y, cost, loss, after, mu, a0, curved, free)
     a = loss.slope(after, Y, mu, a0)
     later = rounded = None
     if ahead is not None:
-        later = _at_end(Z, Y, cost, loss, after, ahead, a, curved)
+        later = _at_end(Z, Y, cost, loss, after, ahead, a, curved, free)
     if slip is not None:
-        rounded = Rounded.of(block, loss, Y, cost, start, slip, a)
+        rounded = Rounded.of(block, loss, Y, cost, start, slip, a, free)
     return replace(found, value=value, smooth=smooth, rounded=rounded, later=later)
 
 
@@ -282,6 +365,7 @@ def _at_end(
     mu: float,
     a0: FloatArray,
     curved: bool,
+    free: int = 0,
 ) -> Sums:
     """Return what the scores f of some rows add, but for the losses on a line."""
     a = loss.slope(f, Y, mu, a0)
@@ -303,6 +387,7 @@ def _at_end(
         float(apart),
         np.stack([Z.T @ sign for sign in signs]),
         tuple(curvature),
+        leaning=Leaning.of(Z, free, cost * a, dual),
     )
 
 
@@ -314,7 +399,7 @@ class Passed:
     ----------
     w : array of shape (D, T)
         Weights of normalised features.
-    bias : array of shape (T,)
+    bias : array of shape (T,), or (1 + k, T) with covariates
     end, mu, anchors
         Where, and how far rounded off, the dual point was taken.
     upper, lower : float
@@ -337,7 +422,7 @@ class FeatureProblem:
     Parameters
     ----------
     blocks : Blocks
-        Raw features (n, D), targets (n, T), and weights.
+        Raw features (n, D), targets (n, T), and weights; covariates are k more columns.
     loss : Pointwise
     C : float
         Cost of a sample of weight one.
@@ -351,6 +436,8 @@ class FeatureProblem:
         bends equally everywhere.
     tasks : slice or array of int
         The targets that are meant.
+    free : int
+        The number k of covariates.
     """
 
     blocks: Blocks
@@ -361,6 +448,7 @@ class FeatureProblem:
     scaling: Scaling
     statistics: Statistics
     tasks: slice | NDArray[np.intp] = field(default_factory=lambda: slice(None))
+    free: int = field(default=0, kw_only=True)
 
     kind: ClassVar[Kind] = "features"
 
@@ -368,6 +456,16 @@ class FeatureProblem:
     def n_tasks(self) -> int:
         """Number of targets that share the kernel weights."""
         return len(self.statistics.target)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features D, covariates apart."""
+        return len(self.scaling.root)
+
+    def no_bias(self) -> FloatArray:
+        """Return a bias of zero, or effects of zero."""
+        T = self.n_tasks
+        return np.zeros((1 + self.free, T)) if self.free else np.zeros(T)
 
     def spread(self) -> float:
         """Return the standard deviation of the targets, all tasks together."""
@@ -380,8 +478,8 @@ class FeatureProblem:
 
     def first(self) -> Iterate:
         """Return the zero function."""
-        w = np.zeros((len(self.scaling.root), self.n_tasks))
-        bias = np.zeros(self.n_tasks)
+        w = np.zeros((self.n_features, self.n_tasks))
+        bias = self.no_bias()
         return self.point(self.center(), Passed(w, bias, self.raw(w, bias), 1.0))
 
     def point(self, theta: FloatArray, about: Passed) -> Iterate:
@@ -403,7 +501,7 @@ class FeatureProblem:
         about, below = point.about, dual.about
         start = self.raw(about.w, about.bias)
         D = len(start.w)
-        slip = np.abs(self.scaling.shift) @ np.abs(start.w) + np.abs(about.bias)
+        slip = self.slips(start, about.bias)
         found = self.look(
             start,
             below.end,
@@ -433,6 +531,12 @@ class FeatureProblem:
             about=replace(below, w=about.w, bias=about.bias, upper=upper, lower=lower),
         )
 
+    def slips(self, start: Point, bias: FloatArray) -> FloatArray:
+        """Return to what the error of the bias of a raw point is in proportion."""
+        bias = bias[0] if self.free else bias
+        part = np.abs(self.scaling.shift) @ np.abs(start.w[: self.n_features])
+        return np.asarray(part + np.abs(bias))
+
     def weight_bounds(self, A: FloatArray, upper: float, lower: float) -> FloatArray:
         """Return bounds that no optimal weights exceed, as for kernels."""
         q = squares(A, self.slices)
@@ -461,9 +565,16 @@ class FeatureProblem:
         q[used] = norms2[used] / theta[used] ** 2
         return self.weights.regulariser(theta, q)
 
+    def settled(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the point with the least regulariser among those of the same loss."""
+        return w, bias
+
     def raw(self, w: FloatArray, bias: FloatArray) -> Point:
         """Return the point of normalised weights and bias."""
-        return Point(*self.scaling.raw(w, bias))
+        if not self.free:
+            return Point(*self.scaling.raw(w, bias))
+        raw, constant = self.scaling.raw(w, bias[0])
+        return Point(np.vstack([raw, bias[1:]]), constant)
 
     def look(
         self,
@@ -491,6 +602,7 @@ class FeatureProblem:
                 tasks=self.tasks,
                 slip=slip,
                 ahead=ahead,
+                free=self.free,
             )
         )
 
@@ -498,8 +610,16 @@ class FeatureProblem:
         """Return the lower bound of a pass, and ``Z'a`` of its feasible dual point.
 
         A free bias wants the dual variables to sum to zero: the heavier sign shrinks. A
-        concave term that is zero at zero shrinks by no more than its argument.
+        concave term that is zero at zero shrinks by no more than its argument. So it is
+        with covariates, where each entry shrinks by a part of its own.
         """
+        if found.leaning is not None:
+            turned = self._turned(found, found.leaning)
+            A = self._along(found, found.leaning, turned)
+            value = found.dual.sum(axis=0) - np.sum(turned.x * found.leaning.tilt, 0)
+            q = squares(A, self.slices)
+            bound = float(np.sum((1.0 - turned.t) * value))
+            return bound - 0.5 * self.weights.support(q), A
         share = self._kept(found)
         A = np.einsum("st,sdt->dt", share, found.slope)
         # the sums are zero, so that a shift of the features makes no difference
@@ -507,6 +627,39 @@ class FeatureProblem:
         q = squares(A, self.slices)
         bound = float(np.sum(share * found.dual)) - 0.5 * self.weights.support(q)
         return bound, A
+
+    def _turned(self, found: Sums, leaning: Leaning, unit: float = 0.0) -> Turned:
+        """Return what makes the dual point of a pass orthogonal to the covariates.
+
+        Directions in which it cannot move are those of rounding.
+        """
+        D, T = self.n_features, found.count.shape[1]
+        off = np.vstack([found.count.sum(axis=0), found.slope.sum(axis=0)[D:]])
+        ones = found.slope[0, D:] - found.slope[1, D:]
+        x, t, extra = np.zeros_like(off), np.zeros(T), np.zeros(T)
+        for j in range(T):
+            total = float(found.count[0, j] - found.count[1, j])
+            if total <= 0:
+                continue
+            W = np.vstack([np.append(total, ones[:, j]), leaning.cross[D:, :, j]])
+            values, vectors = np.linalg.eigh((W + W.T) / 2)
+            kept = values > 1e-12 * values[-1]
+            V, values = vectors[:, kept], values[kept]
+            x[:, j] = V @ ((V.T @ off[:, j]) / values)
+            t[j] = min(1.0, float(np.abs(x[:, j]) @ leaning.most) * (1 + 1e-9))
+            if unit:
+                size = np.append(total, found.rounded.size[D:, j])  # type: ignore[union-attr]
+                reach = np.abs(V) @ ((np.abs(V).T @ (4 * unit * size)) / values)
+                extra[j] = float(reach @ leaning.most)
+        return Turned(x, t, extra)
+
+    def _along(self, found: Sums, leaning: Leaning, turned: Turned) -> FloatArray:
+        """Return ``Z'a`` of normalised features at the point turned."""
+        D = self.n_features
+        back = np.einsum("djt,jt->dt", leaning.cross[:D], turned.x)
+        # the sums are zero, so that a shift of the features makes no difference
+        A = (1.0 - turned.t) * (found.slope.sum(axis=0)[:D] - back)
+        return np.asarray(self.scaling.root[:, None] * A)
 
     def _kept(self, found: Sums) -> FloatArray:
         """Return what is left of each sign where columns sum to zero, shape (2, T)."""
@@ -526,22 +679,77 @@ class FeatureProblem:
         rounded = found.rounded
         assert rounded is not None
         unit = (rounded.chain + 32) * UNIT
-        terms = self._kept(found) * rounded.dual
-        value = float(np.sum(terms)) - 4 * unit * float(np.sum(np.abs(terms)))
-        off = squares(4 * unit * self.scaling.root[:, None] * rounded.size, self.slices)
+        strain = np.full(A.shape[1], 4 * unit)
+        if found.leaning is None:
+            terms = self._kept(found) * rounded.dual
+            value = float(np.sum(terms)) - 4 * unit * float(np.sum(np.abs(terms)))
+        else:
+            turned = self._turned(found, found.leaning, unit)
+            assert rounded.tilt is not None
+            terms = rounded.dual.sum(axis=0) - np.sum(turned.x * rounded.tilt, axis=0)
+            strain = strain + 2 * turned.extra
+            value = float(np.sum((1.0 - turned.t) * terms))
+            value -= float(strain @ (rounded.whole * (1.0 + turned.t)))
+        size = self.scaling.root[:, None] * rounded.size[: self.n_features]
+        off = squares(strain * size, self.slices)
         most = (np.sqrt(squares(A, self.slices) * (1 + A.size * UNIT)) + off**0.5) ** 2
         value -= 0.5 * self.weights.support(most) * (1 + FEW)
         return value - FEW * abs(value)
 
     def gradient(self, found: Sums) -> tuple[FloatArray, FloatArray]:
-        """Return ``Z'a`` of normalised features and ``1'a``, as they are."""
-        count = found.count.sum(axis=0)
+        """Return ``Z'a`` of normalised features and ``[1, C]'a``, as they are."""
+        D, count = self.n_features, found.count.sum(axis=0)
         slope = found.slope.sum(axis=0)
-        centred = slope - np.multiply.outer(self.scaling.shift, count)
-        return self.scaling.root[:, None] * centred, count
+        centred = slope[:D] - np.multiply.outer(self.scaling.shift, count)
+        return self.scaling.root[:, None] * centred, np.vstack([count, slope[D:]])
 
-    def curvature(self, of: Statistics) -> tuple[FloatArray, FloatArray, float]:
-        """Return scatter, mean and total of normalised features, from raw ones."""
+    def curvature(self, of: Statistics) -> Curved:
+        """Return the curvature in normalised features, from statistics of raw ones."""
         root = self.scaling.root
-        scatter = root[:, None] * of.ZZ * root
-        return scatter, root * (of.mean - self.scaling.shift), of.total
+        rest, beside = of.apart(self.free)
+        return Curved(
+            root[:, None] * rest.ZZ * root,
+            np.column_stack(
+                [root * (rest.mean - self.scaling.shift), (beside.along * root).T]
+            ),
+            max(of.total, 1e-300),
+            beside.inverse,
+            beside.mean,
+        )
+
+
+class Curved(NamedTuple):
+    """Second derivatives of a loss in features and in what is free beside them.
+
+    Those of centred ones and covariates ``e = [1, c - middle]`` are a block each.
+
+    Attributes
+    ----------
+    scatter : array of shape (D, D)
+        Of the features, once what is free is the best for them.
+    along : array of shape (D, 1 + k)
+        Coefficients of the features on e.
+    total : float
+        Of the constant.
+    inverse : array of shape (k, k)
+        Of that of covariates.
+    middle : array of shape (k,)
+    """
+
+    scatter: FloatArray
+    along: FloatArray
+    total: float
+    inverse: FloatArray
+    middle: FloatArray
+
+    def centred(self, count: FloatArray) -> FloatArray:
+        """Return slopes by e, of those by ones and covariates, shape (1 + k,)."""
+        return np.append(count[0], count[1:] - self.middle * count[0])
+
+    def free(self, slope: FloatArray) -> FloatArray:
+        """Return the step of what is free that goes with slopes by e, (1 + k,)."""
+        return np.append(slope[0] / self.total, self.inverse @ slope[1:])
+
+    def own(self, step: FloatArray) -> FloatArray:
+        """Return coefficients of ones and covariates, of those of e."""
+        return np.append(step[0] - self.middle @ step[1:], step[1:])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,14 @@ import numpy as np
 
 from mklearn.data.blocks import Block
 from mklearn.problems.base import FEW, UNIT, Certificate, Iterate
-from mklearn.problems.lowrank import Anchor, FeatureProblem, FloatArray, Point, Sums
+from mklearn.problems.lowrank import (
+    Anchor,
+    Curved,
+    FeatureProblem,
+    FloatArray,
+    Point,
+    Sums,
+)
 from mklearn.problems.pseudo_samples import squares
 from mklearn.problems.scatter import Statistics, gram
 from mklearn.problems.survival import Cox, Sweep
@@ -139,10 +146,17 @@ class OrderedProblem(FeatureProblem):
 
     loss: Any
 
-    def curvature(self, of: Statistics) -> tuple[FloatArray, FloatArray, float]:
-        """Return scatter and total; means are zero, for there is no bias."""
-        scatter, mean, total = super().curvature(of)
-        return scatter, np.zeros_like(mean), total
+    def curvature(self, of: Statistics) -> Curved:
+        """Return the curvature; means are zero, for there is no bias."""
+        found = super().curvature(of)
+        along = found.along.copy()
+        along[:, 0] = 0.0
+        return found._replace(along=along, middle=np.zeros_like(found.middle))
+
+    @cached_property
+    def alone(self) -> Cox:
+        """The loss of scores in which covariates are counted already."""
+        return replace(self.joint, design=None)
 
     def look(
         self,
@@ -160,11 +174,18 @@ class OrderedProblem(FeatureProblem):
         F = self._over_rows(partial(_scores, points=(start, end)))
         before, after = F[:, :1], F[:, 1:]
         value = np.array(
-            [joint.primal(before + s * (after - before), np.zeros(1)) for s in steps]
+            [
+                self.alone.primal(before + s * (after - before), np.zeros(1))
+                for s in steps
+            ]
         )
-        a = joint.repair(joint.slope(after))
-        found = self._sums(a, joint.sweep(after) if curved else None)
-        zero = np.zeros_like(found.slope)
+        implied = joint.slope(after)
+        a = joint.repair(implied)
+        both = np.column_stack([a, implied - a]) if self.free else a
+        found = self._sums(both, joint.sweep(after) if curved else None)
+        # the point that proves the bound, and what it lacks to the gradient
+        slope = found.slope[:, :1]
+        rest = found.slope[:, 1:] if self.free else np.zeros_like(slope)
         curvature: tuple[Statistics, ...] = ()
         if curved:
             H = self.statistics.with_targets(np.zeros((self.n_tasks, 0)))
@@ -176,7 +197,7 @@ class OrderedProblem(FeatureProblem):
             np.zeros((2, 1)),
             np.array([[joint.dual(a)], [0.0]]),
             0.0,
-            np.stack([found.slope, zero]),
+            np.stack([slope, rest]),
             curvature,
         )
 
@@ -195,7 +216,7 @@ class OrderedProblem(FeatureProblem):
     def feasible(self, found: Sums) -> tuple[float, FloatArray]:
         """Return the lower bound of a look, and ``Z'a`` of its dual point."""
         # the sum of a is zero, so that a shift of the features makes no difference
-        A = self.scaling.root[:, None] * found.slope[0]
+        A = self.scaling.root[:, None] * found.slope[0, : self.n_features]
         q = squares(A, self.slices)
         return float(found.dual[0, 0]) - 0.5 * self.weights.support(q), A
 
@@ -204,21 +225,22 @@ class OrderedProblem(FeatureProblem):
         about, below = point.about, dual.about
         joint, zero = self.joint, np.zeros(1)
         at = self.raw(about.w, about.bias)
-        slip = np.abs(self.scaling.shift) @ np.abs(at.w) + np.abs(about.bias)
-        slip = (len(at.w) + 16) * UNIT * slip
+        slip = (len(at.w) + 16) * UNIT * self.slips(at, about.bias)
         F = self._over_rows(partial(_scores, points=(at, below.end)))
         reach = self._over_rows(partial(_reach, at=at, slip=slip))
         penalty = self.regulariser(about.w, point.theta)
-        plain = joint.primal(F[:, :1], zero) + penalty
-        upper = joint.above(F[:, :1], zero, reach)
+        plain = self.alone.primal(F[:, :1], zero) + penalty
+        upper = self.alone.above(F[:, :1], zero, reach)
         upper += penalty * (excess(self.weights, point.theta) + about.w.size * UNIT)
         upper *= 1 + FEW * np.sign(upper)
         a = joint.repair(joint.slope(F[:, 1:]))
         unit = (64 + len(a) ** 0.5) * UNIT
         found = self._sums(a, None, joint.strain(a) / unit)
-        A = self.scaling.root[:, None] * found.slope
+        D = self.n_features
+        A = self.scaling.root[:, None] * found.slope[:D]
         unit = max((found.chain + 32) * UNIT, unit)
-        off = squares(4 * unit * self.scaling.root[:, None] * found.size, self.slices)
+        size = self.scaling.root[:, None] * found.size[:D]
+        off = squares(4 * unit * size, self.slices)
         q = squares(A, self.slices)
         most = (np.sqrt(q * (1 + A.size * UNIT)) + off**0.5) ** 2
         lower = joint.below(a) - 0.5 * self.weights.support(most) * (1 + FEW)

@@ -9,7 +9,8 @@ so the rows of R are *pseudo-samples*: kernels on them are ``R_m R_m'``, targets
 and what T lacks in length is given to as many more pseudo-samples as there are targets,
 with features zero. The problem on them has the same objective for every w, hence the
 same solution, the same bounds and the same path in the regularisation, whatever the
-number of samples was. A free bias is the centring.
+number of samples was. A free bias is the centring, and covariates are columns whose
+part in features and targets is taken out of the scatter in the same way.
 
 So it is with the evidence: what is left of all samples without the constant has the
 covariance ``R diag(theta) R' + 1`` on pseudo-samples, and is noise beyond them.
@@ -32,7 +33,7 @@ from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
 from mklearn.problems.evidence import Evidence, EvidenceProblem
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
-from mklearn.problems.scatter import Statistics
+from mklearn.problems.scatter import Beside, Statistics
 from mklearn.problems.weights import WeightSet
 
 FloatArray = NDArray[np.float64]
@@ -83,6 +84,8 @@ class Reduced:
         Mean of the normalised features.
     target : array of shape (T,)
         Mean of the targets.
+    beside : Beside or None
+        Covariates, which were taken out of all of these, where there are any.
     """
 
     bank: KernelBank
@@ -93,6 +96,7 @@ class Reduced:
     n: int
     middle: FloatArray
     target: FloatArray
+    beside: Beside | None = None
 
     @classmethod
     def of(
@@ -102,13 +106,19 @@ class Reduced:
         slices: Sequence[slice],
         names: Sequence[str] | None = None,
         memory: int = 0,
+        free: int = 0,
     ) -> Reduced:
         """Return the pseudo-samples of statistics of raw features.
 
-        Their Grams are kept if they take no more than ``memory`` bytes: a weighted sum
-        is made of them many times faster than of the features.
+        The last ``free`` columns of these are covariates. Grams are kept if they take
+        no more than ``memory`` bytes: a weighted sum is made of them many times faster
+        than of the features.
         """
-        root = scaling.root
+        root, beside = scaling.root, None
+        if free:
+            statistics, beside = statistics.apart(free)
+            # from here on with normalised features
+            beside = replace(beside, along=beside.along * root)
         R, pivots = factorised(root[:, None] * statistics.ZZ * root)
         ZH = root[:, None] * statistics.ZH
         r, T = len(R), ZH.shape[1]
@@ -132,6 +142,7 @@ class Reduced:
             statistics.n_weighted,
             root * (statistics.mean - scaling.shift),
             statistics.target,
+            beside,
         )
 
     def squared(
@@ -165,8 +176,15 @@ class Reduced:
     def bias(
         self, w: FloatArray, tasks: slice | NDArray[np.intp] = slice(None)
     ) -> FloatArray:
-        """Return the free bias that goes with weights (D, T) of normalised features."""
-        return np.asarray(self.target[tasks] - self.middle @ w)
+        """Return the free bias that goes with weights (D, T) of normalised features.
+
+        With covariates, the effects of ones and of these, shape (1 + k, T).
+        """
+        bias = np.asarray(self.target[tasks] - self.middle @ w)
+        if self.beside is None:
+            return bias
+        effects = self.beside.effects[:, tasks] - self.beside.along @ w
+        return np.vstack([bias - self.beside.mean @ effects, effects])
 
 
 @dataclass(frozen=True)
@@ -214,16 +232,19 @@ class ReducedProblem(MKLProblem):
 class ReducedEvidence(EvidenceProblem):
     """The restricted likelihood of the values of all samples, from pseudo-samples.
 
-    With the constant taken out, n - 1 combinations of the values are left, of which as
-    many as there are pseudo-samples know of the features.
+    With the constant taken out, n - 1 combinations of the values are left (n - 1 - k
+    with k covariates), of which as many as there are pseudo-samples know of the
+    features.
     """
 
     reduced: Reduced = field(kw_only=True)
 
     @property
     def freedom(self) -> float:
-        """``n - 1`` of all samples."""
-        return max(self.reduced.n - 1.0, 1e-12)
+        """``n - 1`` of all samples, less the number of covariates."""
+        beside = self.reduced.beside
+        taken = 1.0 if beside is None else 1.0 + len(beside.mean)
+        return max(self.reduced.n - taken, 1e-12)
 
     @property
     def varied(self) -> NDArray[np.bool_]:
@@ -249,16 +270,32 @@ class ReducedEvidence(EvidenceProblem):
     def effects_std(
         self, found: Evidence, units: FloatArray | None = None
     ) -> FloatArray:
-        """Return standard errors of the constant, shape (1, T).
+        """Return standard errors of the constant and of covariates, shape (1 + k, T).
 
-        Its variance is ``s (1 / total + mean'(diag(1 / theta) + R'R)^-1 mean)``, with
-        the mean of the features.
+        The covariance of effects of centred columns E is ``s ((E'E)^-1 + B'(diag(1 /
+        theta) + R'R)^-1 B)``, with the coefficients B of the features on E; those on
+        the constant are their means.
         """
-        mean = self.reduced.middle
-        weighted = by_kernel(found.theta, self.reduced.slices) * mean
-        known = found.explained(self.reduced.R @ weighted)
-        variance = 1.0 / self.reduced.total + max(float(mean @ weighted) - known, 0.0)
-        return np.sqrt(variance * found.noise)[None]
+        reduced, beside = self.reduced, self.reduced.beside
+        B = reduced.middle[:, None]
+        to_own = np.eye(1)
+        inverse = np.full((1, 1), 1.0 / reduced.total)
+        if beside is not None:
+            k = len(beside.mean)
+            B = np.column_stack([B, beside.along.T])
+            inverse = np.block(
+                [[inverse, np.zeros((1, k))], [np.zeros((k, 1)), beside.inverse]]
+            )
+            to_own = np.eye(1 + k)
+            to_own[0, 1:] = -beside.mean
+        to_own = to_own if units is None else units @ to_own
+        B, variance = B @ to_own.T, np.sum((to_own @ inverse) * to_own, axis=1)
+        weights = by_kernel(found.theta, reduced.slices)
+        for j, column in enumerate(B.T):
+            weighted = weights * column
+            known = found.explained(reduced.R @ weighted)
+            variance[j] += max(float(column @ weighted) - known, 0.0)
+        return np.sqrt(np.outer(variance, found.noise))
 
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
         """Return each kernel's share, from A (D, T) of the features."""

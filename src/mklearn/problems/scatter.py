@@ -149,6 +149,57 @@ class Statistics:
             self, target=self.target @ B, ZH=self.ZH @ B, HH=B.T @ self.HH @ B
         )
 
+    def apart(self, k: int) -> tuple[Statistics, Beside]:
+        """Return what the last k columns leave of the others and of the targets.
+
+        The least squares of the latter on the former, and on a constant, are taken out.
+        """
+        D = len(self.mean) - k
+        if not k:
+            T = len(self.target)
+            zero = np.zeros
+            return self, Beside(zero(0), zero((0, 0)), zero((0, D)), zero((0, T)))
+        CC, CZ, CH = self.ZZ[D:, D:], self.ZZ[D:, :D], self.ZH[D:]
+        inverse = _inverse(CC)
+        along, effects = inverse @ CZ, inverse @ CH
+        rest = replace(
+            self,
+            mean=self.mean[:D],
+            ZZ=self.ZZ[:D, :D] - CZ.T @ along,
+            ZH=self.ZH[:D] - CZ.T @ effects,
+            HH=self.HH - CH.T @ effects,
+        )
+        return rest, Beside(self.mean[D:], inverse, along, effects)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Columns that enter without a penalty, and what they tell of all others.
+
+    Attributes
+    ----------
+    mean : array of shape (k,)
+    inverse : array of shape (k, k)
+        Of their scatter.
+    along : array of shape (k, D)
+        Coefficients of the features on them.
+    effects : array of shape (k, T)
+        Coefficients of the targets on them.
+    """
+
+    mean: FloatArray
+    inverse: FloatArray
+    along: FloatArray
+    effects: FloatArray
+
+
+def _inverse(S: FloatArray) -> FloatArray:
+    """Return the inverse of a scatter; directions without any have none."""
+    root = np.sqrt(np.maximum(np.diagonal(S), 0.0))
+    safe = np.where(root > 0, root, 1.0)
+    scaled = np.linalg.pinv(S / np.outer(safe, safe), 1e-13, hermitian=True)
+    return np.asarray(scaled / np.outer(safe, safe))
+
 
 @dataclass(frozen=True)
 class Moments:

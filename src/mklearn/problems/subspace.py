@@ -29,7 +29,16 @@ from scipy.linalg.lapack import dpotrs
 from mklearn.data.threads import one_blas_thread
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.factors import cholesky, inverse, lower_gram, solve_triangle
-from mklearn.problems.base import Certificate, Iterate, Judgement, Kind
+from mklearn.problems.base import (
+    FEW,
+    UNIT,
+    Certificate,
+    Iterate,
+    Judgement,
+    Kind,
+    entries_sum,
+    pairwise,
+)
 from mklearn.problems.losses import Loss
 
 FloatArray = NDArray[np.float64]
@@ -118,13 +127,13 @@ class Criterion:
         if self.uncorrelated:
             # Q = (G + xi I)^-1 L U s^(-1/2), where L'G(G + xi I)^-1 L = U diag(s) U'
             B = self.inverse_apply(N / self.weight[:, None])
-            F = self._product(B)
+            F = self.multiply(B)
             S = N.T @ F
         else:
             # W = (G + lam I)^-1 GL U s^(-1/2), L'G(G + lam I)^-1 GL = U diag(s) U'
-            V = self._product(N)
+            V = self.multiply(N)
             B = self.inverse_apply(V)
-            F = self._product(B)
+            F = self.multiply(B)
             S = V.T @ B
         values, U = np.linalg.eigh((S + S.T) / 2)
         values, U = values[::-1], U[:, ::-1]
@@ -149,8 +158,8 @@ class Criterion:
         """Return the criterion at its best, with as many features as there are."""
         if self.uncorrelated:
             B = self.inverse_apply(N / self.weight[:, None])
-            return float(np.sum(N * self._product(B)))
-        V = self._product(N)
+            return float(np.sum(N * self.multiply(B)))
+        V = self.multiply(N)
         return float(np.sum(V * self.inverse_apply(V)))
 
     def whole(self) -> FloatArray:
@@ -181,10 +190,10 @@ class Criterion:
         with one_blas_thread:
             found = dpotrs(self._factor, right, lower=1)[0]
             # refined once: the residual is known to more digits than the factor
-            rest = right - self._product(found) - ridge * found
+            rest = right - self.multiply(found) - ridge * found
             return np.asarray(found + dpotrs(self._factor, rest, lower=1)[0])
 
-    def _product(self, A: FloatArray) -> FloatArray:
+    def multiply(self, A: FloatArray) -> FloatArray:
         """Return ``G A``, by the copy of BLAS that the factor uses."""
         with one_blas_thread:
             return np.asarray(dsymm(1.0, self.G.T, A, lower=1))
@@ -428,13 +437,19 @@ class JointProblem:
         found, below = self._about(point).subspace, self._about(dual)
         Z = self.kernels.bank.apply(point.theta, found.coef)
         if self.kernels.theta is not None:
-            lower = self.dual(dual.A)
-        else:
-            lower = self.value(dual.A, below.largest)  # which (27) has certified
-        lower = max(lower, self.floor(below.cuts))
-        judged = self._judged(Z, point.A, lower)
+            plain, largest = self.dual(dual.A), self._largest(dual.A)
+        else:  # (27) has certified it
+            plain, largest = self.value(dual.A, below.largest), below.largest
+        plain = max(plain, self.floor(below.cuts))
+        judged = self._judged(Z, point.A, plain)
+        upper = self._above(point, found.coef, Z, judged.bias)
+        far = self._far(self.kernels.start(), self.loss.strain(dual.A))
+        root = np.sqrt(max(largest, 0.0)) + np.sqrt(far)
+        lower = self.loss.below(dual.A) - 0.5 * root**2 * (1.0 + FEW)
+        lower = max(lower, self._floor_below(below.cuts))
+        lower -= FEW * abs(lower) if np.isfinite(lower) else 0.0
         return Certificate(
-            upper=judged.upper,
+            upper=upper,
             lower=lower,
             bias=judged.bias,
             theta=point.theta,
@@ -442,16 +457,138 @@ class JointProblem:
             dual=dual.A,
             weight_bounds=np.ones_like(point.theta),
             about=replace(below, subspace=found),
+            error=upper - judged.upper + plain - lower if np.isfinite(lower) else 0.0,
             claim=(
-                f"Subspace and SVMs have an objective of {judged.upper:.6g}, and no "
+                f"Subspace and SVMs have an objective of {upper:.6g}, and no "
                 f"other subspace can have one below {lower:.6g}"
             ),
             doubt=(
-                f"The best objective found is {judged.upper:.6g}, and the bounds do "
+                f"The best objective found is {upper:.6g}, and the bounds do "
                 f"not meet: that of {lower:.6g} is all that is known about better "
                 "subspaces. There is no certificate of global optimality"
             ),
         )
+
+    def _sides(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        """Return the relative error of sums, and the roots of what terms are at most.
+
+        No entry ``G[i, j]`` exceeds the product of roots i and j.
+        """
+        bank = self.kernels.bank
+        return bank.rounding(bank.shape[0]), np.sqrt(bank.sizes() ** 2 @ np.abs(theta))
+
+    def _far(self, theta: FloatArray, strain: FloatArray) -> float:
+        """Return what ``tr S'KS`` is at most in any subspace, for entries up to S.
+
+        No subspace kernel exceeds ``D^-1`` (19), or G (8).
+        """
+        if self.kernels.uncorrelated:
+            return float(np.sum(strain**2 / self.kernels.weight[:, None]))
+        return float(np.sum((self._sides(theta)[1] @ strain) ** 2))
+
+    def _above(
+        self, point: Iterate, W: FloatArray, Z: FloatArray, bias: FloatArray
+    ) -> float:
+        """Return what the objective of a subspace is at most, rounding included.
+
+        Features whose constraint is off by e, ``|constraint - I| <= e``, are feasible
+        once they are divided by ``sqrt(1 + e)``, and the same scores then cost at most
+        ``1 + e`` times as much.
+        """
+        unit, side = self._sides(point.theta)
+        size, w = np.abs(Z), self.kernels.weight[:, None]
+        off = unit * np.outer(side, side @ np.abs(W))
+        P, A = Z.T @ point.A, np.abs(point.A)
+        off_P = off.T @ A + unit * size.T @ A
+        off_F = off @ np.abs(P) + size @ off_P + off @ off_P + unit * size @ np.abs(P)
+        reg, other = self.kernels.reg, np.abs(W)
+        if self.kernels.uncorrelated:
+            metric = Z.T @ (w * Z) + reg * W.T @ Z
+            doubt = (size + off).T @ (w * off) * 2 + unit * size.T @ (w * size)
+            doubt += reg * (other.T @ off + unit * other.T @ size)
+        else:
+            metric = W.T @ Z + reg * W.T @ (W / w)
+            doubt = other.T @ off + unit * other.T @ (size + reg * other / w)
+        excess = float(np.linalg.norm(metric - np.eye(len(metric))))
+        excess += float(np.linalg.norm(doubt))
+        total = float(np.sum((np.abs(P) + off_P) ** 2)) * (1.0 + excess)
+        upper = self.loss.above(Z @ P, bias, off_F) + 0.5 * total
+        return upper * (1.0 + FEW)
+
+    def _largest(self, A: FloatArray) -> float:
+        """Return what ``tr A'KA`` is at most in any subspace for weights that are kept.
+
+        With ``H = G + reg D^-1`` and ``R = N - HB`` for any B,
+
+            N'H^-1 N = N'B + B'N - B'HB + R'H^-1 R,    0 <= R'H^-1 R <= R'DR / reg,
+
+        so an inaccurate factor of H makes the bound worse, and never wrong.
+        """
+        kernels, theta = self.kernels, self.kernels.start()
+        made, reg, w = kernels.criterion(theta), kernels.reg, kernels.weight[:, None]
+        unit, side = self._sides(theta)
+        rest = 0.0
+        if kernels.uncorrelated:
+            N = A / w
+            B = made.inverse_apply(N)
+            GB, across = made.multiply(B), np.abs(B)
+            S = A.T @ N - reg * (N.T @ B + B.T @ N - B.T @ (GB + reg * B / w))
+            off = np.abs(N).T @ across
+            off = reg * (off + off.T + reg * across.T @ (across / w))
+            off = unit * (np.abs(A).T @ np.abs(N) + off)
+            off += unit * reg * np.outer(side @ across, side @ across)
+        else:
+            N = made.multiply(A)
+            B = made.inverse_apply(N)
+            GB, across = made.multiply(B), np.abs(B)
+            off_N = unit * np.outer(side, side @ np.abs(A))
+            R = N - GB - reg * B / w
+            S = N.T @ B + B.T @ R
+            off_R = off_N + unit * np.outer(side, side @ across)
+            off_R += 4 * UNIT * (np.abs(N) + np.abs(GB) + reg * across / w)
+            rest = float(np.sum(w * (np.abs(R) + off_R) ** 2)) / reg
+            off = across.T @ (off_N + off_R)
+            off += unit * (np.abs(N).T @ across + across.T @ np.abs(R))
+        values = np.linalg.eigvalsh((S + S.T) / 2)[::-1][: self.n_components]
+        slip = float(np.linalg.norm(off)) + 16 * len(S) * UNIT * np.linalg.norm(S)
+        total = float(np.maximum(values, 0.0).sum()) + np.sqrt(len(values)) * slip
+        return float(total + rest) * (1.0 + FEW)
+
+    def _floor_below(self, cuts: tuple[Cut, ...]) -> float:
+        """Return what :meth:`floor` is at least, rounding included.
+
+        Any B gives a bound that is linear in the weights, as in :meth:`_largest`:
+        ``tr A'MA <= A'N - xi (2 N'B - xi B'D^-1 B) + xi sum_m theta[m] B'K[m]B``.
+        """
+        kernels = self.kernels
+        if not cuts:
+            return -np.inf
+        if not kernels.uncorrelated:  # their weights are kept
+            whole, found = self.widened(), 0.0
+            for cut in cuts:
+                far = self._far(cut.theta, self.loss.strain(cut.A))
+                root = np.sqrt(whole._largest(cut.A)) + np.sqrt(far)
+                found += cut.share * (self.loss.below(cut.A) - 0.5 * root**2)
+            return float(found)
+        xi, w = kernels.reg, kernels.weight[:, None]
+        unit, sizes = kernels.bank.rounding(len(w)), kernels.bank.sizes()
+        total, slopes = 0.0, np.zeros(len(cuts[0].theta))
+        for cut in cuts:
+            N = cut.A / w
+            B = kernels.criterion(cut.theta).inverse_apply(N)
+            terms = np.stack([cut.A * N, -2.0 * xi * N * B, xi * xi * B**2 / w])
+            most = entries_sum(terms)
+            most += pairwise(terms.size) * entries_sum(np.abs(terms))
+            far = self._far(cut.theta, self.loss.strain(cut.A))
+            most += far + 2.0 * float(np.sqrt(far * np.sum(cut.A * N)))
+            quads = kernels.bank.quad(B) + unit * np.sum(
+                (np.abs(B).T @ sizes) ** 2, axis=0
+            )
+            total += cut.share * (self.loss.below(cut.A) - 0.5 * most)
+            slopes = slopes - cut.share * 0.5 * xi * quads
+        if kernels.theta is not None:
+            return float(total + slopes @ kernels.theta)
+        return float(total + min(0.0, slopes.min()))
 
 
 # --- alignment ------------------------------------------------------------------------

@@ -19,6 +19,9 @@ earlier events, and the best way is known,
 those of the first event are zero. All of it takes cumulative sums over samples in the
 order of their times, and no pairs.
 
+Covariates enter with coefficients that are free. Then the masses that are handed out
+must have the same sums of covariates as the events: ``Z'A = 0``.
+
 Efron's way takes the l-th of d tied events from a risk set in which the tied ones count
 ``1 - l / d``. Then the tied events' own mass is shared out by one unknown number for
 each time with ties, the root of a monotone function; any guess of it is a feasible way
@@ -31,22 +34,29 @@ with ``1j`` added where it is censored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise as pairs
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
 from scipy.special import xlogy
 
 from mklearn.problems.base import FEW, UNIT, entries_sum, pairwise
-from mklearn.problems.losses import FloatArray, Piece, Piecewise, Rows
+from mklearn.problems.design import Design, least
+from mklearn.problems.losses import FloatArray, Piece, Piecewise, Rows, decisions
 
 Ties = str
 TIES = ("breslow", "efron")
 _BISECTIONS = 64  # of an interval of the logarithm, down to rounding
 _WIDE = 60.0  # half of that interval
+_FAR = 12.0  # between scores of covariates, where effects may be without bounds
+_FEW_STEPS = 4  # for effects beside scores that may be far from the best ones
+_TINY = 1e-150  # of the largest sum at risk in a stratum: its square has an inverse
+_STILL = 1e-12  # of the largest: curvature in which covariates cannot move
 
 
 # --- regression of the log time -------------------------------------------------------
@@ -263,6 +273,8 @@ class Cox:
         takes whole numbers only.
     C : float
     ties : {"breslow", "efron"}
+    design : Design, optional
+        Covariates, whose coefficients are free; its ones change nothing.
     """
 
     time: FloatArray
@@ -271,6 +283,7 @@ class Cox:
     weight: FloatArray
     C: float
     ties: Ties = "breslow"
+    design: Design | None = field(default=None, kw_only=True)
 
     hyperplane: ClassVar[bool] = False
 
@@ -340,6 +353,16 @@ class Cox:
         """
         most = [entries_sum(self._costs[one.groups]) for one in self.sets.strata]
         return 2.0 / max(*most, 1e-300) if self._total else 0.0
+
+    @cached_property
+    def _free(self) -> tuple[FloatArray, FloatArray]:
+        """Covariates within strata, in order, and what makes effects of theirs."""
+        assert self.design is not None
+        sets = self.sets
+        sizes = [one.rows.stop - one.rows.start for one in sets.strata]
+        groups = np.repeat(np.arange(len(sizes)), sizes)
+        ordered = self.design.take(sets.order)
+        return ordered.within(groups, sets.own < len(sets.first))
 
     def _over_events(self, x: FloatArray) -> FloatArray:
         """Return sums over the events at each event time, shape (n_groups, ...)."""
@@ -415,8 +438,11 @@ class Cox:
         return np.asarray(np.exp(f + np.log(self._s) + rate))
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the loss, which no bias changes."""
-        f = F[self.sets.order, 0]
+        """Return the loss, which no bias changes; with covariates at their effects."""
+        return self._value(decisions(self, F, bias)[self.sets.order, 0])
+
+    def _value(self, f: FloatArray) -> float:
+        """Return the loss of scores in order."""
         _, _, both = self._logs(f)
         return entries_sum(self._k * both) - entries_sum(self._given * f)
 
@@ -427,13 +453,16 @@ class Cox:
 
     def bent(self, F: FloatArray, V: FloatArray) -> FloatArray:
         """Return ``d^2 primal / dF^2`` at scores (n, 1), times ``V`` (n, k)."""
-        sets = self.sets
-        f, V = F[sets.order, 0], V[sets.order]
+        order = self.sets.order
+        return self._back(self._bent(F[order, 0], V[order]))
+
+    def _bent(self, f: FloatArray, V: FloatArray) -> FloatArray:
+        """Return the same for scores (n,) and V in order."""
         out = self._mass(f)[:, None] * V
-        for one in sets.strata:
+        for one in self.sets.strata:
             if _some(one.groups):
                 self._couple(one, f[one.rows], V[one.rows], out[one.rows])
-        return self._back(out)
+        return out
 
     def sweep(self, F: FloatArray) -> Sweep:
         """Return ``d^2 primal / dF^2`` for passes over rows in order.
@@ -452,7 +481,9 @@ class Cox:
                 u = np.exp(here - here.max()) * self._s[one.rows]
                 end = sets.last[one.groups] - 1
                 size = np.cumsum(u)[end - one.rows.start]
-                inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+                inverse = np.divide(
+                    1.0, size, out=np.zeros_like(size), where=size > _TINY
+                )
                 part[one.rows] = u
                 rate[end] = self._k[one.parts] * inverse**2
         return Sweep(self._mass(f), part, rate, begins)
@@ -478,7 +509,7 @@ class Cox:
         dying = np.add.reduceat(padded, edges)[::2]
         before = np.append(0.0, np.cumsum(u))[start]
         size = before[part] + left * dying[part]
-        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > 0)
+        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > _TINY)
         sums = np.cumsum(U, axis=0)
         whole = sums[end - 1]
         if (left == 1.0).all():
@@ -498,8 +529,98 @@ class Cox:
         out -= u[:, None] * rates
 
     def bias(self, F: FloatArray) -> FloatArray:
-        """Return zero."""
-        return np.zeros(1)
+        """Return zero, (1,); with covariates their effects, (1 + k, 1), ones' zero."""
+        if self.design is None:
+            return np.zeros(1)
+        f = F[self.sets.order, 0]
+        known = self._known.get("bias")
+        if known is None or (known[0] != f).any():
+            near = None if known is None else known[1]
+            near = self._effects(f, near, steps=_FEW_STEPS)
+            rest = self._free[0].T @ (
+                self._given - self._mass(f + self._free[0] @ near)
+            )
+            if np.linalg.norm(rest) < 1e-3 * self._total:
+                near = self._effects(f, near)
+            # else f is far from any solution, and some effects as good as others
+            known = f, near
+            self._known["bias"] = known
+        return np.asarray(self._free[1] @ known[1])[:, None]
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """The last scores whose effects were asked for: they are asked for again."""
+        return {}
+
+    def _effects(
+        self, f: FloatArray, near: FloatArray | None = None, steps: int = 60
+    ) -> FloatArray:
+        """Return the best coefficients of covariates beside scores in order, (r,)."""
+        E, _ = self._free
+        start = np.zeros(E.shape[1])
+        if near is not None and self._value(f + E @ near) < self._value(f):
+            start = near
+        return least(
+            E,
+            lambda g: self._value(f + g),
+            lambda g: self._given - self._mass(f + g),
+            lambda g: E.T @ self._bent(f + g, E),
+            start,
+            steps=steps,
+        )
+
+    def unbounded(self) -> bool:
+        """Tell whether no finite effects of covariates are the best ones.
+
+        So it is if some combination of them is largest, or one of the largest, in each
+        risk set for those who have the event, and not for all at risk.
+        """
+        if self.design is None:
+            return False
+        E, _ = self._free
+        f = E @ self._effects(np.zeros(len(self.time)))
+        if np.ptp(f) < _FAR:
+            return False
+        sets = self.sets
+        r = E.shape[1]
+        G = len(sets.first)
+        # with d, the largest of E d in each risk set; sets grow along a stratum
+        rows, cols, values, limits = [], [], [], 0
+
+        def limit(parts: list[tuple[int, float]]) -> None:
+            nonlocal limits
+            for col, value in parts:
+                rows.append(limits)
+                cols.append(col)
+                values.append(value)
+            limits += 1
+
+        def of(i: int, sign: float) -> list[tuple[int, float]]:
+            return [(j, sign * float(E[i, j])) for j in range(r)]
+
+        for one in sets.strata:
+            for g in range(one.groups.start, one.groups.stop):
+                begin = one.rows.start if g == one.groups.start else sets.last[g - 1]
+                if g > one.groups.start:
+                    limit([(r + g - 1, 1.0), (r + g, -1.0)])
+                for i in range(begin, sets.last[g]):
+                    limit([*of(i, 1.0), (r + g, -1.0)])
+                for i in range(sets.first[g], sets.last[g]):
+                    limit([*of(i, -1.0), (r + g, 1.0)])
+        shape = (limits, r + G)
+        gain = E.T @ (self._given - self._even_handed)
+        found = linprog(
+            np.append(-gain / max(self._total, 1e-300), np.zeros(G)),
+            A_ub=sparse.csr_array((values, (rows, cols)), shape=shape),
+            b_ub=np.zeros(limits),
+            bounds=[(-1.0, 1.0)] * r + [(None, None)] * G,
+        )
+        return bool(found.status == 0 and -found.fun > 1e-9)
+
+    @cached_property
+    def _even_handed(self) -> FloatArray:
+        """Masses at equal scores, in order."""
+        return self._mass(np.zeros(len(self.time)))
 
     # --- the dual ---------------------------------------------------------------------
 
@@ -576,9 +697,10 @@ class Cox:
     def repair(self, A: FloatArray) -> FloatArray:
         """Return a feasible point near ``A``.
 
-        Masses are cut at zero and scaled to what there is to hand out. Where events
-        would have to hand out more than they have, the point goes towards the slope at
-        equal scores, as far as it must.
+        Masses are cut at zero and scaled to what there is to hand out, and with
+        covariates shifted to the same sums of these. Where events would have to hand
+        out more than they have, the point goes towards the slope at equal scores, or at
+        the best ones without kernels, as far as it must.
         """
         m = self._masses(A)
         for one in self.sets.strata:
@@ -588,10 +710,13 @@ class Cox:
                 m[one.rows] *= have / size
             elif have:
                 m[one.rows] = self._even[0][one.rows]
-        rho = self._flow(m)[2]
         even, flow = self._even
-        least = 8 * _steps(len(m)) * self._total
-        least_here = np.minimum(least, 0.5 * flow)
+        room = 8 * _steps(len(m))
+        if self.design is not None:
+            m = self._orthogonal(m, even)
+            room += 4 * self._tilt(m)
+        rho = self._flow(m)[2]
+        least_here = np.minimum(room * self._total, 0.5 * flow)
         short = rho < least_here
         short[self._ends] = False
         if short.any():
@@ -602,16 +727,80 @@ class Cox:
 
     @cached_property
     def _even(self) -> tuple[FloatArray, FloatArray]:
-        """Masses at equal scores, and what comes from before there."""
-        even = self._mass(np.zeros(len(self.time)))
+        """Masses at equal scores, and what comes from before there.
+
+        With covariates, those at their best effects without kernels.
+        """
+        even = self._even_handed
+        if self.design is not None:
+            E, _ = self._free
+            even = self._mass(E @ self._effects(np.zeros(len(even))))
+            even = self._orthogonal(even, even)
         return even, self._flow(even)[2]
+
+    # --- covariates -------------------------------------------------------------------
+
+    def _orthogonal(self, m: FloatArray, even: FloatArray) -> FloatArray:
+        """Return masses near ``m`` with the covariates of the events, none negative.
+
+        They change in proportion to themselves, ``m (1 - E x)`` with E centred in each
+        stratum, which leaves their sums as they are. Where that would make some of them
+        negative, they go towards ``even`` as far as they must.
+        """
+        E, _ = self._free
+        for _ in range(3):  # more than once for what rounding left
+            off = E.T @ (m - self._given)
+            centred, values, vectors = self._spread(m)
+            if not len(values):
+                return m
+            changed = m * (1.0 - centred @ (vectors @ ((vectors.T @ off) / values)))
+            below = changed < 0
+            if below.any():
+                part = -changed[below] / (even - changed)[below]
+                if not (part <= 1.0).all():
+                    return even
+                share = min(1.0, float(part.max()) * (1.0 + 1e-12))
+                changed = np.maximum((1.0 - share) * changed + share * even, 0.0)
+            m = changed
+        return m
+
+    def _spread(self, m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return covariates centred by masses, eigenvalues and -vectors of E'mE.
+
+        Directions in which masses cannot move are those of rounding, and left out.
+        """
+        centred = self._free[0].copy()
+        for one in self.sets.strata:
+            size = entries_sum(m[one.rows])
+            if size > 0:
+                centred[one.rows] -= m[one.rows] @ centred[one.rows] / size
+        values, vectors = np.linalg.eigh(centred.T @ (m[:, None] * centred))
+        kept = values > _STILL * max(float(values.max(initial=0.0)), 1e-300)
+        return centred, values[kept], vectors[:, kept]
+
+    def _tilt(self, m: FloatArray) -> float:
+        """Return by what part masses must change to have the covariates of events."""
+        E, _ = self._free
+        a = m - self._given
+        size = np.abs(E).T @ (m + self._given)
+        off = np.abs(E.T @ a) + 2 * pairwise(len(m)) * size
+        centred, values, vectors = self._spread(m)
+        if not len(values):
+            return 0.0
+        # the sign of rounding is not known: each direction adds its size
+        most = (np.abs(vectors).T @ off) / values
+        reach = float((np.abs(centred @ vectors) @ most)[m > 0].max(initial=0.0))
+        return min(1.0, reach * (1.0 + 1e-6))
 
     # --- rounding ---------------------------------------------------------------------
 
     def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
         """Return what ``primal`` is at most, for scores that err by up to ``error``."""
         order = self.sets.order
-        f, reach = F[order, 0], error[order, 0]
+        f, reach = decisions(self, F, bias)[order, 0], error[order, 0]
+        if self.design is not None:
+            size = decisions(self, np.abs(F), np.abs(bias), np.abs)[order, 0]
+            reach = reach + (16 + len(bias)) * UNIT * size
         _, _, both = self._logs(f + reach)
         gains = entries_sum(self._k * both) - entries_sum(self._given * (f - reach))
         # a logarithm of sums errs by what each addition adds
@@ -662,6 +851,8 @@ class Cox:
             have = entries_sum(self._costs[one.groups])
             if have:
                 worst = max(worst, abs(entries_sum(m[one.rows]) - have) / have)
+        if self.design is not None:
+            worst += self._tilt(m)
         return worst + 4 * pairwise(len(m))
 
     # --- parts ------------------------------------------------------------------------
@@ -675,6 +866,7 @@ class Cox:
             self.weight[rows],
             factor * self.C,
             self.ties,
+            design=None if self.design is None else self.design.take(rows),
         )
 
 

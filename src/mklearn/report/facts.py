@@ -7,7 +7,7 @@ what the functions here return, in the words of :mod:`mklearn.report.words`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -255,6 +255,8 @@ def model_facts(model: Any) -> dict[str, Any]:
         "chosen": {k: v for k, v in chosen.items() if isinstance(v, (int, float))},
         "certificates": [certificate(solution, model) for solution in proofs(model)],
     }
+    if getattr(model, "rejected_", ()):
+        content["rejected"] = list(model.rejected_)
     if hasattr(model, "evidence_"):
         content["evidence"] = evidence(widest(model.solution_), model.noise_)
     if getattr(model, "_fixed", None) is not None:
@@ -300,6 +302,53 @@ def view_shares(
         used = sum(rows[m].used for m in members)
         found.append(ViewShare(name, len(members), used, share, **more))
     return tuple(found)
+
+
+def headline(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is shown first of kernels: shares of views, and widths together.
+
+    Kernels that differ by their width alone resemble each other, and how they share a
+    weight says little; three or more of them are one row.
+
+    Parameters
+    ----------
+    kernels : sequence of mappings
+        As :func:`model_facts` has them.
+
+    Returns
+    -------
+    dict
+        ``views``, empty unless there are two or more, and ``kernels``.
+    """
+    views: dict[str, list[Mapping[str, Any]]] = {}
+    ladders: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in kernels:
+        if row["view"] is not None:
+            views.setdefault(row["view"], []).append(row)
+        kind, sign, _ = row["name"].partition("(")
+        width = sign and "gamma" in row["parameters"]
+        ladders.setdefault(kind if width else (row["name"], len(ladders)), []).append(
+            row
+        )
+    rows: list[dict[str, Any]] = []
+    for kind, members in ladders.items():
+        if isinstance(kind, tuple) or len(members) < 3:
+            rows += [dict(row) for row in members]
+            continue
+        rows.append({**_together(members), "name": f"{kind}, {len(members)} widths"})
+    known = len(views) > 1 and all(row["view"] is not None for row in kernels)
+    shown = [{**_together(members), "name": view} for view, members in views.items()]
+    return {"views": shown if known else [], "kernels": rows}
+
+
+def _together(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    used = sum(bool(row["used"]) for row in members)
+    return {
+        "contribution": sum(row["contribution"] for row in members),
+        "used": used > 0,
+        "n_used": used,
+        "n_kernels": len(members),
+    }
 
 
 def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:

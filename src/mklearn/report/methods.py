@@ -48,7 +48,8 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
     norm = getattr(model, "norm_", getattr(model, "norm", None))
     if isinstance(norm, (int, float)):
         if np.isinf(norm):
-            said.append("All normalised kernels had the same weight.")
+            kept = " that were kept" if getattr(model, "rejected_", ()) else ""
+            said.append(f"All normalised kernels{kept} had the same weight.")
         else:
             said.append(
                 f"Kernel weights were learned under an l{norm:.3g}-norm (Kloft et al., "
@@ -65,6 +66,11 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
         )
     elif isinstance(cost, (int, float)):
         said.append(f"The cost was C = {cost:.3g}.")
+    if getattr(model, "rejected_", ()):
+        said.append(
+            f"{len(model.rejected_)} kernels with the narrowest widths were left out, "
+            "for the sum of the others scored better on the same folds."
+        )
     solutions = proofs(model)
     if solutions:
         said.append(

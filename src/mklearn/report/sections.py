@@ -40,6 +40,7 @@ from mklearn.report.facts import (
     errors_of_times,
     errors_of_values,
     evidence,
+    headline,
     inference_facts,
     model_facts,
     view_facts,
@@ -186,7 +187,12 @@ def kernels_section(report: Report) -> str:
     caption = f"Kernel weights: {used} of {len(kernels)} kernels are used"
     if np.ndim(report.model.kernel_weights_) == 2:
         caption += "; each class has its own, and here are their means"
-    return table(caption, heads, rows) + paragraph(words.CONTRIBUTIONS)
+    parts = table(caption, heads, rows) + paragraph(words.CONTRIBUTIONS)
+    if len(headline(kernels)["kernels"]) < len(kernels):
+        parts += paragraph(words.ALIKE_WIDTHS)
+    if getattr(report.model, "rejected_", ()):
+        parts += paragraph(words.rejected(report.model.rejected_))
+    return parts
 
 
 def inference_section(report: Report) -> str:

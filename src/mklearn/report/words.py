@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sklearn.base import is_regressor
@@ -27,6 +27,14 @@ CONTRIBUTIONS = (
     "A contribution is a kernel's share in the squared norm of the decision function; "
     "contributions sum to 100 % and do not depend on the kernels' scales. A dash "
     "stands for a kernel that is not used."
+)
+WIDTHS = (
+    "Kernels that differ by their width alone are shown together: they resemble each "
+    "other, and how they share a weight says little."
+)
+ALIKE_WIDTHS = (
+    "Kernels that differ by their width alone resemble each other, and how they share "
+    "a weight says little: read their sum, by view."
 )
 MATTER = (
     "A small p-value says that a kernel has something to do with the target, beyond "
@@ -308,8 +316,18 @@ def percent(share: float) -> str:
     return "< 0.1 %" if 0.0 < share < 5e-4 else f"{100.0 * share:.1f} %"
 
 
+def rejected(names: Sequence[str]) -> str:
+    """Return which kernels a search has left out, and why."""
+    return (
+        f"Left out, for the sum of the others did better on the folds: "
+        f"{', '.join(names)}."
+    )
+
+
 def weight(row: Mapping[str, Any]) -> str:
-    """Return the weight of a kernel."""
+    """Return the weight of a kernel; of several, how many have one."""
+    if "n_used" in row:
+        return f"{row['n_used']} of {row['n_kernels']} used"
     return f"{row['weight']:.3f}" if row["used"] else "-"
 
 

@@ -370,16 +370,35 @@ class CoupledSolver(SmoothSolver):
 
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
         assert self.K is not None and isinstance(self.loss, CoupledLoss)
-        f = F + bias
+        f = decisions(self.loss, F, bias)
         right = self.loss.slope(f) + self.loss.bent(f, f)
-        return np.asarray(lu_solve(self._factor(f), right, check_finite=False))
+        design = getattr(self.loss, "design", None)
+        if design is None:
+            return np.asarray(lu_solve(self._factor(f), right, check_finite=False))
+        # effects are free as well, so that the point is orthogonal to the covariates
+        E = design.basis[:, 1:]
+        both = np.c_[right, self.loss.bent(f, E)]
+        both = lu_solve(self._factor(f), both, check_finite=False)
+        beside = np.linalg.pinv(E.T @ both[:, 1:], 1e-10) @ (E.T @ both[:, :1])
+        return np.asarray(both[:, :1] - both[:, 1:] @ beside)
 
     def hessian(self, F: FloatArray, V: FloatArray) -> FloatArray:
-        """Return ``V'W (I + K W)^-1 V`` for V (n, 1, M), W that at scores."""
+        """Return ``V'W (I + K W)^-1 V`` for V (n, 1, M), W that at scores.
+
+        With covariates, what these leave of it.
+        """
         assert isinstance(self.loss, CoupledLoss)
-        V = V[:, 0]
+        V, M = V[:, 0], V.shape[2]
+        design = getattr(self.loss, "design", None)
+        if design is not None:
+            F = decisions(self.loss, F, self.loss.bias(F))
+            V = np.c_[V, design.basis[:, 1:]]
         solved = lu_solve(self._factor(F), V, trans=1, check_finite=False)
-        return np.asarray(self.loss.bent(F, V).T @ solved)
+        out = np.asarray(self.loss.bent(F, V).T @ solved)
+        if design is None:
+            return out
+        rest = np.linalg.pinv(out[M:, M:], 1e-10)
+        return np.asarray(out[:M, :M] - out[:M, M:] @ rest @ out[M:, :M])
 
     def _factor(self, F: FloatArray) -> tuple[Any, Any]:
         """Return the factors of ``I + W K``."""

@@ -8,13 +8,18 @@ simplex, with weights that the classes share). The closed-form update
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve
+from scipy.linalg.blas import dsymm
 from scipy.linalg.lapack import dpotri
+from scipy.optimize import linprog
 
+from mklearn.data.compiling import njit
+from mklearn.problems.base import Judgement
 from mklearn.problems.losses import CrammerSinger
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import Constraint, ConvexSet, WeightSet
@@ -26,10 +31,13 @@ from mklearn.solvers.newton import Trial, stable_factor, trusted_steps
 from mklearn.solvers.sweeps import SampleSweeps
 
 FloatArray = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 # A part of the free variables gives too little curvature, which the line search and the
 # damping make good; all of them would take n^3 time and n^2 memory.
 _MOST_FREE = 3000
+_CLOSE, _MOST_MIXED, _GAIN = 0.05, 24, 0.2  # mixtures: below what gap, of how many
+_IDLE = 10
 _FAR, _LEAST = 0.05, 0.1  # near zero the value is steep: far off no weight goes there
 
 
@@ -44,11 +52,12 @@ class MulticlassNewton:
 
         U'(B - B E (E'B E)^-1 E'B) U,    B = blockdiag(K_c^-1)
 
-    while the active set stays: one factor for each class and one for the samples. The
-    quadratic model plus a small multiple of the majorising term
-    behind the closed-form update is minimised over the weights, which are non-negative
-    (per class) or on the simplex (shared); a step that does not descend is followed by
-    one on the line.
+    while the active set stays: one factor for each class and one for the samples. Where
+    moves that keep the sums are few (two classes, above all), it is had from a basis Z
+    of them, ``V'(Z'KZ)^-1 V`` with ``V = Z'U``. The quadratic model plus a small
+    multiple of the majorising term behind the closed-form update is minimised over the
+    weights, which are non-negative (per class) or on the simplex (shared); a step that
+    does not descend is followed by one on the line.
 
     Parameters
     ----------
@@ -92,9 +101,6 @@ class MulticlassNewton:
         """Yield one iterate for each inner problem solved."""
         inner = SampleSweeps(problem, start, self.seed)
         per_class = problem.per_class
-        # the A of a class is decided by the term that its weights give it, and to be
-        # right must be right within that
-        inner.sharp = 0.02 if per_class else 0.0
         floor = 0.1  # of the weights of a class, as a share of the mean weight
         first = self.first
 
@@ -108,18 +114,123 @@ class MulticlassNewton:
                 return problem.step(at.theta, at.quads)
             theta = _propose(problem, inner, at, damping)
             if per_class:
+                # the A of a class is decided by the term that its weights give it, and
+                # to be right must be right within that, once models are made of it
+                inner.sharp = 0.05
                 if at.relative_gap > _FAR:
                     theta = np.maximum(theta, _LEAST * at.theta)
                 theta = _alive(problem, theta, at, floor * float(theta.mean()))
                 floor = max(0.5 * floor, 1e-9)
             return theta
 
-        last = yield from trusted_steps(
+        steps = trusted_steps(
             inner, self, inner.quads, lambda quads: _slopes(quads, per_class), propose
         )
+        if per_class:
+            cuts = _Cuts(problem)
+            yield from _with_mixtures(steps, cuts)
+            last = yield from _lowest_points(inner, cuts)
+        else:
+            last = yield from steps
         sparse = not per_class and problem.weights.sparse
         other = CuttingPlane(self.accuracy) if sparse else Alternating(self.accuracy)
         yield from other.iterates(problem, last)
+
+
+class _Cuts:
+    """The A of the last iterates: what they say of other weights, and mixtures of them.
+
+    Classes without weight have no term of their own in the dual, so that the best A for
+    given weights are many: each may exceed ``A_c' K_r A_c <= 1`` for another class,
+    where a mixture does not. The quads of a mixture are at most the mixture of the
+    quads, so a linear program finds the one that proves most. Its multipliers are the
+    weights at which the tangents of J, which the A are, have their lowest common point.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.kept: list[Iterate] = []
+        self.values: list[float] = []
+        self.upper, self.lower = np.inf, -np.inf
+        self.theta = problem.center()
+
+    def add(self, point: Iterate, judged: Judgement) -> Iterate | None:
+        """Keep what was judged; return a mixture that proves more, if there is one."""
+        if judged.upper < self.upper:
+            self.upper, self.theta = judged.upper, point.theta
+        self.lower = max(self.lower, judged.lower)
+        left = self.upper - self.lower
+        if left > _CLOSE * abs(self.upper):
+            return None
+        loss = self.problem.loss
+        self.kept = [*self.kept[1 - _MOST_MIXED :], point]
+        self.values = [
+            *self.values[1 - _MOST_MIXED :], loss.dual(loss.repair(point.A))
+        ]  # fmt: skip
+        shares, _ = self.lowest()
+        if shares @ np.array(self.values) <= self.lower + _GAIN * left:
+            return None
+        A = sum(share * one.A for share, one in zip(shares, self.kept, strict=True))
+        return Iterate(self.theta, np.asarray(A))
+
+    def lowest(self) -> tuple[FloatArray, FloatArray]:
+        """Return shares of the best mixture, and the weights at the lowest point."""
+        known = [one.quads.ravel() for one in self.kept if one.quads is not None]
+        quads = np.maximum(known, 0.0)
+        size = max(map(abs, self.values)) or 1.0
+        found = linprog(
+            -np.array(self.values) / size,
+            np.vstack([quads.T, np.ones(len(self.kept))]),
+            np.ones(quads.shape[1] + 1),
+            bounds=(0.0, None),
+            method="highs-ds",
+        )
+        if found.status != 0:
+            return np.zeros(len(self.kept)), self.theta
+        weights = -2.0 * size * found.ineqlin.marginals[:-1]
+        return found.x, np.maximum(weights, 0.0).reshape(self.theta.shape)
+
+
+def _with_mixtures(
+    steps: Generator[Iterate, Judgement | None, Iterate], cuts: _Cuts
+) -> Generator[Iterate, Judgement | None, Iterate]:
+    """Yield what the steps do, and mixtures where these prove more."""
+    try:
+        point = next(steps)
+        while True:
+            judged = yield point
+            if point.complete and judged is not None:
+                mixture = cuts.add(point, judged)
+                if mixture is not None:
+                    other = yield mixture
+                    assert other is not None
+                    cuts.lower = max(cuts.lower, other.lower)
+            point = steps.send(judged)
+    except StopIteration as end:
+        last: Iterate = end.value
+        return last
+
+
+def _lowest_points(
+    inner: SampleSweeps, cuts: _Cuts
+) -> Generator[Iterate, Judgement | None, Iterate]:
+    """Go to where the tangents are lowest, half of the way, as long as it pays."""
+    A, idle = inner.A, 0
+    while idle < _IDLE and cuts.kept:
+        left = cuts.upper - cuts.lower
+        _, goal = cuts.lowest()
+        theta = 0.5 * (cuts.theta + goal)
+        A, scores = yield from inner.solve(theta, 1e-3 * left)
+        point = Iterate(theta, A, scores, inner.quads(A))
+        judged = yield point
+        assert judged is not None
+        mixture = cuts.add(point, judged)
+        if mixture is not None:
+            other = yield mixture
+            assert other is not None
+            cuts.lower = max(cuts.lower, other.lower)
+        idle = idle + 1 if cuts.upper - cuts.lower > 0.9 * left else 0
+    return Iterate(cuts.theta, A)
 
 
 def _propose(
@@ -190,9 +301,12 @@ def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> Flo
     """Return the Hessian of J in the weights that are kept, in their order."""
     k = A.shape[1]
     D = np.broadcast_to(inner.theta, (k, inner.theta.shape[-1]))
+    place = np.broadcast_to(np.cumsum(kept).reshape(kept.shape) - 1, D.shape)
+    hessian = np.zeros((int(place.max()) + 1,) * 2)
+    kept = np.broadcast_to(kept, D.shape)
     free = _free(inner.loss, A)
     # a class next to zero bends by its damping alone
-    free[:, D.max(axis=1) <= 1e-8 * D.max()] = False
+    free[:, (D.max(axis=1) <= 1e-8 * D.max()) | ~kept.any(axis=1)] = False
     free[free.sum(axis=1) < 2] = False
     samples = np.flatnonzero(free.any(axis=1))
     # four matrices of this size are in use at a time
@@ -201,31 +315,82 @@ def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> Flo
     if len(samples) > most:
         samples = np.random.default_rng(0).permutation(samples)[:most]
         samples.sort()
+    free = free[samples]
+    if not free.any():
+        return hessian
     S = inner.products.at(samples, A)  # (M, w, k)
-    place = np.broadcast_to(np.cumsum(kept).reshape(kept.shape) - 1, D.shape)
-    kept = np.broadcast_to(kept, D.shape)
-    size = int(place.max()) + 1
-    hessian = np.zeros((size, size))
-    across = np.zeros((len(samples), size))
-    schur = np.zeros((len(samples), len(samples)))
-    for c in range(k):
-        rows = np.flatnonzero(free[samples, c])
-        if len(rows) == 0 or not kept[c].any():
-            continue
-        inverse = _inverse(inner.products.block(D[c], samples[rows])[0])
-        columns = place[c, kept[c]]
-        U = S[kept[c]][:, rows, c].T
-        moved = inverse @ U
+    parts = []
+    for c in map(int, np.flatnonzero(free.any(axis=0))):
+        rows = np.flatnonzero(free[:, c])
+        K = inner.between(c, samples[rows])
+        # a ridge against rounding
+        K.ravel()[:: len(K) + 1] += 1e-8 * max(float(K.diagonal().max()), 1e-300)
+        U = np.ascontiguousarray(S[kept[c]][:, rows, c].T)
+        parts.append((c, rows, K, U, place[c, kept[c]]))
+    # as many variables as there are beyond one for each sample, or all of them by class
+    n_beyond = int(free.sum()) - len(samples)
+    work = 3 * sum(len(rows) ** 3 for _, rows, *_ in parts) + len(samples) ** 3
+    if n_beyond**3 <= work and n_beyond <= most:
+        return _within(free, parts, hessian)
+    across = np.zeros((len(samples), len(hessian)))
+    schur = np.zeros((len(samples), len(samples)), order="F")  # its lower triangle
+    for _, rows, K, U, columns in parts:
+        factor, lower = stable_factor(K)
+        inverse = dpotri(factor, lower=lower, overwrite_c=True)[0]  # lower triangle
+        moved = dsymm(1.0, inverse, U, lower=1)
         across[np.ix_(rows, columns)] += moved
         hessian[np.ix_(columns, columns)] += U.T @ moved
-        schur[np.ix_(rows, rows)] += inverse
-    alone = np.diagonal(schur) <= 0  # samples whose classes have no place in the model
-    schur[alone, alone] = 1.0
-    if len(samples):
-        hessian -= across.T @ cho_solve(
-            stable_factor(schur), across, check_finite=False
-        )
+        _add_lower(schur, inverse, rows)
+    between = stable_factor(schur.T)  # which takes the other triangle
+    hessian -= across.T @ cho_solve(between, across, check_finite=False)
     return (hessian + hessian.T) / 2
+
+
+def _within(
+    free: NDArray[np.bool_],
+    parts: list[tuple[int, Index, FloatArray, FloatArray, Index]],
+    hessian: FloatArray,
+) -> FloatArray:
+    """Return the same in variables that keep the sums of rows: ``V'(Z'KZ)^-1 V``.
+
+    Each of them raises one class of a sample and lowers its first free one as much.
+    """
+    base = free.argmax(axis=1)
+    number = np.cumsum(free.sum(axis=1) - 1)
+    first = np.concatenate([[0], number])  # the variables of each sample
+    own = free.copy()
+    own[np.arange(len(free)), base] = False
+    own_number = np.cumsum(own).reshape(own.shape) - 1
+    size = int(number[-1])
+    G, V = np.zeros((size, size)), np.zeros((size, len(hessian)))
+    for c, rows, K, U, columns in parts:
+        lowered = base[rows] == c
+        begin = np.where(lowered, first[rows], own_number[rows, c])
+        end = np.where(lowered, first[rows + 1], begin + 1)
+        sign = np.where(lowered, -1.0, 1.0)
+        _add_within(G, V, K, U, columns, begin, end, sign)
+    hessian += V.T @ cho_solve(stable_factor(G), V, check_finite=False)
+    return (hessian + hessian.T) / 2
+
+
+@njit(cache=True, nogil=True)
+def _add_within(G, V, K, U, columns, begin, end, sign):  # type: ignore[no-untyped-def]
+    # what one class adds, to the upper triangle of G; variables ascend with the samples
+    for a in range(len(begin)):
+        for v in range(begin[a], end[a]):
+            for j in range(columns.size):
+                V[v, columns[j]] += sign[a] * U[a, j]
+            for b in range(a, len(begin)):
+                for w in range(begin[b], end[b]):
+                    G[v, w] += sign[a] * sign[b] * K[a, b]
+
+
+@njit(cache=True, nogil=True)
+def _add_lower(out, part, rows):  # type: ignore[no-untyped-def]
+    # of matrices in Fortran order, rows ascending
+    for b in range(rows.size):
+        for a in range(b, rows.size):
+            out[rows[a], rows[b]] += part[a, b]
 
 
 def _free(loss: CrammerSinger, A: FloatArray) -> NDArray[np.bool_]:
@@ -233,18 +398,6 @@ def _free(loss: CrammerSinger, A: FloatArray) -> NDArray[np.bool_]:
     # a variable that has only just left its bound is not worth its place
     tiny = 1e-9 * loss.C[:, None]
     return np.asarray(np.where(loss.own, A < loss.C[:, None] - tiny, -tiny > A))
-
-
-def _inverse(K: FloatArray) -> FloatArray:
-    """Return the inverse of a kernel with a ridge against rounding."""
-    diagonal = np.diag_indices_from(K)
-    size = max(float(K[diagonal].max()), 1e-300)
-    K[diagonal] += 1e-8 * size
-    factor, lower = stable_factor(K)
-    inverse, _ = dpotri(factor, lower=lower, overwrite_c=True)
-    inverse = np.tril(inverse)  # the other half is left from the factor
-    inverse += np.tril(inverse, -1).T
-    return np.asarray(inverse)
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,10 @@ class PassNewton:
         mu, damping = self.band * scale, self.damping
         anchors: list[Anchor] = []
         T, D = problem.n_tasks, len(problem.scaling.root)
-        w, bias, theta = np.zeros((D, T)), np.zeros(T), problem.center()
+        w, bias, theta = np.zeros((D, T)), problem.no_bias(), problem.center()
         steps: tuple[float, ...] = _STEPS
         w1, b1, theta1 = self._first(problem)
+        w1, b1 = problem.settled(w1, b1)
         gaps: list[float] = []
         reached, bound = np.inf, -np.inf
         while True:
@@ -110,6 +111,7 @@ class PassNewton:
                 mu, found = narrow, found.later
             damping = max(0.3 * damping, 1e-8)
             w1, b1, theta1 = self._step(problem, found, w, bias, theta, damping, mu)
+            w1, b1 = problem.settled(w1, b1)
             steps = _STEPS
 
     def _first(
@@ -118,12 +120,15 @@ class PassNewton:
         """Return the solution of the expansion at zero, known without a pass."""
         H = problem.statistics
         slope, bend = problem.loss.outset(problem.spread())
-        scatter, mean, _ = problem.curvature(H.weighted(problem.C * bend))
-        g = problem.scaling.root[:, None] * (problem.C * slope * H.ZH)
-        S = (scatter,) * problem.n_tasks
+        curved = problem.curvature(H.weighted(problem.C * bend))
+        rest, beside = H.apart(problem.free)
+        g = problem.scaling.root[:, None] * (problem.C * slope * rest.ZH)
+        S = (curved.scatter,) * problem.n_tasks
         model = Expansion(S, g, problem.slices, problem.weights)
         theta, w = minimised(model, None)
-        return w, slope / bend * H.target - mean @ w, theta
+        known = slope / bend * np.vstack([H.target, beside.effects])
+        effects = (known - curved.along.T @ w).T
+        return w, _shaped(problem, [curved.own(one) for one in effects]), theta
 
     def _line(
         self,
@@ -153,22 +158,32 @@ class PassNewton:
         """Return the solution of the expansion at the end of a pass."""
         slope, count = problem.gradient(found)
         everywhere = problem.statistics.with_targets(np.zeros((problem.n_tasks, 0)))
-        S, g, means, totals = [], np.empty_like(w), [], []
+        bends, g, slopes = [], np.empty_like(w), []
         for t, curvature in enumerate(found.curvature):
             mean_bend = curvature.total / everywhere.total
             added = max(damping * mean_bend, 1e-8 * problem.C)
             if problem.loss.kinks:
                 added = damping * (mean_bend + _FLAT * problem.C / mu)
             both = curvature + everywhere.weighted(added)
-            scatter, mean, total = problem.curvature(both)
-            S.append(scatter)
-            g[:, t] = slope[:, t] - mean * count[t] + scatter @ w[:, t]
-            means.append(mean)
-            totals.append(total)
-        model = Expansion(tuple(S), g, problem.slices, problem.weights)
+            curved = problem.curvature(both)
+            own = curved.centred(count[:, t])
+            g[:, t] = slope[:, t] - curved.along @ own + curved.scatter @ w[:, t]
+            bends.append(curved)
+            slopes.append(own)
+        S = tuple(curved.scatter for curved in bends)
+        model = Expansion(S, g, problem.slices, problem.weights)
         theta, w1 = minimised(model, theta)
-        move = np.array([mean @ (w1 - w)[:, t] for t, mean in enumerate(means)])
-        return w1, bias + count / np.array(totals) - move, theta
+        moves = [
+            curved.own(curved.free(own) - curved.along.T @ (w1 - w)[:, t])
+            for t, (curved, own) in enumerate(zip(bends, slopes, strict=True))
+        ]
+        return w1, bias + _shaped(problem, moves), theta
+
+
+def _shaped(problem: FeatureProblem, effects: list[FloatArray]) -> FloatArray:
+    """Return effects of ones and covariates for each task, as a bias has them."""
+    columns = np.column_stack(effects)
+    return columns if problem.free else columns[0]
 
 
 def _weights_at(problem: FeatureProblem, w: FloatArray, near: FloatArray) -> FloatArray:

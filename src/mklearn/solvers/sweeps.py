@@ -8,13 +8,14 @@ duality gap is a sum over samples, so that it says which of them are worth a vis
 
 Samples that rest, far inside the margin or far outside, are set aside: the sweeps work
 on the block of kernels between the others only, as large as the bank's budget allows,
-and all samples are looked at again before the end.
+and all samples are looked at again before the end. Most classes are never a sample's
+rivals: rows of a block are combined when they are first needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _VISITS = 20_000  # of samples, between signs of life
+_NONE = np.empty((0, 0, 0))
 
 
 class Products:
@@ -57,6 +59,7 @@ class Products:
         self.block_bytes = max(spare // 2, 8 * n_classes * 64**2)
         self._A: FloatArray | None = None
         self._S: FloatArray | None = None
+        self._room = np.empty(0)
 
     def of(self, A: FloatArray) -> FloatArray:
         """Return ``K_r A_c``, shape (M, n, k)."""
@@ -111,6 +114,26 @@ class Products:
             return np.einsum("ic,ric->cr" if each else "ic,ric->r", A, self.of(A))
         return self.bank.quads(A) if each else self.bank.quad(A)
 
+    def rows(self, theta: FloatArray, samples: Index) -> Rows:
+        """Return the same as :meth:`block`, row by row as they are asked for.
+
+        They lie where those of the last call were.
+        """
+        D = np.ascontiguousarray(np.atleast_2d(theta))
+        w = len(samples)
+        place = np.full((len(D), w), -1)
+        if self.grams is None:
+            K = self.block(theta, samples)
+            place.ravel()[:] = np.arange(place.size)
+            lam = np.ascontiguousarray(np.diagonal(K, axis1=1, axis2=2))
+            return Rows(theta, samples, K.reshape(-1, w), place, lam, _NONE, D)
+        if len(self._room) < place.size * w:
+            self._room = np.empty(0)  # frees the old one first
+            self._room = np.empty(place.size * w)
+        K = self._room[: place.size * w].reshape(-1, w)
+        lam = D @ self.grams[:, samples, samples]
+        return Rows(theta, samples, K, place, lam, self.grams, D)
+
     def block(self, theta: FloatArray, samples: Index) -> FloatArray:
         """Return the combined kernels between samples, (k or 1, w, w)."""
         D = np.atleast_2d(theta)
@@ -151,6 +174,59 @@ def _combine(grams, used, D, samples, rows, out):  # type: ignore[no-untyped-def
                         o[j] += weight * row[j]
 
 
+class Rows(NamedTuple):
+    """Combined kernels between samples, of which some rows are known so far.
+
+    Row i of class c is row ``place[c, i]`` of ``K``, or is not known where that is
+    negative and follows from the ``grams`` (M, n, n) with weights ``D`` (k or 1, M).
+    What is known lies together: memory that is never used costs nothing. The diagonals
+    ``lam`` have shape (k or 1, w).
+    """
+
+    theta: FloatArray
+    samples: Index
+    K: FloatArray
+    place: Index
+    lam: FloatArray
+    grams: FloatArray
+    D: FloatArray
+
+    def between(self, c: int, part: Index) -> FloatArray:
+        """Return the kernel of a class between a part of the samples, (p, p)."""
+        c = min(c, len(self.D) - 1)
+        out = np.empty((len(part), len(part)))
+        _between(self.K, self.place[c], self.grams, self.D[c], self.samples, part, out)
+        return out
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _fill(out, grams, weights, samples, i):  # type: ignore[no-untyped-def]
+    # one row of a combined kernel
+    out[:] = 0.0
+    for r in range(weights.size):
+        weight = weights[r]
+        if weight != 0.0:
+            row = grams[r, samples[i]]
+            if samples.size == row.size:
+                for j in range(out.size):
+                    out[j] += weight * row[j]
+            else:
+                for j in range(out.size):
+                    out[j] += weight * row[samples[j]]
+
+
+@njit(cache=True, nogil=True)
+def _between(K, place, grams, weights, samples, part, out):  # type: ignore[no-untyped-def]
+    chosen = samples[part]
+    for a in range(part.size):
+        known = place[part[a]]
+        if known < 0:
+            _fill(out[a], grams, weights, chosen, a)
+        else:
+            for b in range(part.size):
+                out[a, b] = K[known, part[b]]
+
+
 class SampleSweeps:
     """The inner problem of the Crammer-Singer loss, warm-started."""
 
@@ -161,7 +237,7 @@ class SampleSweeps:
         self.loss = loss
         self.labels = np.asarray(loss.labels, dtype=np.int64)
         self.costs = np.asarray(loss.C, dtype=np.float64)
-        self.coarse = 0.02 if start is None else 1e-3
+        self.coarse = 0.1 if start is None else 1e-3
         self.theta = problem.center()
         self.A = np.zeros(loss.shape)
         if start is not None:
@@ -171,6 +247,7 @@ class SampleSweeps:
         self.sharp = 0.0  # accuracy as a share of the least weight of a class
         self.random = np.array([2 * seed + 1], dtype=np.uint64)
         self.visits = 0
+        self._rows: Rows | None = None
 
     @property
     def bank(self) -> KernelBank:
@@ -184,6 +261,17 @@ class SampleSweeps:
     def block(self, samples: NDArray[Any]) -> FloatArray:
         """Return the combined kernels between some samples, (k or 1, w, w)."""
         return self.products.block(self.theta, samples)
+
+    def between(self, c: int, samples: Index) -> FloatArray:
+        """Return the combined kernel of a class between some samples, (w, w)."""
+        rows = self._rows
+        if rows is not None and np.array_equal(rows.theta, self.theta):
+            part = np.searchsorted(rows.samples, samples)
+            part[part == len(rows.samples)] = 0
+            if np.array_equal(rows.samples[part], samples):
+                return rows.between(c, part)
+        theta = self.theta if self.theta.ndim == 1 else self.theta[c]
+        return self.products.block(theta, samples)[0]
 
     def solve(
         self, theta: FloatArray, allowed: float
@@ -199,7 +287,7 @@ class SampleSweeps:
             least = float(np.min(total[total > 0], initial=np.inf))
             allowed = min(allowed, self.sharp * least)
         F = self.products.scores(theta, self.A)
-        block, samples = None, np.zeros(0, dtype=np.intp)
+        rows, samples = None, np.zeros(0, dtype=np.intp)
         last = -np.inf
         while True:
             gaps = np.empty(n)
@@ -216,14 +304,14 @@ class SampleSweeps:
             last = value
             yield Iterate(theta, self.A.copy(), complete=False)
             chosen = self._choose(gaps, margins, gap / max(size, 1e-300), enough)
-            if block is None or not np.isin(chosen, samples).all():
-                block = None  # frees the old one first
+            if rows is None or not np.isin(chosen, samples).all():
+                rows = self._rows = None  # frees the old one first
                 samples = np.union1d(chosen, samples) if len(chosen) < n else chosen
                 if len(samples) > self._most():
                     samples = chosen
-                block = self.products.block(theta, samples)
+                rows = self._rows = self.products.rows(theta, samples)
             before = self.A.copy()
-            scores = yield from self._run(theta, block, samples, F, 0.5 * enough)
+            scores = yield from self._run(rows, F, 0.5 * enough)
             if len(samples) == n:
                 F = scores
             else:
@@ -249,17 +337,13 @@ class SampleSweeps:
         return awake
 
     def _run(
-        self,
-        theta: FloatArray,
-        block: FloatArray,
-        samples: Index,
-        F: FloatArray,
-        enough: float,
+        self, rows: Rows, F: FloatArray, enough: float
     ) -> Generator[Iterate, Any, FloatArray]:
         """Sweep over some samples until their gaps sum to ``enough``.
 
         Returns their scores.
         """
+        samples = rows.samples
         T = self.A[samples]
         f = np.ascontiguousarray(F[samples].T)
         labels, costs = self.labels[samples], self.costs[samples]
@@ -267,7 +351,7 @@ class SampleSweeps:
         last, idle = np.inf, 0
         while True:
             made, gap = _sweep(
-                block, labels, costs, T, f, order, enough, _VISITS, self.random
+                *rows[1:], labels, costs, T, f, order, enough, _VISITS, self.random
             )
             self.visits += made
             self.A[samples] = T
@@ -275,7 +359,7 @@ class SampleSweeps:
             last = min(last, gap)
             if gap <= enough or made == 0 or idle > 20:
                 return np.ascontiguousarray(f.T)
-            yield Iterate(theta, self.A.copy(), complete=False)
+            yield Iterate(rows.theta, self.A.copy(), complete=False)
 
 
 @njit(cache=True, nogil=True)
@@ -308,15 +392,18 @@ def _axpy(a, x, y):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _sweep(K, labels, costs, T, F, order, enough, most, random):  # type: ignore[no-untyped-def]
+def _sweep(  # type: ignore[no-untyped-def]
+    samples, K, place, diagonal, grams, D,
+    labels, costs, T, F, order, enough, most, random,
+):  # fmt: skip
     # Sweeps in random order over the samples whose gap is not far below the mean, until
-    # the gaps sum to `enough`. K (k or 1, w, w), T (w, k), F (k, w) = K_c T_c.
+    # the gaps sum to `enough`. T (w, k), F (k, w) = K_c T_c; kernels as in Rows.
     # Returns the visits made and the sum of the gaps.
     k, w = F.shape
-    shared = K.shape[0] == 1
+    shared = D.shape[0] == 1
     new, beta, lam = np.empty(k), np.empty(k), np.empty(k)
     knots, rank = np.empty(k), np.empty(k, dtype=np.int64)
-    made = 0
+    made, n_known = 0, place.max() + 1
     state = random[0]
     total = np.inf
     while True:
@@ -338,7 +425,7 @@ def _sweep(K, labels, costs, T, F, order, enough, most, random):  # type: ignore
             if _gap(y, costs[i], T[i], F, i) <= bar:
                 continue
             for c in range(k):
-                lam[c] = K[0 if shared else c, i, i]
+                lam[c] = diagonal[0 if shared else c, i]
                 beta[c] = F[c, i] - lam[c] * T[i, c]
             beta[y] -= 1.0
             solve_sample(lam, beta, costs[i], y, new, knots, rank)
@@ -348,7 +435,12 @@ def _sweep(K, labels, costs, T, F, order, enough, most, random):  # type: ignore
                 if change != 0.0:
                     moved = True
                     T[i, c] = new[c]
-                    _axpy(change, K[0 if shared else c, i], F[c])
+                    of = 0 if shared else c
+                    if place[of, i] < 0:
+                        _fill(K[n_known], grams, D[of], samples, i)
+                        place[of, i] = n_known
+                        n_known += 1
+                    _axpy(change, K[place[of, i]], F[c])
         if not moved:
             break
     random[0] = state

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from mklearn.data.compiling import njit
+from mklearn.kernels.factors import cholesky, invert_triangle
 from mklearn.problems.mkl import MKLProblem
 from mklearn.problems.targets import (
     Bounds,
@@ -46,7 +47,7 @@ Index = NDArray[np.intp]
 _FEW = 8  # targets that are not worth a group
 _SCALES = np.logspace(-3.0, 3.0, 13)  # of equal weights, that all targets start from
 _ROUNDS = 12
-_GROUPS = 64
+_GROUPS = 256
 _CG = 60  # iterations of conjugate gradients
 _REACH = 1.5  # change of log(1 + kappa theta) in a step
 _ROUGH = 0.05  # log evidence that second order can be trusted with
@@ -89,11 +90,13 @@ class OwnWeights:
             for _ in range(_ROUNDS):
                 yield from task.round()
                 yield task.point()
-                if not task.active.any():
+                if task.settled() or not task.active.any():
                     break
         left = np.flatnonzero(task.unfinished())
-        for target in left:
+        for target in left[np.argsort(-task.promise[left], kind="stable")]:
             yield from task.finish(int(target))
+            if task.settled():
+                break
         if len(left):
             yield task.point()
         return task.ending()
@@ -114,7 +117,7 @@ class _Task(ABC):
         self.promise = np.full(T, np.inf)
         self.slopes, self.quads = np.zeros((T, M)), np.zeros((T, M))
         self.bends, self.size = np.zeros((T, M, M)), np.ones(T)
-        self.reach, self.doubt = np.full(T, _REACH), np.full(T, np.inf)
+        self.reach, self.loss = np.full(T, _REACH), np.full(T, np.inf)
         self.exact = np.zeros(T, dtype=bool)
         self.trial = self.theta.copy()
         self.n_rounds = 0
@@ -146,8 +149,12 @@ class _Task(ABC):
         """Return references to start at, and the targets of each."""
 
     @abstractmethod
-    def objective(self, reference: _Reference, found: _Found) -> FloatArray:
-        """Return what is minimised, for each target."""
+    def look(self, reference: _Reference, found: _Found) -> _Seen:
+        """Return what is minimised, for each target, and what is known about it."""
+
+    def standing(self, reference: _Reference, targets: Index) -> FloatArray:
+        """Return what a trial must be better than, for each target."""
+        return self.value[targets]
 
     @abstractmethod
     def step(self, targets: Index) -> None:
@@ -160,6 +167,10 @@ class _Task(ABC):
     @abstractmethod
     def unfinished(self) -> NDArray[np.bool_]:
         """Tell which targets are not at their optimum."""
+
+    def settled(self) -> bool:
+        """Tell whether targets that are not at their optimum are close enough."""
+        return False
 
     @abstractmethod
     def finish(self, target: int) -> Generator[Iterate | None, Any, None]:
@@ -177,9 +188,12 @@ class _Task(ABC):
 
     def point(self) -> Iterate:
         """Return where all targets stand."""
+        return Iterate(self.theta, self.A, about=self.about(), slack=self.slack())
+
+    def slack(self) -> float | None:
+        """Return what is left to gain, None where there is nothing to say of it."""
         worst = float(np.max(np.where(self.unfinished(), self.promise, 0.0)))
-        slack = worst if np.isfinite(worst) and worst > self.rest else None
-        return Iterate(self.theta, self.A, about=self.about(), slack=slack)
+        return worst if np.isfinite(worst) and worst > self.rest else None
 
     def round(self) -> Generator[Iterate | None, Any, None]:
         """Evaluate the trials of all active targets, and make new ones."""
@@ -209,8 +223,8 @@ class _Task(ABC):
         found = reference.solve(inside, trial, self.accuracy)
         rest = z - space.outward(inside)
         found.quad += np.sum(rest**2, axis=0)
-        value = self.objective(reference, found)
-        better = value < self.value[targets]
+        seen = self.look(reference, found)
+        better = seen.value < self.standing(reference, targets)
         self.reach[targets] = np.where(
             better, np.minimum(2 * self.reach[targets], 2.0), self.reach[targets] / 3
         )
@@ -219,10 +233,10 @@ class _Task(ABC):
         A = self.problem.centred.coefficients(a)
         # one after the other; should Ctrl-C come between, certificates tell
         self.A[:, now] = A
-        self.theta[now], self.value[now] = trial[better], value[better]
+        self.theta[now], self.value[now] = trial[better], seen.value[better]
         self.quads[now], self.bends[now] = found.quads[better], found.bends[better]
-        self.slopes[now], self.size[now] = found.slopes[better], found.quad[better]
-        self.doubt[now] = found.doubt[better]
+        self.slopes[now], self.size[now] = seen.slopes[better], found.quad[better]
+        self.loss[now] = seen.loss[better]
 
 
 # --- evidence -------------------------------------------------------------------------
@@ -258,32 +272,44 @@ class _EvidenceTask(_Task):
 
     def starts(self, space: _Space) -> list[tuple[_Reference, Index]]:
         """Return multiples of equal weights, and for which targets each is best."""
-        first = space.first
         best = np.zeros(len(self.theta), dtype=np.intp)
-        volumes = np.log1p(np.outer(_SCALES, first.values)).sum(axis=1)
-        shrink = 1.0 / (1.0 + np.outer(_SCALES, first.values))
+        volumes = np.log1p(np.outer(_SCALES, space.values)).sum(axis=1)
+        shrink = 1.0 / (1.0 + np.outer(_SCALES, space.values))
         targets = np.flatnonzero(self.active)
         for at in range(0, len(targets), space.block):
             here = targets[at : at + space.block]
             z = self.problem.values(here)
             inside = space.inward(z)
-            rest = np.sum((z - space.outward(inside)) ** 2, axis=0)
-            quads = shrink @ np.asarray(first.turn(inside), dtype=float) ** 2 + rest
+            # what lies outside the span is noise at any weights
+            rest = np.maximum(np.sum(z**2, axis=0) - np.sum(inside**2, axis=0), 0.0)
+            quads = shrink @ np.asarray(inside**2, dtype=float) + rest
             costs = self.free * np.log(np.maximum(quads, 1e-300)) + volumes[:, None]
             best[here] = np.argmin(costs, axis=0)
-        self.trial[targets] = _SCALES[best[targets], None] * first.theta
+        self.trial[targets] = _SCALES[best[targets], None] * space.theta
         return [
-            (first.scaled(scale), targets[best[targets] == i])
+            (space.first(scale), targets[best[targets] == i])
             for i, scale in enumerate(_SCALES)
             if np.any(best[targets] == i)
         ]
 
-    def objective(self, reference: _Reference, found: _Found) -> FloatArray:
-        volume, traces, doubt = reference.volume_at(found.theta)
-        found.doubt, volume = 0.5 * doubt, volume + doubt
+    def look(self, reference: _Reference, found: _Found) -> _Seen:
+        volume, traces, tilt = reference.volume_at(found.theta)
         s = np.maximum(found.quad, 1e-300) / self.free
-        found.slopes = 0.5 * (traces - found.quads / s[:, None])
-        return 0.5 * (self.free * np.log(s) + volume)
+        slopes = 0.5 * (traces - found.quads / s[:, None])
+        value = 0.5 * (self.free * np.log(s) + volume)
+        # slopes that are off by e move the weights, which costs ½ e'H^-1 e, about
+        bent = np.einsum("tmm->tm", found.bends)
+        own = bent - found.quads**2 / (self.free * s)[:, None]
+        H = 0.5 * np.maximum(own, 0.05 * bent) / s[:, None]
+        off = np.maximum(0.5 * tilt - (found.theta == 0) * np.maximum(slopes, 0), 0.0)
+        each = np.divide(off**2, H, out=np.zeros_like(off), where=H > 0)
+        return _Seen(value, slopes, 0.5 * each.sum(axis=1))
+
+    def standing(self, reference: _Reference, targets: Index) -> FloatArray:
+        # a value that was lucky with its determinant must not hold a target back
+        volume = reference.volume_at(self.theta[targets])[0]
+        again = 0.5 * (self.free * np.log(self.size[targets] / self.free) + volume)
+        return np.maximum(self.value[targets], again)
 
     def step(self, targets: Index) -> None:
         theta, space = self.theta[targets], self.space
@@ -294,7 +320,7 @@ class _EvidenceTask(_Task):
             self.slopes[targets], theta,
         )  # fmt: skip
         most = np.where(space.variances > 0, LARGEST / (1e-300 + space.variances), 0.0)
-        wide = (np.zeros_like(theta), np.broadcast_to(most, theta.shape))
+        wide = (np.zeros_like(theta), np.tile(most, (len(theta), 1)))
         _, gains = _own_steps(*model, *wide)
         reach = self.reach[targets]
         near = tuple(
@@ -304,7 +330,7 @@ class _EvidenceTask(_Task):
         self.promise[targets] = gains
         # those that find nothing better where they look are left to their own factor
         stuck = reach < 0.02
-        done = np.maximum(gains, self.doubt[targets]) <= max(self.rest, _ROUGH)
+        done = np.maximum(gains, self.loss[targets]) <= max(self.rest, _ROUGH)
         self.active[targets] = ~(done | stuck)
 
     def about(self) -> Likelihoods:
@@ -316,7 +342,20 @@ class _EvidenceTask(_Task):
 
     def unfinished(self) -> NDArray[np.bool_]:
         done = self.exact | (self.promise <= self.rest) & (self.rest >= _ROUGH)
-        return self.varied & ~done
+        return self.varied & ~(done | self.settled())
+
+    def settled(self) -> bool:
+        # a sum over targets: for a few, the last of it costs more than all the rest
+        return self.rest >= _ROUGH and self._mean() <= self.rest
+
+    def slack(self) -> float | None:
+        mean = self._mean()
+        if self.rest < _ROUGH or not np.isfinite(mean):
+            return super().slack()
+        return mean
+
+    def _mean(self) -> float:
+        return float(np.mean(self.promise[self.varied])) if self.varied.any() else 0.0
 
     def finish(self, target: int) -> Generator[Iterate | None, Any, None]:
         one = self.problem.one(target)
@@ -364,11 +403,12 @@ class _SquaredTask(_Task):
         return self.problem.weights.center(self.problem.bank.shape[2])
 
     def starts(self, space: _Space) -> list[tuple[_Reference, Index]]:
-        self.trial[:] = space.first.theta
-        return [(space.first, np.flatnonzero(self.active))]
+        self.trial[:] = space.theta
+        return [(space.first(), np.flatnonzero(self.active))]
 
-    def objective(self, reference: _Reference, found: _Found) -> FloatArray:
-        return 0.5 * found.quad
+    def look(self, reference: _Reference, found: _Found) -> _Seen:
+        none = np.zeros_like(found.quad)
+        return _Seen(0.5 * found.quad, np.zeros_like(found.theta), none)
 
     def step(self, targets: Index) -> None:
         ball = self.problem.weights
@@ -427,8 +467,15 @@ class _Found:
     quad: FloatArray  # (T,)  z'G^-1 z
     quads: FloatArray  # (T, M)  a'C_m a
     bends: FloatArray  # (T, M, M)  a'C_k P C_m a, P of the reference
+
+
+@dataclass
+class _Seen:
+    """What the objective is at the trials of some targets."""
+
+    value: FloatArray  # (T,)
     slopes: FloatArray  # (T, M)
-    doubt: FloatArray  # (T,)  how far the objective may be off
+    loss: FloatArray  # (T,)  what the slopes being off costs at most where they vanish
 
 
 @dataclass(frozen=True)
@@ -436,38 +483,52 @@ class _Space:
     """The span of all kernels, in the eigenvectors of the first reference."""
 
     factors: Factors  # in these coordinates
-    basis: NDArray[Any] | None  # (n, r)
+    basis: NDArray[Any]  # (n, r)
     kappa: FloatArray  # (M,) mean eigenvalue of each kernel
     variances: FloatArray  # (M,)
-    dtype: Any
+    stack: NDArray[Any]  # of the factors, in the precision to work with
     block: int
-    first: _Reference
+    theta: FloatArray  # (M,) weights of the first reference
+    values: FloatArray  # (r,) and its eigenvalues
 
     @classmethod
     def of(cls, factors: Factors, task: _Task) -> _Space:
         theta, n = task.center(), len(factors.stack)
         dtype = np.float32 if task.single_precision else np.float64
-        scaled = factors.stack * np.sqrt(factors.columns(theta))
+        span, stack = None, factors.stack
+        if 2 * stack.shape[1] <= n:  # few columns: their span is all that is needed
+            span, stack = np.linalg.qr(stack)
+        scaled = stack * np.sqrt(factors.columns(theta))
         values, vectors = eigh(scaled @ scaled.T, driver="evd")
         kept = values > n * np.finfo(float).eps * max(float(values[-1]), 0.0)
         values, basis = values[kept], np.ascontiguousarray(vectors[:, kept])
+        if span is not None:
+            basis = span @ basis
         inner = Factors(basis.T @ factors.stack, factors.ends)
         traces = factors.traces()
         kappa = np.where(traces > 0, traces / np.maximum(factors.ranks, 1), 1.0)
         M, r = len(traces), len(values)
         widest = max(r * (M + 4) + factors.stack.shape[1], n)
         block = int(np.clip(_BYTES // (np.dtype(dtype).itemsize * widest), 16, 4096))
-        space = cls(
+        return cls(
             inner,
             basis.astype(dtype),
             kappa,
             traces / n,
-            dtype,
+            inner.stack.astype(dtype),
             block,
-            None,  # type: ignore[arg-type]
+            theta,
+            values,
         )
-        first = _Reference.of(space, theta, values, None)
-        return replace(space, first=first)
+
+    @property
+    def dtype(self) -> Any:
+        """Of what is computed with many columns."""
+        return self.stack.dtype
+
+    def first(self, scale: float = 1.0) -> _Reference:
+        """Return the first reference, or that of a multiple of its weights."""
+        return _Reference.diagonal(self, scale * self.theta, scale * self.values)
 
     @property
     def size(self) -> int:
@@ -476,12 +537,10 @@ class _Space:
 
     def inward(self, z: FloatArray) -> NDArray[Any]:
         """Return coordinates of samples (n, T)."""
-        assert self.basis is not None
         return self.basis.T @ z.astype(self.dtype)
 
     def outward(self, part: NDArray[Any]) -> FloatArray:
         """Return samples from coordinates (r, T)."""
-        assert self.basis is not None
         return np.asarray(self.basis @ part, dtype=float)
 
     def bent(self, theta: FloatArray) -> FloatArray:
@@ -497,8 +556,8 @@ class _Space:
         bent = self.bent(trial[targets])
         # as much work for the references as for the systems of their targets
         r, R = self.size, self.factors.stack.shape[1]
-        worth = (22 * r**2 + 2 * r * R) / (40 * max(R, 1))
-        least = min(8, 1 + len(targets) // 4)
+        worth = 1.5 * (r**2 / 3 + 4 * r * R) / (30 * max(R, 1) + 4 * len(self.basis))
+        least = min(4, 1 + len(targets) // 4)
         count = int(np.clip(len(targets) / max(worth, 1.0), least, _GROUPS))
         return [
             (np.expm1(bent[part].mean(axis=0)) / self.kappa, targets[part])
@@ -510,80 +569,79 @@ class _Space:
 class _Reference:
     """Weights that targets are close to, with all that is known there.
 
+    Coordinates here are those in which the system ``I + C`` of these weights is one.
+
     Attributes
     ----------
-    values : array of shape (r,)
-        Eigenvalues of ``C_theta``.
-    vectors : array of shape (r, r), or None
-        Its eigenvectors; None for those that the space is described in.
+    inverse : array of shape (r, r), or (r,)
+        ``S`` with ``S (I + C) S' = I``, lower triangular; of a diagonal one its
+        diagonal.
     V : array of shape (r, R)
-        The factors of the kernels in their coordinates.
+        The factors of the kernels in these coordinates.
+    volume : float
+        ``log |I + C|``.
+    traces, curvature : arrays of shape (M,) and (M, M)
+        Its first derivatives, and minus its second ones.
     """
 
     space: _Space
     theta: FloatArray
-    values: FloatArray
-    vectors: NDArray[Any] | None
+    inverse: NDArray[Any]
     V: NDArray[Any]
-    shrink: FloatArray
     volume: float
     traces: FloatArray
     curvature: FloatArray
 
     @classmethod
     def at(cls, space: _Space, theta: FloatArray) -> _Reference:
-        """Return the reference of any weights: one eigendecomposition."""
+        """Return the reference of any weights: one Cholesky factor."""
         scaled = space.factors.stack * np.sqrt(space.factors.columns(theta))
-        values, vectors = eigh(scaled @ scaled.T, driver="evd")
-        return cls.of(space, theta, np.maximum(values, 0.0), vectors)
+        system = np.asfortranarray(scaled @ scaled.T)
+        system[np.diag_indices(len(system))] += 1.0
+        root, definite = cholesky(system)
+        assert definite  # one plus something semidefinite
+        volume = 2.0 * float(np.log(np.diagonal(root)).sum())
+        inverse = np.tril(invert_triangle(root)).astype(space.dtype)
+        return cls._known(space, theta, inverse, inverse @ space.stack, volume)
 
     @classmethod
-    def of(
-        cls,
-        space: _Space,
-        theta: FloatArray,
-        values: FloatArray,
-        vectors: FloatArray | None,
+    def diagonal(
+        cls, space: _Space, theta: FloatArray, values: FloatArray
     ) -> _Reference:
-        V = space.factors.stack if vectors is None else vectors.T @ space.factors.stack
-        turned = None if vectors is None else vectors.astype(space.dtype)
-        return cls._known(space, theta, values, turned, V.astype(space.dtype))
+        """Return the reference of weights whose ``C`` is diagonal in the space."""
+        inverse = (1.0 / np.sqrt(1.0 + values)).astype(space.dtype)
+        volume = float(np.log1p(values).sum())
+        return cls._known(space, theta, inverse, inverse[:, None] * space.stack, volume)
 
     @classmethod
     def _known(
         cls,
         space: _Space,
         theta: FloatArray,
-        values: FloatArray,
-        vectors: NDArray[Any] | None,
+        inverse: NDArray[Any],
         V: NDArray[Any],
+        volume: float,
     ) -> _Reference:
-        shrink = 1.0 / (1.0 + values)
-        traces, curvature = _moments(
-            V * np.sqrt(shrink).astype(V.dtype)[:, None], space
-        )
-        volume = float(np.log1p(values).sum())
-        return cls(space, theta, values, vectors, V, shrink, volume, traces, curvature)
-
-    def scaled(self, by: float) -> _Reference:
-        """Return the reference of a multiple of the weights."""
-        return self._known(
-            self.space, by * self.theta, by * self.values, self.vectors, self.V
-        )
+        return cls(space, theta, inverse, V, volume, *_moments(V, space))
 
     def turn(self, part: NDArray[Any]) -> NDArray[Any]:
-        """Return coordinates here of those in the space."""
-        return part if self.vectors is None else self.vectors.T @ part
+        """Return what a system's right-hand side is in the coordinates here."""
+        if self.inverse.ndim == 1:
+            return np.asarray(self.inverse[:, None] * part)
+        return np.asarray(self.inverse @ part)
 
     def back(self, part: NDArray[Any]) -> NDArray[Any]:
-        """Return coordinates in the space of those here."""
-        return part if self.vectors is None else self.vectors @ part
+        """Return the solution in the space from that in the coordinates here."""
+        if self.inverse.ndim == 1:
+            return np.asarray(self.inverse[:, None] * part)
+        return np.asarray(self.inverse.T @ part)
 
     def volume_at(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return ``log |I + C|`` and its slopes at weights nearby, (T,) and (T, M).
 
         They are to second order in ``log(1 + kappa theta)``. The last one says how far
-        the first may be off, about: what a third order of the size of the second makes.
+        the slopes may be off, about: what a third order of the size of the second
+        makes.
         """
         kappa = self.space.kappa
         by, unit = self.space.bent(theta) - self.space.bent(self.theta), 1.0 / kappa
@@ -593,85 +651,90 @@ class _Reference:
         turned = by @ bend
         volume = self.volume + by @ slopes + 0.5 * np.sum(turned * by, axis=1)
         traces = (slopes + turned) / (theta + unit)
-        far = np.abs(by)
-        doubt = far.max(axis=1) * np.sum((far @ np.abs(bend)) * far, axis=1) / 12.0
-        return volume, np.maximum(traces, 1e-3 * self.traces), doubt
+        # of many terms of either sign, the root of the sum of squares
+        far = by**2
+        third = np.sqrt(far.max(axis=1)[:, None] * (far @ bend**2))
+        tilt = third / (4.0 * (theta + unit))
+        return volume, np.maximum(traces, 1e-3 * self.traces), tilt
 
     def solve(self, inside: NDArray[Any], theta: FloatArray, accuracy: float) -> _Found:
         """Solve the systems of some targets, at their own weights."""
         factors, V, M = self.space.factors, self.V, len(self.theta)
         z = self.turn(inside)
-        shrink = self.shrink.astype(V.dtype)[:, None]
-        a = shrink * z
+        a = z
         if np.abs(theta - self.theta).max() > 1e-12 * np.abs(self.theta).max():
-            weights = factors.columns(theta).astype(V.dtype)
-            a = _conjugate_gradients(V, weights, shrink, z, a, accuracy)
+            change = factors.columns(theta - self.theta).astype(V.dtype)
+            a = _conjugate_gradients(V, change, z, accuracy)
         B = V.T @ a
         quads = factors.totals(np.asarray(B, dtype=float) ** 2).T
         images = np.empty((a.shape[1], M, len(V)), dtype=V.dtype)
         for m in range(M):
             part = slice(factors.ends[m], factors.ends[m + 1])
-            images[:, m] = (V[:, part] @ B[part]).T
-        images *= np.sqrt(shrink[:, 0])
+            images[:, m] = B[part].T @ V[:, part].T
         bends = np.asarray(images @ images.transpose(0, 2, 1), dtype=float)
-        quad = np.sum(np.asarray(z, dtype=float) * a, axis=0)
-        return _Found(theta, a, quad, quads, bends, np.zeros_like(theta), 0.0 * quad)
+        quad = np.einsum("rt,rt->t", z, a, dtype=float)
+        return _Found(theta, a, quad, quads, bends)
 
 
 def _moments(V: NDArray[Any], space: _Space) -> tuple[FloatArray, FloatArray]:
     """Return ``tr P C_m`` and ``tr P C_k P C_m`` from ``P^½ L``, rows at a time."""
     factors, r = space.factors, len(V)
     M = len(factors.ranks)
-    traces = factors.totals(np.sum(np.asarray(V, dtype=float) ** 2, axis=0))
+    traces = factors.totals(np.sum(V**2, axis=0, dtype=float))
     curvature = np.zeros((M, M))
-    rows = max(1, _BYTES // (8 * max(1, M * r)))
+    rows = max(1, _BYTES // (8 * max(1, 4 * M * r)))
     for at in range(0, r, rows):
-        here = slice(at, at + rows)
-        products = np.empty((M, len(V[here]), r), dtype=V.dtype)
+        here, end = slice(at, at + rows), min(at + rows, r)
+        products = np.empty((M, end - at, end), dtype=V.dtype)
         for m in range(M):
-            part = slice(factors.ends[m], factors.ends[m + 1])
-            np.matmul(V[here, part], V[:, part].T, out=products[m])
-        flat = products.reshape(M, -1)
-        curvature += flat @ flat.T
+            part = V[:, factors.ends[m] : factors.ends[m + 1]]
+            np.matmul(part[here], part[:end].T, out=products[m])
+        # what is left of the diagonal counts twice, for what is right of it
+        curvature += 2.0 * _inner(products)
+        curvature -= _inner(np.ascontiguousarray(products[:, :, at:]))
     return traces, curvature
 
 
+def _inner(parts: NDArray[Any]) -> FloatArray:
+    """Return the inner products of matrices (M, ...)."""
+    flat = parts.reshape(len(parts), -1)
+    return np.asarray(flat @ flat.T, dtype=float)
+
+
 def _conjugate_gradients(
-    V: NDArray[Any],
-    weights: NDArray[Any],
-    shrink: NDArray[Any],
-    z: NDArray[Any],
-    a: NDArray[Any],
-    accuracy: float,
+    V: NDArray[Any], change: NDArray[Any], z: NDArray[Any], accuracy: float
 ) -> NDArray[Any]:
-    """Solve ``(I + V diag(w) V') a = z`` for every column, with weights of its own.
+    """Solve ``(I + V diag(w) V') a = z`` for every column, with its ``change`` w.
 
-    ``shrink`` is the diagonal of the inverse at the reference, and ``a`` a start. The
-    squared error in the norm of the system is about ``accuracy`` of ``z'a``.
+    The squared error in the norm of the system is about ``accuracy`` of ``z'a``.
+    Columns that are solved leave the others alone.
     """
-
-    def system(x: NDArray[Any]) -> NDArray[Any]:
-        return x + V @ (weights * (V.T @ x))
-
-    a = a.copy()
-    left = z - system(a)
-    ahead = shrink * left
-    along, now = ahead.copy(), np.sum(left * ahead, axis=0)
+    out, which = z.copy(), np.arange(z.shape[1])
+    a = z.copy()
+    left = -(V @ (change * (V.T @ a)))
+    along, now = left.copy(), np.einsum("rt,rt->t", left, left)
     for _ in range(_CG):
-        wanted = accuracy * np.abs(np.sum(z * a, axis=0))
-        if (now <= wanted).all():
+        on = now > accuracy * np.abs(np.einsum("rt,rt->t", z, a))
+        if not on.any():
             break
-        turned = system(along)
-        size = np.sum(along * turned, axis=0)
+        if 4 * np.count_nonzero(on) <= 3 * len(on):
+            out[:, which] = a
+            which, now = which[on], now[on]
+            z, a, left, along = z[:, on], a[:, on], left[:, on], along[:, on]
+            change = change[:, on]
+        turned = V @ (change * (V.T @ along))
+        turned += along
+        size = np.einsum("rt,rt->t", along, turned)
         step = np.divide(now, size, out=np.zeros_like(now), where=size > 0)
         a += step * along
-        left -= step * turned
-        ahead = shrink * left
-        then = np.sum(left * ahead, axis=0)
+        turned *= step
+        left -= turned
+        then = np.einsum("rt,rt->t", left, left)
         along *= np.divide(then, now, out=np.zeros_like(now), where=now > 0)
-        along += ahead
+        along += left
         now = then
-    return a
+    out[:, which] = a
+    return out
 
 
 def _split(points: FloatArray, count: int) -> list[Index]:

@@ -1,0 +1,230 @@
+"""Covariates beside features of low rank: arrays, blocks and Dask."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mklearn import (
+    EvidenceMKLRegressor,
+    MKLClassifier,
+    MKLCox,
+    MKLRegressor,
+    MKLSurvivalSVM,
+    MultiView,
+    kernels,
+)
+from mklearn.blocks import ArrayBlocks
+from mklearn.persistence import load, save
+
+FIXED = ["age", "site"]
+FULL = {"approximation": "nystroem", "rank": 200}
+
+
+def patients(n=70, seed=0):
+    """Return a table of numbers and categories, and values that follow from both."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "a": rng.standard_normal(n),
+            "age": rng.uniform(20, 80, n),
+            "b": rng.standard_normal(n),
+            "site": rng.choice(["x", "y", "z"], n),
+        }
+    )
+    y = np.sin(X["a"]) + 0.05 * X["age"] + 2.0 * (X["site"] == "y")
+    return X, (y + 0.3 * rng.standard_normal(n)).to_numpy()
+
+
+def labelled(n=70, seed=0):
+    X, y = patients(n, seed)
+    noisy = y + 1.5 * np.random.default_rng(seed + 1).standard_normal(n)
+    return X, np.where(noisy > np.median(noisy), "yes", "no")
+
+
+def agree(low, exact, X, tol):
+    """Check that bounds of one problem hold for the other, and that models agree."""
+    size = 1e-9 * abs(exact.solution_.upper)  # features are exact up to rounding
+    assert low.duality_gap_ <= tol and exact.duality_gap_ <= tol
+    assert low.solution_.lower <= exact.solution_.upper + size
+    assert exact.solution_.lower <= low.solution_.upper + size
+
+
+@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive"])
+def test_full_rank_is_exact_for_numbers(loss):
+    X, y = patients()
+    bank, tol = kernels.per_feature("rbf"), 1e-6
+    options = {"fixed": FIXED, "loss": loss, "tol": tol}
+    exact = MKLRegressor(bank, **options).fit(X, y)
+    low = MKLRegressor(bank, **options, **FULL).fit(X, y)
+    agree(low, exact, X, tol)
+    near = 10 * np.sqrt(2 * tol * exact.solution_.upper)
+    np.testing.assert_allclose(low.predict(X), exact.predict(X), atol=near)
+    assert low.fixed_names_ == exact.fixed_names_
+    if loss == "squared":
+        np.testing.assert_allclose(low.fixed_effects_, exact.fixed_effects_, atol=near)
+        np.testing.assert_allclose(low.intercept_, exact.intercept_, atol=near)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge", "squared_hinge"])
+def test_full_rank_is_exact_for_labels(loss):
+    X, y = labelled()
+    bank, tol = kernels.per_feature("rbf"), 1e-5
+    options = {"fixed": FIXED, "loss": loss, "tol": tol}
+    exact = MKLClassifier(bank, **options).fit(X, y)
+    low = MKLClassifier(bank, **options, **FULL).fit(X, y)
+    agree(low, exact, X, tol)
+    if loss != "hinge":  # of which several may be the best
+        F, G = low.decision_function(X), exact.decision_function(X)
+        np.testing.assert_allclose(F, G, atol=0.05)
+
+
+def test_several_classes_and_weights_of_samples():
+    X, y = patients()
+    y = y + 2.0 * np.random.default_rng(5).standard_normal(len(y))
+    classes = np.digitize(y, np.quantile(y, [0.33, 0.67]))
+    weight = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
+    options = {"fixed": FIXED, "loss": "logistic", "tol": 1e-5, "C": 0.3}
+    exact = MKLClassifier("rbf", **options).fit(X, classes, weight)
+    low = MKLClassifier("rbf", **options, **FULL).fit(X, classes, weight)
+    agree(low, exact, X, 1e-5)
+    assert low.fixed_effects_.shape == (3, 3)
+
+
+def test_evidence_is_exact():
+    X, y = patients()
+    bank = kernels.per_feature("rbf")
+    exact = EvidenceMKLRegressor(bank, fixed=FIXED, tol=1e-8).fit(X, y)
+    low = EvidenceMKLRegressor(bank, fixed=FIXED, tol=1e-8, **FULL).fit(X, y)
+    np.testing.assert_allclose(low.kernel_weights_, exact.kernel_weights_, rtol=1e-2)
+    np.testing.assert_allclose(low.noise_, exact.noise_, rtol=1e-3)
+    np.testing.assert_allclose(low.fixed_effects_, exact.fixed_effects_, rtol=1e-3)
+    np.testing.assert_allclose(
+        low.fixed_effects_std_, exact.fixed_effects_std_, rtol=1e-3
+    )
+    np.testing.assert_allclose(low.intercept_std_, exact.intercept_std_, rtol=1e-3)
+    np.testing.assert_allclose(low.predict(X), exact.predict(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+def test_times_to_an_event(ties):
+    X, y = patients()
+    time = np.ceil(np.exp(-0.5 * (y - y.mean())) * 20) / 20
+    event = np.random.default_rng(2).random(len(y)) < 0.7
+    target = np.column_stack([time, event])
+    options = {"fixed": FIXED, "tol": 1e-6, "ties": ties}
+    exact = MKLCox("rbf", **options).fit(X, target)
+    low = MKLCox("rbf", **options, **FULL).fit(X, target)
+    agree(low, exact, X, 1e-6)
+    np.testing.assert_allclose(low.predict(X), exact.predict(X), atol=0.02)
+    np.testing.assert_allclose(low.fixed_effects_, exact.fixed_effects_, atol=0.02)
+    np.testing.assert_allclose(
+        low.baseline_cumulative_hazard_, exact.baseline_cumulative_hazard_, rtol=0.05
+    )
+    options = {"fixed": FIXED, "tol": 1e-6}
+    exact = MKLSurvivalSVM("rbf", **options).fit(X, target)
+    low = MKLSurvivalSVM("rbf", **options, **FULL).fit(X, target)
+    agree(low, exact, X, 1e-6)
+    np.testing.assert_allclose(low.predict(X), exact.predict(X), atol=0.02)
+
+
+def test_what_covariates_explain_does_not_matter():
+    X, y = patients()
+    shift = 3.0 - 0.2 * X["age"] + 5.0 * (X["site"] == "z")
+    options = {"fixed": FIXED, "tol": 1e-8, "approximation": "nystroem", "rank": 10}
+    model = MKLRegressor("rbf", **options).fit(X, y)
+    moved = MKLRegressor("rbf", **options).fit(X, y + shift)
+    np.testing.assert_allclose(moved.predict(X) - shift, model.predict(X), atol=1e-2)
+    assert moved.solution_.lower <= model.solution_.upper * (1 + 1e-9)
+    assert model.solution_.lower <= moved.solution_.upper * (1 + 1e-9)
+    constant = MKLRegressor(
+        "rbf", fixed="one", approximation="nystroem", rank=100, tol=1e-8
+    )
+    plain = MKLRegressor("rbf", approximation="nystroem", rank=100, tol=1e-8)
+    table = X[["a", "b"]]
+    constant.fit(table.assign(one=2.0), y)
+    assert constant.fixed_dropped_ == ("one",)
+    np.testing.assert_allclose(
+        constant.predict(table.assign(one=2.0)), plain.fit(table, y).predict(table),
+        atol=1e-3,
+    )  # fmt: skip
+
+
+def test_nothing_left_for_kernels():
+    X, _ = patients()
+    for model in (MKLRegressor, EvidenceMKLRegressor):
+        with pytest.raises(ValueError, match="explain the target exactly"):
+            model("rbf", fixed=FIXED, **FULL).fit(X, 3.0 * X["age"])
+
+
+# --- blocks ---------------------------------------------------------------------------
+
+
+def numbers(n=300):
+    X, y = patients(n)
+    table = np.column_stack(
+        [X["a"], X["age"], X["b"], X["site"] == "y", 12 * X["age"] + 3]
+    )
+    return table.astype(float), y
+
+
+@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive"])
+def test_blocks_give_the_model_of_arrays(loss):
+    X, y = numbers()
+    options = {
+        "fixed": [1, 3, 4], "loss": loss, "tol": 1e-6, "approximation": "nystroem",
+        "rank": 20,
+    }  # fmt: skip
+    whole = MKLRegressor("rbf", **options).fit(X, y)
+    parts = MKLRegressor("rbf", **options).fit(ArrayBlocks(X, y, rows=70))
+    assert parts.fixed_names_ == ("column 1", "column 3")
+    assert parts.fixed_dropped_ == whole.fixed_dropped_ == ("column 4",)
+    size = 1e-6 * abs(whole.solution_.upper)
+    assert parts.solution_.lower <= whole.solution_.upper + size
+    assert whole.solution_.lower <= parts.solution_.upper + size
+    np.testing.assert_allclose(parts.predict(X), whole.predict(X), atol=0.02)
+    again = parts.predict(ArrayBlocks(X, rows=70))
+    np.testing.assert_allclose(again, parts.predict(X), atol=1e-12)
+
+
+def test_categories_in_views_of_blocks(tmp_path):
+    X, y = patients(200)
+    views = MultiView(
+        {"main": X[["a", "b"]], "age": X[["age"]], "site": X["site"].to_numpy()}
+    )
+    options = {"fixed": FIXED, "approximation": "nystroem", "rank": 20, "tol": 1e-8}
+    whole = EvidenceMKLRegressor("rbf", **options).fit(views, y)
+    parts = EvidenceMKLRegressor("rbf", **options).fit(ArrayBlocks(views, y, rows=64))
+    assert parts.fixed_names_ == ("age", "site=y", "site=z")
+    np.testing.assert_allclose(parts.predict(views), whole.predict(views), atol=1e-3)
+    save(parts, tmp_path / "model.mkl")
+    assert np.array_equal(
+        load(tmp_path / "model.mkl").predict(views), parts.predict(views)
+    )
+
+
+def test_blocks_that_can_be_read_once_are_refused():
+    X, y = numbers()
+    model = MKLRegressor("rbf", fixed=[1], loss="squared", **FULL)
+    with pytest.raises(ValueError, match="read only once"):
+        model.fit((part, y[:50]) for part in [X[:50]])
+    with pytest.raises(ValueError, match="pass over all samples"):
+        model.accumulator(X)
+    with pytest.raises(ValueError, match="no such column"):
+        MKLRegressor("rbf", fixed="agee", **FULL).fit(
+            ArrayBlocks(pd.DataFrame(X, columns=list("abcde")), y)
+        )
+
+
+def test_dask():
+    da = pytest.importorskip("dask.array")
+    X, y = numbers()
+    options = {"fixed": [1, 3], "approximation": "nystroem", "rank": 20, "tol": 1e-6}
+    whole = MKLRegressor("rbf", loss="epsilon_insensitive", **options).fit(X, y)
+    lazy = da.from_array(X, chunks=(100, -1))
+    model = MKLRegressor("rbf", loss="epsilon_insensitive", **options)
+    model.fit(lazy, da.from_array(y, chunks=100))
+    size = 1e-6 * abs(whole.solution_.upper)
+    assert model.solution_.lower <= whole.solution_.upper + size
+    assert whole.solution_.lower <= model.solution_.upper + size
+    values = model.predict(lazy).compute()
+    np.testing.assert_allclose(values, model.predict(X), atol=1e-12)
