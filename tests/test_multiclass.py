@@ -30,7 +30,14 @@ from mklearn import (
 )
 from mklearn.plotting import ClassKernelHeatmapDisplay
 from mklearn.problems import BlockNorm
-from mklearn.solvers import Iterate, MulticlassNewton, Multilevel, Newton, Status
+from mklearn.solvers import (
+    Iterate,
+    MulticlassNewton,
+    Multilevel,
+    Newton,
+    Status,
+    multiclass_newton,
+)
 from mklearn.solvers.sweeps import SampleSweeps, solve_sample
 
 PER_CLASS = ["newton", "alternating", "projected_gradient"]
@@ -748,3 +755,49 @@ def test_heat_map_of_shared_weights_has_one_row():
     assert rows == ["all classes"]
     with pytest.raises(ValueError, match="'weights' or 'contributions'"):
         ClassKernelHeatmapDisplay.from_estimator(model, values="d")
+
+
+@pytest.mark.parametrize("make", [per_class, shared])
+@pytest.mark.parametrize("k", [2, 3, 8])
+def test_curvature_is_the_formula_of_moves_that_keep_the_sums(k, make, monkeypatch):
+    # kernels near the identity, so that no ridge is seen
+    X, y = samples(40, k)
+    distance = np.sum((X[:, None] - X) ** 2, axis=2)
+    task = make(np.stack([np.exp(-g * distance) for g in (3.0, 6.0)], axis=2), y)
+    inner = SampleSweeps(task, None)
+    rng = np.random.default_rng(0)
+    inner.theta = inner.theta * rng.uniform(0.5, 1.5, inner.theta.shape)
+    # rows that sum to zero; most variables are free, some rest
+    A = -rng.uniform(0.0, 0.3 / k, (40, k)) * (rng.random((40, k)) < 0.7)
+    A[np.arange(40), y] = 0.0
+    A[np.arange(40), y] = -A.sum(axis=1)
+    kept = np.ones(inner.theta.shape, dtype=bool)
+    within = []
+    original = multiclass_newton._within
+    monkeypatch.setattr(
+        multiclass_newton, "_within", lambda *a: within.append(1) or original(*a)
+    )
+    found = multiclass_newton._hessian(inner, A, kept)
+    assert bool(within) == (k < 8)  # both ways are taken
+
+    free = multiclass_newton._free(task.loss, A)
+    free[free.sum(axis=1) < 2] = False
+    where = [np.flatnonzero(free[:, c]) for c in range(k)]
+    D = np.broadcast_to(inner.theta, (k, 2))
+    grams = np.stack([task.bank.gram(m) for m in range(2)])
+    size = sum(map(len, where))
+    B, U, E = np.zeros((size, size)), np.zeros((size, 2 * k)), np.zeros((size, 40))
+    start = 0
+    for c, rows in enumerate(where):
+        part = slice(start, start + len(rows))
+        K = np.tensordot(D[c], grams, axes=1)
+        B[part, part] = np.linalg.inv(K[np.ix_(rows, rows)])
+        U[part, 2 * c : 2 * c + 2] = (grams @ A[:, c])[:, rows].T
+        E[np.arange(part.start, part.stop), rows] = 1.0
+        start = part.stop
+    E = E[:, E.any(axis=0)]
+    if inner.theta.ndim == 1:  # the classes share their weights
+        U = U.reshape(size, k, 2).sum(axis=1)
+    P = B - B @ E @ np.linalg.solve(E.T @ B @ E, E.T @ B)
+    wanted = U.T @ P @ U
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
