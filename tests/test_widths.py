@@ -96,10 +96,10 @@ def test_the_rest_is_the_search_without_what_was_left_out(norms):
 def test_all_keeps_all():
     X, y = noisy_line()
     model = MKLClassifierCV(**SMALL, select=None).fit(X, y)
-    assert model.rejected_ == () and not hasattr(model, "select_scores_")
+    assert model.rejected_ == () and model.select_scores_ is None
     again = clone(model).set_params(select="widths").fit(X, y)
     assert again.set_params(select=None).fit(X, y).rejected_ == ()
-    assert not hasattr(again, "select_scores_")
+    assert again.select_scores_ is None
     with pytest.raises(ValueError, match="'widths', 'one' or None, got 'no'"):
         MKLClassifierCV(select="no").fit(X, y)
 

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from sklearn.base import clone
 
 from mklearn import kernels
 from mklearn.cli.ends import visible
+from mklearn.cli.estimate import LONG, SAMPLE, estimate
 from mklearn.cli.inputs import CLASSES, TIMES, Data, make_folds, make_scorer
+from mklearn.cli.learning import learning_curve
 from mklearn.cli.models import (
     MAJORITY,
     MEAN,
@@ -32,11 +34,13 @@ from mklearn.cli.models import (
     make_baselines,
     make_large,
     make_model,
+    make_plain,
     method_name,
     method_notes,
     size_notes,
     without_search,
 )
+from mklearn.cli.shares import Shares
 from mklearn.cli.unseen import Unseen
 from mklearn.inference import KernelTests, kernel_tests
 from mklearn.interpretation import ScoreByView, ViewScorer
@@ -47,6 +51,7 @@ from mklearn.persistence import save, versions
 from mklearn.report import (
     Predictions,
     Report,
+    ViewShare,
     describe_data,
     kernel_alignment,
     sample_checks,
@@ -54,6 +59,7 @@ from mklearn.report import (
     write_json,
 )
 from mklearn.report.facts import (
+    LearningCurve,
     comparison_facts,
     errors_of_times,
     inference_facts,
@@ -98,6 +104,8 @@ class Run:
     views: ScoreByView | None = None
     tests: KernelTests | None = None
     seed: int = 0  # of the folds
+    curve: LearningCurve | None = None
+    shares: tuple[ViewShare, ...] = ()
 
     @property
     def scoring(self) -> str:
@@ -136,6 +144,10 @@ class Run:
             content["times"] = errors_of_times(self.predictions)
         if self.views is not None:
             content["by_view"] = view_facts(self.views)
+        if self.shares:
+            content["views"] = [asdict(share) for share in self.shares]
+        if self.curve is not None:
+            content["learning_curve"] = self.curve.rows()
         return content
 
     def verdict(self) -> dict[str, Any]:
@@ -162,11 +174,12 @@ def run_fit(
     options: Settings,
     callback: Tick | None = None,
     test: Data | None = None,
+    say: Callable[[str], Any] = lambda text: None,
 ) -> Run:
     """Compare a method with its baselines, then fit it on all samples.
 
     With ``test``, samples of another file, all of them are fitted on all samples and
-    scored there.
+    scored there. ``say`` is called with what comes next, and what it will take.
     """
     scorer = None
     if options.scoring is not None:
@@ -176,23 +189,36 @@ def run_fit(
     data = replace(data, said=said)
     whole, size = data, options.compared_rows(data)
     if size < len(data.y):
-        data = data.part(data.drawn(size, options.seed)[0])
+        data = data.part(data.drawn(size, options.seed, 2 * options.cv)[0])
     name = method_name(options.method)
     models = {name: make_model(whole, options), **make_baselines(whole, options)}
     folds = make_folds(data, options.cv, options.seed, options.repeats)
+    if len(data.y) >= LONG:
+        say(f"Timing fits on {SAMPLE} rows.")
+        expected = estimate(models, whole, data, options)
+        if expected is not None:
+            say(expected.words())
     seen, views = Unseen(data, name), _ByView(data, name, options)
+    shares = Shares(data, name, scorer, options.seed)
 
     def watch(*fold: Any) -> None:
         seen(*fold)
         views(*fold)
+        shares(*fold)
 
+    say(f"Comparing {len(models)} methods on {folds.get_n_splits()} folds.")
     result = _compare(models, data, folds, callback, watch, scorer)
     large = None
+    say(f"Fitting {name} on {len(whole.y)} rows.")
     if options.low_rank(whole):
         found = models[name].fit(data.X, data.y, **data.given())
         models[name] = make_large(whole, options, found)
         large = _held_out(models[name], whole, options, scorer)
     model = without_search(models[name].fit(whole.X, whole.y, **whole.given()))
+    if test is not None:
+        say(f"Scoring on {test.name}.")
+    say("Learning curve, and tests of the kernels.")
+    plain = make_plain(data, options, model if large is None else found)
     return Run(
         data,
         result,
@@ -205,6 +231,8 @@ def run_fit(
         large=large,
         tests=_tests(data, model, options.seed),
         seed=options.seed,
+        curve=learning_curve(plain, data, result, scorer, options.seed),
+        shares=shares.result(model if large is None else found, plain),
     )
 
 
@@ -389,13 +417,21 @@ def make_report(run: Run, loading: str) -> Report:
         verdict=run.verdict()["words"],
         findings=sample_checks(X, run.data.y, run.comparison.splits),
         notes=tuple(run.data.said),
+        curve=run.curve,
+        shares=run.shares,
         origin={
-            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            "command": shlex.join([*_program(), *sys.argv[1:]]),
             "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "seed of the folds": str(run.seed),
             **{f"version of {k}": str(v) for k, v in versions().items()},
         },
     )
+
+
+def _program() -> list[str]:
+    """Return how the program was called."""
+    name = Path(sys.argv[0]).name
+    return ["python", "-m", "mklearn"] if name == "__main__.py" else [name]
 
 
 def _weight_columns(

@@ -184,6 +184,9 @@ def fit(
     name: Annotated[str | None, typer.Option("--id", help=_ID)] = None,
     table: Annotated[list[str] | None, typer.Option(help=_TABLE)] = None,
     gene_sets: Annotated[list[str] | None, typer.Option(help=_SETS)] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="File for a line after each step.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the results as JSON and no tables.")
     ] = False,
@@ -221,11 +224,13 @@ def fit(
                 fail("--test is one table; leave out --table, or join it before")
             unseen = inputs.load_test(test, loaded)
         named = [Path(one) for one in (target, test) if one is not None]
+        if log is not None:
+            not_an_input(log, data, *named, *tables.values())
         for file in application.FILES:
             not_an_input(out / file, data, *named, *tables.values())
         with results_folder(out):
-            with screen.notes(errors), screen.ticking(errors) as tick:
-                result = application.run_fit(loaded, options, tick, unseen)
+            with screen.notes(errors), screen.ticking(errors, log=log) as tick:
+                result = application.run_fit(loaded, options, tick, unseen, tick.say)
             content = result.as_dict()
             with screen.notes(errors), writing(out), whole_files(out) as folder:
                 application.write_files(result, content, folder, out)
@@ -234,7 +239,8 @@ def fit(
         return
     console = screen.standard_output()
     screen.show_comparison(console, content)
-    screen.show_model(console, content["model"])
+    found = content.get("views", [])
+    screen.show_model(console, content["model"], found, content["scoring"])
     if "times" in content:
         screen.show_times(console, content["times"])
     if "by_view" in content:

@@ -24,6 +24,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 
 from mklearn import __version__
+from mklearn.cli.shares import mean_importance
 from mklearn.estimators import MKLClassifier, MKLClassifierCV
 from mklearn.interpretation import (
     KernelImportance,
@@ -260,14 +261,7 @@ def run_demo(
         again, data[NOISY], y, n_resamples=20, random_state=SEED
     )
     found = Predictions(y, predicted)
-    return Demo(comparisons, model, stability, _mean(tested), found, data, y)
-
-
-def _mean(tested: list[KernelImportance]) -> KernelImportance:
-    """Return one test of the mean score over folds, each permuted by itself."""
-    score = float(np.mean([found.score for found in tested]))
-    permuted = np.mean([found.permuted for found in tested], axis=0)
-    return KernelImportance(tested[0].names, tested[0].members, score, permuted)
+    return Demo(comparisons, model, stability, mean_importance(tested), found, data, y)
 
 
 def _compile(models: dict[str, Any], X: MultiView, y: NDArray[Any]) -> None:

@@ -138,10 +138,12 @@ class Data:
         groups = None if self.groups is None else self.groups[rows]
         return replace(self, X=X, y=self.y[rows], ids=ids, groups=groups)
 
-    def drawn(self, size: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def drawn(
+        self, size: int, seed: int, least: int = 2
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return so many rows drawn at random, and the others; classes in proportion.
 
-        A class keeps two samples at least.
+        A class keeps ``least`` samples, or all that it has.
         """
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(self.y))
@@ -150,7 +152,8 @@ class Data:
         taken = np.zeros(len(self.y), dtype=bool)
         for label in np.unique(self.y):
             of_class = order[self.y[order] == label]
-            taken[of_class[: max(2, round(size * len(of_class) / len(self.y)))]] = True
+            count = round(size * len(of_class) / len(self.y))
+            taken[of_class[: max(least, count)]] = True
         return np.flatnonzero(taken), np.flatnonzero(~taken)
 
     def as_dict(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ from mklearn.kernels import (
     per_group,
     per_view,
 )
-from mklearn.kernels.families import BY_NAME
+from mklearn.kernels.families import BY_NAME, Family
 from mklearn.kernels.groups import GroupFamily
 from mklearn.problems.losses import loss_names
 from mklearn.solvers.path import NORMS
@@ -176,6 +176,18 @@ def make_kernels(
     return [*groups, *(family for family in others if family.kernels)], standardize
 
 
+def kernel_count(data: Data, options: Settings) -> int:
+    """Return how many kernels a model has, those on gene sets not counted."""
+    kernels, _ = make_kernels(options.kernels, data.layout)
+    if data.layout is None:
+        return int(data.X.shape[2])
+    text = {view: False for view in _of_kind(data.layout, False)}
+    text |= {view: True for view in _of_kind(data.layout, True)}
+    return sum(
+        bool(kernel.text) == text[view] for view in text for kernel in kernels.kernels
+    )
+
+
 def _of_kind(layout: Layout, text: bool) -> list[str]:
     """Return the views of strings, or those of numbers."""
     return [
@@ -259,22 +271,53 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
     found : fitted model
         The same method on a sample of the rows, which has chosen norm and cost.
     """
-    kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
-    inner = fitted_on_views(found)
-    if options.method in ("mkl", "sum"):
-        make = MKLRegressor if data.task == VALUES else MKLClassifier
-        chosen = (
-            {"norm": inner.norm_, "C": inner.C_}
-            if isinstance(inner, (MKLClassifierCV, MKLRegressorCV))
-            else {"norm": inner.norm, "C": inner.C}
-        )
-        model: Any = make(kernels, loss=options.loss or "squared", **chosen)
-    else:
-        model = clone(getattr(inner, "best_estimator_", inner))
+    inner = _chosen(data, options, found)
     given = {"approximation": "nystroem", "rank": options.rank}
-    model.set_params(random_state=options.seed, **given)
-    model = _beside(model, data, options.method)
-    return _on_table(_balanced(model, options), data, standardize)
+    inner.set_params(random_state=options.seed, **given)
+    _, standardize = make_kernels(options.kernels, data.layout)
+    inner = _beside(_balanced(inner, options), data, options.method)
+    return _on_table(inner, data, standardize)
+
+
+def make_plain(data: Data, options: Settings, found: Any) -> Any:
+    """Return a model with what a search has chosen in place of the search, not fitted.
+
+    Parameters
+    ----------
+    data : Data
+    options : Settings
+    found : fitted model
+        Of the same method.
+    """
+    _, standardize = make_kernels(options.kernels, data.layout)
+    inner = _balanced(_chosen(data, options, found), options)
+    return _on_table(_beside(inner, data, options.method), data, standardize)
+
+
+def _chosen(data: Data, options: Settings, found: Any) -> Any:
+    """Return the estimator with the settings that a fitted model has found."""
+    inner = fitted_on_views(found)
+    search, plain = _WEIGHTED[data.task]
+    if not isinstance(inner, (search, plain)):
+        return clone(getattr(inner, "best_estimator_", inner))
+    kernels, _ = make_kernels(options.kernels, data.layout, options.gene_sets)
+    kernels = _without(kernels, getattr(inner, "rejected_", ()))
+    chosen = {name: getattr(inner, f"{name}_", None) for name in ("norm", "C")}
+    chosen = {k: getattr(inner, k) if v is None else v for k, v in chosen.items()}
+    return plain(kernels, **chosen, **_loss(data, options))
+
+
+def _without(kernels: Any, rejected: Sequence[str]) -> Any:
+    """Return the kernels without those that a search has left out, on any view."""
+    labels = {name.rpartition(":")[2] for name in rejected}
+    if isinstance(kernels, list):
+        return [_without(part, rejected) for part in kernels]
+    if not isinstance(kernels, Family):
+        return kernels
+    return replace(
+        kernels,
+        kernels=tuple(k for k in kernels.kernels if k.describe() not in labels),
+    )
 
 
 def _balanced(model: Any, options: Settings) -> Any:
@@ -289,8 +332,8 @@ def _inner_folds(data: Data, options: Settings, most: int = 5) -> int:
     """Return how many folds a search can make of the training part of a fold."""
     n = options.compared_rows(data)
     if data.task == CLASSES:
-        counts = np.unique(data.y, return_counts=True)[1]
-        n = int(counts.min() * n // len(data.y))
+        least = int(np.unique(data.y, return_counts=True)[1].min())
+        n = max(least * n // len(data.y), min(least, 2 * options.cv))
     if data.task == TIMES:
         n = int(data.y["event"].sum() * n // len(data.y))
     return int(np.clip(n - -(-n // options.cv), 2, most))
@@ -353,6 +396,9 @@ def size_notes(data: Data, options: Settings) -> list[str]:
     if size < n:
         said.append(
             f"Methods are compared on {size} of the {n} rows, drawn at random "
+            "(--subsample changes that); of rare classes more are taken."
+            if data.task == CLASSES
+            else f"Methods are compared on {size} of the {n} rows, drawn at random "
             "(--subsample changes that)."
         )
     if options.low_rank(data):
@@ -404,6 +450,7 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
             Cs=COSTS if C == "auto" else [C],
             cv=_inner_folds(data, options),
             scoring=_scorer(data, options),
+            rule="sum",  # weights are learned where that pays
             n_jobs=options.jobs,
             **loss,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.progress import Progress
@@ -15,6 +17,7 @@ from rich.text import Text
 
 from mklearn.cli.demo import GAPS, LEARNED, NOISY, PLAIN
 from mklearn.cli.ends import visible
+from mklearn.cli.estimate import duration
 from mklearn.report import words
 from mklearn.report.facts import headline
 
@@ -39,21 +42,67 @@ def notes(errors: Console) -> Iterator[None]:
         errors.print(f"note: {visible(' '.join(text.split()))}", markup=False)
 
 
+class Ticker:
+    """Tells how far a run is: on a terminal, and line by line in a file.
+
+    Called after each fit with the model, the number of the fold, and how many fits
+    there are in all.
+    """
+
+    def __init__(
+        self, errors: Console, progress: Progress, log: TextIO | None, total: int | None
+    ) -> None:
+        self._errors, self._progress, self._log = errors, progress, log
+        self._task = progress.add_task("compiling", total=total)
+        self._done, self._began = 0, time.monotonic()
+
+    def __call__(self, name: str, fold: int, total: int) -> None:
+        """Tell that a fit is done, and how long the others may take."""
+        done = f"fold {fold + 1}: {name}, done"
+        self._progress.update(self._task, advance=1, total=total, description=done)
+        self._done += 1
+        left = (time.monotonic() - self._began) / self._done * (total - self._done)
+        self._write(f"{done}; {self._done} of {total}, about {duration(left)} left")
+
+    def say(self, text: str) -> None:
+        """Tell what comes next; on a terminal, or in a file."""
+        if self._errors.is_terminal:
+            self._errors.print(text, markup=False)
+        self._write(text)
+        if not self._done:  # what was said before the first fit is not part of them
+            self._began = time.monotonic()
+
+    def _write(self, text: str) -> None:
+        if self._log is not None:
+            stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+            self._log.write(f"{stamp} {visible(text)}\n")
+            self._log.flush()
+
+
 @contextmanager
 def ticking(
-    errors: Console, total: int | None = None
-) -> Iterator[Callable[[str, int, int], None]]:
-    """Give what shows progress after each fit, on a terminal."""
+    errors: Console, total: int | None = None, log: Path | None = None
+) -> Iterator[Ticker]:
+    """Give what shows progress after each fit, with the time that is left.
+
+    Parameters
+    ----------
+    errors : Console
+        Progress is shown if it is a terminal.
+    total : int, optional
+        Fits in all, if known.
+    log : Path, optional
+        A file that gets a line for each step.
+    """
     progress = Progress(console=errors)
-    # elsewhere older versions of rich end it by an empty line
-    with progress if errors.is_terminal else nullcontext():
-        task = progress.add_task("compiling", total=total)
-
-        def tick(name: str, fold: int, total: int) -> None:
-            done = f"fold {fold + 1}: {name}, done"
-            progress.update(task, advance=1, total=total, description=done)
-
-        yield tick
+    with ExitStack() as stack:
+        # elsewhere older versions of rich end it by an empty line
+        if errors.is_terminal:
+            stack.enter_context(progress)
+        file = None
+        if log is not None:
+            file = stack.enter_context(log.open("w", encoding="utf-8"))
+        yield Ticker(errors, progress, file, total)
 
 
 def _table(left: Sequence[str], right: Sequence[str]) -> Table:
@@ -127,11 +176,24 @@ def show_times(console: Console, times: dict[str, Any]) -> None:
     console.print(table)
 
 
-def show_model(console: Console, model: dict[str, Any]) -> None:
-    """Show the kernels of a model, what was chosen, and how sure it is."""
-    model = shown(model)
+def show_model(
+    console: Console,
+    model: dict[str, Any],
+    views: Sequence[dict[str, Any]] = (),
+    scoring: str = "accuracy",
+) -> None:
+    """Show the kernels of a model, what was chosen, and how sure it is.
+
+    ``views`` are what is known of these, in scores of ``scoring``.
+    """
+    model, views = shown(model), shown(list(views))
     first = headline(model["kernels"])
-    if first["views"]:
+    if views and all(view["p_value"] is not None for view in views):
+        console.print("")
+        console.print(_shares(views, scoring, _block(console)))
+        if all(view["low"] is not None for view in views):
+            console.print(words.SHARES_SHORT)
+    elif first["views"]:
         table = _table(["view"], ["share", "kernels"])
         for row in first["views"]:
             share = words.percent(row["contribution"])
@@ -265,13 +327,8 @@ def show_demo(console: Console, content: dict[str, Any], out: Path) -> None:
     console.print(table)
     console.print("* marks a clear difference: more than two standard errors.")
     console.print(f"\n[bold]Which views matter, {NOISY}[/bold]")
-    block = "#" if console.options.ascii_only else "█"
-    console.print(_shares(model["views"], scoring, block))
-    console.print(
-        "A share is a view's part of the decision function, with the interval of 95 % "
-        "of resamples. What it adds is lost on test samples if the view is given rows "
-        "of other samples; p says how often noise would add as much."
-    )
+    console.print(_shares(model["views"], scoring, _block(console)))
+    console.print(words.SHARES_SHORT)
     console.print("\n[bold]Certificate of the training objective[/bold]")
     console.print(model["certificate"]["message"], markup=False)
     console.print(model["certificate"]["plain_words"])
@@ -285,15 +342,24 @@ def _learned_better(row: dict[str, Any], scoring: str) -> str:
     return f"{shown} {'*' if abs(mean) > 2 * error else ' '}"
 
 
+def _block(console: Console) -> str:
+    return "#" if console.options.ascii_only else "█"
+
+
 def _shares(views: Sequence[dict[str, Any]], scoring: str, block: str) -> Table:
-    top = max(view["share"] for view in views)
-    table = _table(["view", ""], ["share", "interval", "adds", "p"])
+    top = max([view["share"] for view in views] + [1e-300])
+    sure = all(view["low"] is not None for view in views)
+    heads = ["share", *(["interval"] if sure else []), "adds", "p"]
+    table = _table(["view", ""], heads)
     for view in views:
+        between = (
+            f"{100 * view['low']:.1f} to {100 * view['high']:.1f} %" if sure else ""
+        )
         table.add_row(
-            view["view"],
+            Text(view["view"]),
             block * round(20 * view["share"] / top),
             words.percent(view["share"]),
-            f"{100 * view['low']:.1f} to {100 * view['high']:.1f} %",
+            *([between] if sure else []),
             words.gain(view["importance"], scoring),
             words.p_value(view["p_value"]),
         )

@@ -172,9 +172,8 @@ class _PathSearch(SearchMixin, BaseMKL):
         """
         training = folds.training
         everything = np.arange(len(training.names))
-        for name in ("select_scores_", "rejected_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         self.rejected_: tuple[str, ...] = ()
+        self.select_scores_: FloatArray | None = None
         choices: list[NDArray[np.intp]] = []
         if self.select == "widths":
             choices = width_ranges(training.kernels)[::-1]
@@ -320,8 +319,8 @@ class _PathSearch(SearchMixin, BaseMKL):
             raise ValueError(
                 f"select must be 'widths', 'one' or None, got {self.select!r}."
             )
-        if self.rule not in ("best", "1se"):
-            raise ValueError(f"rule must be 'best' or '1se', got {self.rule!r}.")
+        if self.rule not in ("best", "1se", "sum"):
+            raise ValueError(f"rule must be 'best', '1se' or 'sum', got {self.rule!r}.")
         self._plain()._check_parameters()
 
     def _warn_paths(self) -> None:
@@ -349,11 +348,25 @@ def choose_cell(
         Cells with NaN in any fold do not take part.
     Cs : array of shape (K,)
     norms : array of shape (P,)
-    rule : {"best", "1se"}
-        The best mean score, or any that is at most one standard error of the best one
-        below it. Among these, and among ties, the smallest C wins, then the largest p.
+    rule : {"best", "1se", "sum"}
+        The best mean score; or any that is at most one standard error of the best one
+        below it; or the best plain sum, ``p = inf``, unless another cell is better on
+        the same folds by more than one standard error of the difference. Among these,
+        and among ties, the smallest C wins, then the largest p.
     """
-    i, k = best_cell(scores, lambda i, k: (Cs[k], -norms[i], i), rule)
+
+    def cost(i: int, k: int) -> Any:
+        return Cs[k], -norms[i], i
+
+    sums = np.isinf(norms)
+    plain = np.where(sums[:, None, None], scores, np.nan)
+    if rule == "sum" and np.isfinite(plain).all(axis=2).any():
+        i, k = best_cell(scores, cost)
+        j, at = best_cell(plain, cost)
+        gains = scores[i, k] - scores[j, at]
+        error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else 0.0
+        return (i, k) if gains.mean() > error else (j, at)
+    i, k = best_cell(scores, cost, rule)
     return i, k
 
 
@@ -450,9 +463,11 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
     scoring : str or callable, optional
         As in scikit-learn; accuracy by default. A scorer is called with numbers of the
         test samples in place of X.
-    rule : {"best", "1se"}
+    rule : {"best", "1se", "sum"}
         The best mean score, or the simplest model that is at most one standard error
-        below it. Simplest, also among ties: the smallest C, then the largest p.
+        below it. Simplest, also among ties: the smallest C, then the largest p. With
+        "sum" it is the best plain sum, unless another model is better on the same folds
+        by more than one standard error of the difference.
     select : {"widths", "one"} or None
         Which kernels may be left out. Of kernels that differ by their width alone, if
         they are five or more, as in "auto", the narrowest can learn any labels by
@@ -498,9 +513,9 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         measures it on samples that took no part in the choice.
     rejected_ : tuple of str
         Names of the kernels that were left out. They have weight zero.
-    select_scores_ : array of shape (n_choices, n_Cs, n_folds)
+    select_scores_ : array of shape (n_choices, n_Cs, n_folds), or None
         Scores of what ``select`` compares: sums of all kernels and of those without the
-        narrowest, or single kernels. Only where there was something to choose.
+        narrowest, or single kernels. None where there was nothing to choose.
     path_ : tuple of Path, one for each fold
         Weights, bounds and iterations of every problem, without the solutions.
     classes_, kernel_names_, kernels_, kernel_weights_, kernel_contributions_
@@ -620,8 +635,10 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
 
     Attributes
     ----------
+    rejected_, select_scores_
+        As in :class:`MKLClassifierCV`.
     C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, gain_over_sum_, path_
-        As in :class:`MKLClassifierCV`, with ``rejected_``, ``select_scores_``. Unless
+        As in :class:`MKLClassifierCV`. Unless
         ``weights="shared"``, choices are arrays of shape (n_outputs,), scores have one
         more axis, for outputs or groups, and there is no ``gain_over_sum_``; with
         "per-target" and the squared loss there are no paths.
@@ -781,8 +798,8 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
 
     def _keep_choices(self, chosen: FloatArray, scores: FloatArray) -> None:
         """Store what was chosen for each target."""
-        for name in ("gain_over_sum_", "rejected_", "select_scores_"):
-            self.__dict__.pop(name, None)  # of a group, or an earlier fit
+        self.__dict__.pop("gain_over_sum_", None)  # of a group, or an earlier fit
+        self.rejected_, self.select_scores_ = (), None
         Cs, norms = chosen
         self.scores_, self.mean_scores_ = scores, scores.mean(axis=2)
         known = self.norms_.tolist()
@@ -856,7 +873,9 @@ class MKLCoxCV(_PathSearch, MKLCox):
     Attributes
     ----------
     C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, gain_over_sum_, path_
-        As in :class:`MKLClassifierCV`, also ``rejected_``, ``select_scores_``.
+        As in :class:`MKLClassifierCV`.
+    rejected_, select_scores_
+        As in :class:`MKLClassifierCV`.
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLCox`, of the last fit.
     unique_times_, baseline_cumulative_hazard_, strata_

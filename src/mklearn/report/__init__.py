@@ -15,6 +15,7 @@ from mklearn.fitted import (
 from mklearn.report.checks import run_checks, sample_checks
 from mklearn.report.facts import (
     DataSummary,
+    LearningCurve,
     Predictions,
     Report,
     ViewShare,
@@ -30,6 +31,7 @@ from mklearn.report.words import plain_words
 __all__ = [
     "DataSummary",
     "KernelRow",
+    "LearningCurve",
     "Predictions",
     "Report",
     "ViewShare",

@@ -21,6 +21,7 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
+from mklearn.estimators._folds import error_over_folds
 from mklearn.estimators._inference import inference_columns
 from mklearn.estimators.event_times import (
     concordance_index,
@@ -164,6 +165,42 @@ class ViewShare:
 
 
 @dataclass(frozen=True)
+class LearningCurve:
+    """Scores of one model, learned from parts of the training samples of each fold.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Samples that were learned from, ascending.
+    scores : array of shape (n_sizes, n_folds)
+        On the test samples of the folds.
+    folds : tuple of (int, int)
+        Training and test samples of each fold.
+    """
+
+    sizes: tuple[int, ...]
+    scores: NDArray[np.float64]
+    folds: tuple[tuple[int, int], ...]
+
+    @property
+    def rise(self) -> tuple[float, float]:
+        """By how much the last step raised the score, and the standard error."""
+        steps = self.scores[-1] - self.scores[-2]
+        return float(steps.mean()), float(error_over_folds(steps, self.folds))
+
+    def rows(self) -> list[dict[str, float]]:
+        """Return size, mean score and its standard error over folds, for each size."""
+        folds = self.scores.shape[1]
+        spread = self.scores.std(axis=1, ddof=1) if folds > 1 else self.scores[:, 0] * 0
+        return [
+            {"size": size, "score": float(mean), "standard_error": float(error)}
+            for size, mean, error in zip(
+                self.sizes, self.scores.mean(axis=1), spread / folds**0.5, strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True)
 class Report:
     """What ``report.html`` shows; parts that are None are left out.
 
@@ -195,6 +232,7 @@ class Report:
         What was decided about the data, and what was left out.
     origin : mapping of str to str
         Where the report comes from: command, date, seed, versions.
+    curve : LearningCurve, optional
     """
 
     title: str
@@ -212,6 +250,7 @@ class Report:
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
+    curve: LearningCurve | None = None
 
 
 # --- the data -------------------------------------------------------------------------
@@ -289,7 +328,11 @@ def view_shares(
     for name, members in groups.items():
         more: dict[str, float] = {}
         if stability is not None:
-            parts = stability.contributions[..., members].sum(axis=-1)
+            # kernels that a search has left out are not in models of resamples
+            place = {kernel: j for j, kernel in enumerate(stability.kernel_names)}
+            known = [model.kernel_names_[m] for m in members]
+            there = [place[kernel] for kernel in known if kernel in place]
+            parts = stability.contributions[..., there].sum(axis=-1)
             parts = parts.reshape(len(parts), -1).mean(axis=1)  # over classes
             tail = (1.0 - stability.level) / 2.0
             low, high = np.quantile(parts, [tail, 1.0 - tail])

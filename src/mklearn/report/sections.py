@@ -448,6 +448,37 @@ def _chances(found: Predictions, classes: list[str]) -> dict[str, Any]:
     return listed if len(listed) <= len(OKABE_ITO) else {}
 
 
+def curve_section(report: Report) -> str:
+    """Return how the score grows with the samples that are learned from."""
+    curve, scoring = report.curve, report.scoring
+    if curve is None:
+        return ""
+    facts, name = curve.rows(), words.scoring_name(scoring)
+    rows = [(str(row["size"]), Number(words.score(row, scoring))) for row in facts]
+    caption = f"Mean {name} on the folds, learned from parts of their samples"
+    parts = table(caption, ["training samples", name], rows)
+    parts += paragraph(words.rise(curve.rise, scoring))
+    drawn = new_figure((6, 3.6))
+    if drawn is None:
+        return parts
+    scale, unit = words.scale(scoring)
+    ax = drawn.subplots()
+    ax.errorbar(
+        curve.sizes,
+        [scale * row["score"] for row in facts],
+        [scale * row["standard_error"] for row in facts],
+        color=OKABE_ITO[0], marker="o", ms=4, lw=1.6, capsize=3,
+    )  # fmt: skip
+    ax.set(
+        xlabel="training samples", ylabel=f"{name}{f' ({unit.strip()})' * bool(unit)}"
+    )
+    alt = (
+        f"Learning curve: mean {name} on the folds over the number of training "
+        "samples, with standard errors"
+    )
+    return parts + figure(drawn, alt, "learning")
+
+
 # --- single samples -------------------------------------------------------------------
 
 
@@ -622,6 +653,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("Errors", values_section),
     ("Errors", classes_section),
     ("Times to the event", times_section),
+    ("Learning curve", curve_section),
     ("Samples", samples_section),
     ("Kernels", kernels_section),
     ("Which kernels matter?", inference_section),

@@ -51,6 +51,11 @@ ADDS = (
     "What a view adds is the score that test samples lose when the view is given the "
     "rows of other samples; p is how often a view that tells nothing adds as much."
 )
+SHARES_SHORT = (
+    "A share is a view's part of the decision function, with the interval of 95 % of "
+    "resamples. What it adds is lost on test samples if the view is given rows of "
+    "other samples; p says how often noise would add as much."
+)
 PARTS_OF_CLASSES = (
     "A number is what a view says for the predicted class and against the next one "
     "(the true one, where the prediction is wrong), by a model that had not seen the "
@@ -176,6 +181,21 @@ def verdict_words(found: Mapping[str, Any], scoring: str) -> str:
         f"Verdict: no baseline is clearly better than {found['use']} (difference to "
         f"{found['over']}: {by})."
     )
+
+
+def rise(found: tuple[float, float], scoring: str) -> str:
+    """Return whether more samples would help, by the end of a learning curve."""
+    mean, error = found
+    by = difference({"difference": mean, "difference_error": error}, scoring)
+    by += " points" if _scale(scoring)[2] else ""
+    if mean > 2.0 * error:
+        said = f"The score is still rising at the end ({by}): more samples would help."
+    else:
+        said = (
+            f"At the end the score is not clearly rising any more ({by}): more samples "
+            "of the same kind may not help much."
+        )
+    return f"{said} Settings are those chosen on all samples, for each part the same."
 
 
 # --- the data -------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""What each view counts in a run: its share, how sure that is, and what it adds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mklearn.cli.inputs import TIMES, Data
+from mklearn.cli.models import fitted_on_views
+from mklearn.fitted import kernels_by_view
+from mklearn.interpretation import (
+    KernelImportance,
+    kernel_importance,
+    weight_stability,
+)
+from mklearn.kernels import KernelBank
+from mklearn.model_selection import Split
+from mklearn.report import ViewShare, view_shares
+from mklearn.table import TableModel
+
+RESAMPLES = 20  # that intervals of shares come from
+MOST = 2000  # samples up to which models of resamples are fitted
+
+
+def mean_importance(tested: list[KernelImportance]) -> KernelImportance:
+    """Return one test of the mean score over folds, each permuted by itself."""
+    score = float(np.mean([found.score for found in tested]))
+    permuted = np.mean([found.permuted for found in tested], axis=0)
+    return replace(tested[0], score=score, permuted=permuted)
+
+
+class Shares:
+    """Tests on the folds what views add, and finds intervals of their shares.
+
+    Called as ``watch`` of :func:`mklearn.model_selection.compare`.
+    """
+
+    def __init__(self, data: Data, name: str, scorer: Any, seed: int) -> None:
+        self._data, self._name, self._scorer, self._seed = data, name, scorer, seed
+        one = data.layout is not None and len(data.layout.views) < 2
+        self._wanted = not one and data.task != TIMES
+        self._tested: list[KernelImportance] = []
+
+    def __call__(self, name: str, model: Any, split: Split) -> None:
+        """Permute views of the test samples of a fold."""
+        (train, test), X = split, self._data.X
+        inner = fitted_on_views(model)
+        inner = getattr(inner, "best_estimator_", inner)
+        if name != self._name or not self._wanted or not hasattr(inner, "intercept_"):
+            return
+        given = isinstance(X, KernelBank)
+        part = X[np.ix_(test, train)] if given else model.transform_table(X.iloc[test])
+        groups = self._data.groups
+        found = kernel_importance(
+            inner, part, self._data.y[test], by="view", scoring=self._scorer,
+            groups=None if groups is None else groups[test], random_state=self._seed,
+        )  # fmt: skip
+        if not self._tested or found.names == self._tested[0].names:
+            self._tested.append(found)  # folds may differ in their columns
+
+    def result(self, model: Any, plain: Any) -> tuple[ViewShare, ...]:
+        """Return what each view counts in a model of all samples.
+
+        Parameters
+        ----------
+        model : fitted model
+        plain : model
+            The same without a search, not fitted.
+        """
+        inner, data = fitted_on_views(model), self._data
+        if not self._tested or not hasattr(inner, "kernel_contributions_"):
+            return view_shares(inner)
+        importance, stability = mean_importance(self._tested), None
+        views = kernels_by_view(inner.kernel_names_, inner.kernels_)
+        if set(views) != set(importance.names):
+            importance = None  # type: ignore[assignment]
+        if len(data.y) <= MOST:
+            X, alone = data.X, plain
+            if isinstance(plain, TableModel):
+                X, alone = model.transform_table(data.X), plain.estimator
+            stability = weight_stability(
+                alone, X, data.y, n_resamples=RESAMPLES, groups=data.groups,
+                random_state=self._seed,
+            )  # fmt: skip
+        return view_shares(inner, stability, importance)
