@@ -420,8 +420,9 @@ def test_the_cost_can_be_learned_beside_covariates():
 
 def test_searches_take_covariates():
     X, y = patients()
-    model = MKLRegressorCV(fixed=FIXED, Cs=3, norms=[1, 2], cv=3).fit(X, y)
-    plain = MKLRegressorCV(Cs=3, norms=[1, 2], cv=3).fit(X[["a", "b"]], y)
+    grid = {"Cs": 3, "norms": [1, 2], "cv": 3, "select": None}
+    model = MKLRegressorCV(fixed=FIXED, **grid).fit(X, y)
+    plain = MKLRegressorCV(**grid).fit(X[["a", "b"]], y)
     assert model.mean_scores_.max() > plain.mean_scores_.max() + 0.2
     again = MKLRegressor(fixed=FIXED, C=model.C_, norm=model.norm_).fit(X, y)
     np.testing.assert_allclose(again.predict(X), model.predict(X), atol=0.05)
