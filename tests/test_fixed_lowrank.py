@@ -3,17 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from mklearn import (
     EvidenceMKLRegressor,
     MKLClassifier,
     MKLCox,
+    MKLDiscriminant,
     MKLRegressor,
     MKLSurvivalSVM,
     MultiView,
     kernels,
 )
-from mklearn.blocks import ArrayBlocks
+from mklearn.blocks import ArrayBlocks, CSVBlocks
 from mklearn.persistence import load, save
 
 FIXED = ["age", "site"]
@@ -228,3 +230,26 @@ def test_dask():
     assert whole.solution_.lower <= model.solution_.upper + size
     values = model.predict(lazy).compute()
     np.testing.assert_allclose(values, model.predict(X), atol=1e-12)
+
+
+def test_classes_and_times_in_blocks_and_files(tmp_path):
+    X, y = numbers(150)
+    frame = pd.DataFrame(X[:, :3], columns=["a", "age", "b"])
+    low = {"fixed": "age", "approximation": "nystroem", "rank": 20}
+    classes = (y > np.median(y)).astype(int)
+    times = np.column_stack([np.exp(y / 3), np.arange(150) % 3 > 0])
+    for model, target in (
+        (MKLDiscriminant("rbf", reg=0.01, **low), classes),
+        (MKLSurvivalSVM("rbf", **low), times),
+    ):
+        whole = clone(model).fit(frame, target)
+        parts = clone(model).fit(ArrayBlocks(frame, target, rows=40))
+        size = np.abs(whole.fixed_effects_).max()
+        np.testing.assert_allclose(
+            parts.fixed_effects_, whole.fixed_effects_, atol=1e-6 * size
+        )
+    frame.assign(y=y).to_csv(tmp_path / "t.csv", index=False)
+    model = MKLRegressor("rbf", loss="squared", **low)
+    read = clone(model).fit(CSVBlocks(tmp_path / "t.csv", target="y"))
+    whole = model.fit(frame, y)
+    np.testing.assert_allclose(read.predict(frame), whole.predict(frame), atol=1e-6)
