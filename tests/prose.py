@@ -16,7 +16,7 @@ PHRASES = {
     r"finds (all|everything|it all) by itself": "say what is found, and how",
     r"\bnothing tells\b": "this is a local optimum; it is not known",
     r"is worth the more\b|the more, the fewer": "helps most when",
-    r"\btells? of the\b": "says about the",
+    r"folds tell of\b|\btells? of the errors\b": "say about",
     r"(?<!there) is no [a-z]+ that\b": "is not a ... that",
     r"known by its name": "name what is supported",
     r"a true answer": "return True to stop",
