@@ -563,9 +563,9 @@ class Recorder:
         return certified
 
     def passing(self, function):
-        def of(block, loss, Y, cost, at, slip, a):
+        def of(block, loss, Y, cost, at, slip, a, *beside):
             self.rows.append((block.X, Y, cost, a))
-            return function(block, loss, Y, cost, at, slip, a)
+            return function(block, loss, Y, cost, at, slip, a, *beside)
 
         return of
 

@@ -136,7 +136,7 @@ class OrderedProblem(FeatureProblem):
     blocks : Blocks
         As in :class:`FeatureProblem`, with targets as those of :func:`numbered`.
     loss : CoxFormula
-    C, weights, slices, scaling, statistics, tasks
+    C, weights, slices, scaling, statistics, tasks, free
         As in :class:`FeatureProblem`; ``tasks`` is the first column of the targets.
     joint : Cox
         The loss of all rows, which lie in its order.
