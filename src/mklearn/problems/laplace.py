@@ -35,14 +35,12 @@ class Space(Protocol):
 
     Z: FloatArray  # ones and covariates, (n, q)
 
-    def posed(
-        self, Y: FloatArray, weight: FloatArray, noise: float | None
-    ) -> Posed:  # pragma: no cover - a protocol
+    def posed(self, Y: FloatArray, weight: FloatArray, noise: float | None) -> Posed:
         """Return the restricted likelihood of values with these weights."""
 
     def fit(
         self, theta: FloatArray, y: FloatArray, weight: FloatArray
-    ) -> FloatArray | None:  # pragma: no cover - a protocol
+    ) -> FloatArray | None:
         """Return what covariates and kernels say of values, (n,), None if nothing."""
 
 

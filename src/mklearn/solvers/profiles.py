@@ -54,7 +54,7 @@ class Profile:
         best = _Held(self.problem, self.theta, m, units, self.share)
         here = best.place()
         top = best.value(here)
-        if top is None:  # pragma: no cover - the weights were found there
+        if top is None:  # no likelihood at the weights themselves: nothing is known
             return 0.0, np.inf
 
         def beyond(x: float) -> float:
