@@ -14,6 +14,7 @@ from cases import samples, stack
 from mklearn import (
     BestKernelClassifier,
     BilinearMKLClassifier,
+    EvidenceMKLRegressor,
     KernelBank,
     MKLClassifier,
     MKLDiscriminant,
@@ -208,6 +209,30 @@ def test_several_classes_and_other_decisions(model):
     assert found.score == pytest.approx(model.score(X[50:], y[50:]))
     assert found.permuted.shape == (3, 5)
     assert ((found.p_values > 0) & (found.p_values <= 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "scoring"),
+    [
+        (MKLClassifier(KERNELS), "accuracy"),
+        (SubspaceClassifier(KERNELS), "accuracy"),
+        (MKLRegressor(KERNELS), "r2"),
+        (EvidenceMKLRegressor(KERNELS), "r2"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_the_own_score_is_that_of_scikit_learn(model, scoring):
+    X, y = samples(80, n_classes=3)
+    if scoring == "r2":
+        y = np.c_[X[:, 0] + X[:, 1] ** 2, X[:, 2]]
+    model.fit(X[:50], y[:50])
+    given = {"n_repeats": 9, "random_state": 0}
+    found = kernel_importance(model, X[50:], y[50:], **given)
+    same = kernel_importance(model, X[50:], y[50:], scoring=scoring, **given)
+    np.testing.assert_allclose(found.permuted, same.permuted, rtol=0, atol=1e-12)
+    assert found.score == pytest.approx(same.score, abs=1e-12)
+    with pytest.raises(ValueError, match=r"inconsistent|samples"):
+        kernel_importance(model, X[50:], y[50:-1])
 
 
 def test_probabilities_are_scored_too_and_silent_kernels_lose_nothing():

@@ -121,13 +121,33 @@ def mklearn(*args, cwd, **environment):
     )
 
 
+COMMANDS = """
+import runpy, sys
+
+for arguments in (["kernels"], ["--help"], ["fit", "--help"]):
+    sys.argv = ["mklearn", *arguments]
+    try:
+        runpy.run_module("mklearn", run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, arguments
+    print("done:", *arguments)
+"""
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
 def test_any_terminal_can_show_what_is_printed(encoding, tmp_path):
     pytest.importorskip("typer")
-    for arguments in (["kernels"], ["--help"], ["fit", "--help"]):
-        run = mklearn(*arguments, cwd=tmp_path, PYTHONIOENCODING=encoding)
-        assert run.returncode == 0, run.stderr
-        assert run.stdout.decode(encoding)
+    run = subprocess.run(
+        [sys.executable, "-c", COMMANDS],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONIOENCODING": encoding},
+        capture_output=True,
+    )
+    assert run.returncode == 0, run.stderr
+    shown = run.stdout.decode(encoding).splitlines()
+    ends = [line for line in shown if line.startswith("done:")]
+    assert ends == ["done: kernels", "done: --help", "done: fit --help"]
+    assert len(shown) > 20
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])

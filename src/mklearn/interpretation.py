@@ -13,6 +13,7 @@ that returns names beside numbers:
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import comb
 from numbers import Integral
@@ -528,6 +529,9 @@ def kernel_importance(
         subjects = check_groups(groups, n)
         orders = [_of_others(subjects, rng) for _ in range(n_repeats)]
     whole = parts.sum(axis=2)
+    score(whole)  # which says what is wrong with y
+    if scoring is None:
+        scorer = _own_score(estimator, X, y) or scorer
     permuted = np.empty((len(kernels), n_repeats))
     for g, group in enumerate(kernels.values()):
         part = parts[:, :, group].sum(axis=2)
@@ -537,6 +541,33 @@ def kernel_importance(
     known = estimator.kernel_names_
     members = tuple(tuple(known[m] for m in group) for group in kernels.values())
     return KernelImportance(tuple(kernels), members, score(whole), permuted)
+
+
+def _own_score(estimator: Any, X: Any, y: Any) -> Callable[..., float] | None:
+    """Return ``estimator.score`` with y checked once, None if that must see to it.
+
+    Thousands of scores of the same few samples would be spent on checking them.
+    """
+    truth = np.asarray(paired(X, y))
+    if is_classifier(estimator) and truth.ndim == 1:
+
+        def accuracy(model: Any, X: Any, y: Any) -> float:
+            return float(np.mean(model.predict(X) == truth))
+
+        return accuracy
+    if not is_regressor(estimator) or not np.issubdtype(truth.dtype, np.number):
+        return None
+    if len(truth) < 2 or not np.isfinite(truth).all():
+        return None
+    spread = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
+    if not np.all(spread > 0.0):
+        return None
+
+    def r2(model: Any, X: Any, y: Any) -> float:
+        left = ((truth - model.predict(X)) ** 2).sum(axis=0)
+        return float(np.mean(1.0 - left / spread))
+
+    return r2
 
 
 def _of_others(
