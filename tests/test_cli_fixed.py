@@ -103,7 +103,7 @@ def test_covariates_with_features_of_low_rank(patients, tmp_path):
 def test_methods_without_covariates_say_so(visits, tmp_path):
     options = ("--method", "subspace", "--covariates", "a")
     result = run("fit", visits, "--target", "y", "--out", tmp_path / "o", *options)
-    assert result.exit_code == 2 and "takes no covariates" in result.output
+    assert result.exit_code == 2 and "does not support covariates" in result.output
 
 
 def test_discriminants_take_covariates(visits, tmp_path):

@@ -81,7 +81,7 @@ def test_unequal_classes_of_a_large_table_are_compared_on_a_sample(
     content = json.loads(result.stdout)
     assert content["data"]["classes"] == {"x": 27, "y": 11, "z": 6}
     assert content["large"]["n_samples"] == 120
-    assert any("of rare classes more" in note for note in content["data"]["notes"])
+    assert any("more from rare classes" in note for note in content["data"]["notes"])
 
 
 # --- before and while -----------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_each_step_is_a_line_of_the_log(table, tmp_path):
     assert any("Fitting learned weights" in line for line in lines)
     # never in the place of what it is made from
     again = run("fit", table, "--target", "kind", *QUICK, "--out", out, "--log", table)
-    assert again.exit_code == 2 and "is what is read from" in again.output
+    assert again.exit_code == 2 and "is an input file" in again.output
 
 
 # --- more samples ---------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_curves_say_whether_more_samples_would_help():
     )
     flat = replace(rising, scores=np.array([[0.5, 0.6, 0.4], [0.55, 0.5, 0.5]]))
     assert "more samples would help" in said.rise(rising.rise, "accuracy")
-    assert "not clearly rising" in said.rise(flat.rise, "accuracy")
+    assert "no longer clearly rising" in said.rise(flat.rise, "accuracy")
     html = report_html(make_report(curve=rising))
     assert "Learning curve" in html and "more samples would help" in html
     assert "Learning curve" not in report_html(make_report())

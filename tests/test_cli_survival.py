@@ -139,7 +139,7 @@ def test_cost_and_norm_can_be_chosen(table, tmp_path):
         (("--survival", "days"), "two columns"),
         (("--survival", "days,days"), "two columns"),
         (("--survival", "weeks,died"), "no column 'weeks'"),
-        (("--survival", "died,days"), "the time comes first"),
+        (("--survival", "died,days"), "the time column comes first"),
         (("--survival", "days,sex"), "column of numbers"),
         (("--survival", "days,died", "--method", "evidence"), "--method mkl"),
         (("--survival", "days,died", "--scoring", "r2"), "omit --scoring"),

@@ -308,7 +308,7 @@ def test_cells_without_time_take_no_part():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"Cs": 0}, "at least 1 value"),
+        ({"Cs": 0}, "at least one value"),
         ({"Cs": [0.0]}, "positive"),
         ({"norms": []}, "list of numbers"),
         ({"norms": 2}, "list of numbers"),
@@ -319,7 +319,7 @@ def test_cells_without_time_take_no_part():
         ({"tol": 0}, "tol must be"),
         ({"scoring": "beauty"}, "beauty"),
         ({"cv": [([0, 2, 4], [1, 3])]}, "no samples of the classes"),
-        ({"cv": [([0, 1], [])]}, "to test on"),
+        ({"cv": [([0, 1], [])]}, "test samples"),
         ({"cv": []}, "at least one fold"),
     ],
 )

@@ -452,7 +452,7 @@ def test_a_category_of_one_class_only():
     X, y = labelled()
     X = X.assign(site=np.where(y == "yes", X["site"], "never"))
     X.loc[np.flatnonzero(y == "no")[10:], "site"] = "x"
-    with pytest.warns(UserWarning, match="tell the classes of some"):
+    with pytest.warns(UserWarning, match="separate some of the samples"):
         model = MKLClassifier(fixed=FIXED, loss="logistic").fit(X, y)
     assert model.duality_gap_ <= 1e-3
     assert (model.predict(X[X["site"] == "never"]) == "no").all()

@@ -141,7 +141,9 @@ def test_saving_paths_labels_and_what_is_refused(tmp_path):
     several = MKLDiscriminant("rbf", fixed=FIXED, reg=0.01).fit(X, labels)
     assert several.predict(X).shape == labels.shape
     assert several.fixed_effects_.shape == (2, 3)
-    with pytest.raises(ValueError, match="criterion='kfda' takes no covariates"):
+    with pytest.raises(
+        ValueError, match="criterion='kfda' does not support covariates"
+    ):
         MKLDiscriminant("rbf", fixed=FIXED, criterion="kfda").fit(X, y > 0)
     with pytest.raises(ValueError, match="category 'q'"):
         model.predict(X.assign(site="q"))

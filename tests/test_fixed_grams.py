@@ -166,5 +166,5 @@ def test_one_kernel_and_one_value_are_the_estimator(estimator, value, given, tmp
     save(model, tmp_path / "model.mkl")
     again = load(tmp_path / "model.mkl")
     assert np.array_equal(again.predict_proba(new), model.predict_proba(new))
-    with pytest.raises(ValueError, match="takes no covariates"):
+    with pytest.raises(ValueError, match="does not support covariates"):
         SingleKernelCV(CrammerSingerClassifier(), family, fixed=FIXED).fit(data, labels)

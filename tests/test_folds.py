@@ -257,9 +257,9 @@ def test_folds_that_nothing_can_be_learned_from_are_named(name):
     X, y, _, _ = data(name)
     first = np.flatnonzero((X == X[0]).all(axis=1))
     search = clone(SEARCHES[name][0])
-    with pytest.raises(ValueError, match="Fold 0 has 1 distinct samples to learn"):
+    with pytest.raises(ValueError, match="Fold 0 has 1 distinct training samples"):
         search.set_params(cv=[(first, np.arange(9))]).fit(X, y)
-    with pytest.raises(ValueError, match="0 to test on"):
+    with pytest.raises(ValueError, match="0 test samples"):
         search.set_params(cv=[(np.arange(60), [])]).fit(X, y)
     with pytest.raises(ValueError, match="at least one fold"):
         search.set_params(cv=[]).fit(X, y)

@@ -270,5 +270,5 @@ def test_an_intercept_that_is_set_moves_decisions(model):
     np.testing.assert_allclose(
         moved.decision_function(X), before.decision_function(X) + 0.5, rtol=1e-12
     )
-    with pytest.raises(ValueError, match="An intercept has shape"):
+    with pytest.raises(ValueError, match="The intercept must have shape"):
         moved.intercept_ = np.zeros(3)

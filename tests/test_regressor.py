@@ -257,7 +257,10 @@ def test_grid_search(kind, n_outputs):
         ({"loss": "hinge"}, "'squared' or 'epsilon_insensitive', got 'hinge'"),
         ({"C": "learn"}, "C must be a positive number, got 'learn'"),
         ({"C": 0}, "C must be a positive number"),
-        ({"epsilon": -0.1}, "epsilon must be a number from 0 on, got -0.1"),
+        (
+            {"epsilon": -0.1},
+            "epsilon must be a number that is zero or positive, got -0.1",
+        ),
         ({"epsilon": None}, "epsilon must be a number"),
         ({"epsilon": np.inf}, "epsilon must be a number"),
         ({"norm": 0.5}, "p >= 1"),

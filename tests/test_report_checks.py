@@ -54,7 +54,7 @@ def test_where_all_is_well_nothing_is_said():
     model = MKLClassifier(per_view(Linear())).fit(X, Y)
     page = report(model, X, Y, predictions=Predictions(Y, model.predict(X)))
     assert run_checks(page) == []
-    assert "None of the automatic checks found anything" in report_html(page)
+    assert "None of the automatic checks found a problem" in report_html(page)
 
 
 def test_models_that_guess_are_told_of():
@@ -109,7 +109,7 @@ def test_columns_that_tell_the_target_are_found():
     leak = np.where(Y == 1, 7.0, -2.0)
     X = MultiView({"a": np.column_stack([NOISE, leak]), "b": SIGNAL})
     (said,) = sample_checks(X, Y)
-    assert "Column '3' of view 'a' tells the target exactly" in said
+    assert "Column '3' of view 'a' determines the target exactly" in said
     assert sample_checks(DATA, Y) == ()
     # three classes, and numbers
     y = np.arange(N) % 3
@@ -130,16 +130,19 @@ def test_equal_samples_and_split_subjects_are_found():
     X[30] = X[0]
     folds = list(KFold(2).split(X))
     (said,) = sample_checks(X, Y, folds)
-    assert said.startswith("2 samples are equal") and "3.3 % have a twin" in said
+    assert (
+        said.startswith("2 samples are identical")
+        and "3.3 % of the test samples have a duplicate" in said
+    )
     (said,) = sample_checks(sparse.csr_array(X), Y, folds)
-    assert said.startswith("2 samples are equal")
+    assert said.startswith("2 samples are identical")
     together = [(np.r_[1:30, 31:60], np.r_[0, 30])]
     (said,) = sample_checks(X, Y, together)
     assert "twin" not in said
     groups = np.arange(N) // 2
     assert sample_checks(NOISE, Y, folds, groups) == ()
     (said,) = sample_checks(NOISE, Y, folds, np.arange(N) % 30)
-    assert said.startswith("30 subjects have samples in training and in test")
+    assert said.startswith("30 subjects have samples in both the training and the test")
     bank = KernelBank(NOISE, ["linear"])
     assert sample_checks(bank, Y, folds) == ()
 
@@ -222,10 +225,10 @@ def test_samples_are_explained_by_view(n_classes):
         "".join(t.find("caption").itertext()): t
         for t in ElementTree.fromstring(html).iter("table")
     }
-    (table,) = (t for name, t in tables.items() if "spoke for what" in name)
+    (table,) = (t for name, t in tables.items() if "Contributions of the views" in name)
     rows = [["".join(c.itertext()) for c in row] for row in table.find("tbody")]
     (row,) = (row for row in rows if row[0] == str(worst))
-    assert row[1] == "wrong, and sure"
+    assert row[1] == "wrong, with confidence"
     assert row[2:4] == [truth[worst], found.predicted[worst]]
     # a quarter and three quarters of the margin between both, as they were made
     margin, classes = said[worst], found.classes.tolist()

@@ -255,7 +255,7 @@ def test_the_plain_criterion_is_the_dependence_of_the_subspace_kernel():
 def test_features_above_the_rank_are_cut_and_it_is_said(criterion):
     X, y = samples(40, n_classes=3)
     model = SubspaceKernel(kernels.RBF(0.3), criterion=criterion, n_components=20)
-    with pytest.warns(UserWarning, match="n_components=20 is above the rank"):
+    with pytest.warns(UserWarning, match="n_components=20 exceeds the rank"):
         model.fit(X, y)
     assert model.n_components_ == model.rank_ <= 3
     assert model.transform(X).shape == (40, model.n_components_)

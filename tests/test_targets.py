@@ -445,7 +445,7 @@ def test_estimators_pass_all_checks(estimator, check):
     "weights, message",
     [
         ("own", "'shared', 'per-target'"),
-        ([0, 1], "2 targets, and y has 3"),
+        ([0, 1], "2 targets, but y has 3"),
         (np.zeros((3, 1)), r"shape \(3, 1\)"),
     ],
 )

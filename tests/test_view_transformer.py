@@ -203,10 +203,10 @@ def test_errors_say_what_to_try(transformers, words):
 
 def test_new_samples_need_the_views_of_training():
     model = ViewTransformer({"mrna": SimpleImputer()}).fit(DATA)
-    with pytest.raises(ValueError, match="'mrna' was there in fit"):
+    with pytest.raises(ValueError, match="'mrna' was present in fit"):
         model.transform(MultiView({"age": AGE, "seq": SEQ}))
     less = MultiView({"mrna": MRNA[:, :4], "age": AGE, "seq": SEQ})
-    with pytest.raises(ValueError, match="has 4 columns and had 5"):
+    with pytest.raises(ValueError, match="has 4 columns but had 5"):
         model.transform(less)
     nobody = MultiView({"mrna": np.full((N, 2), np.nan), "age": AGE})
     with pytest.raises(ValueError, match="No training sample has view 'mrna'"):

@@ -744,8 +744,8 @@ def score_by_view(
     cv : int, splitter or iterable of (train, test), optional
         Folds; 5 where models have to be fitted.
     groups : array of shape (n_samples,), optional
-        Subjects, which are never in both parts of a fold: what ``cv.split`` is given as
-        groups; a number of folds becomes folds of groups.
+        Group labels, such as subjects, passed on to ``cv.split``. With an integer
+        ``cv`` all samples of a group fall into the same fold.
     n_permutations : int, optional
         Orders of the views that Shapley values are sampled from, in pairs of an order
         and its reverse. By default all coalitions of up to 12 views are evaluated, and

@@ -133,9 +133,10 @@ def compare(
     cv : int, splitter or iterable of (train, test)
         Split once, and used for all models.
     groups : array of shape (n_samples,), optional
-        Subjects, which are never in both parts of a fold: what ``cv.split`` is given as
-        groups; a number of folds becomes folds of groups. Models whose ``fit`` takes
-        groups, as those that choose by cross-validation do, get those of their samples.
+        Group labels, such as subjects, passed on to ``cv.split``. With an integer
+        ``cv`` all samples of a group fall into the same fold. Models whose ``fit``
+        takes groups, as those that choose by cross-validation do, get those of their
+        samples.
     scoring : str or callable, optional
         As in ``cross_validate``; the estimators' own score by default.
     callback : callable, optional

@@ -178,8 +178,9 @@ def run_fit(
 ) -> Run:
     """Compare a method with its baselines, then fit it on all samples.
 
-    With ``test``, samples of another file, all of them are fitted on all samples and
-    scored there. ``say`` is called with what comes next, and what it will take.
+    With ``test``, samples of another file, all methods are also fitted on all samples
+    and scored on these. ``say`` is called with messages about the next step and its
+    expected cost.
     """
     scorer = None
     if options.scoring is not None:
@@ -239,14 +240,15 @@ def run_fit(
 def _tests(data: Data, model: Any, seed: int) -> KernelTests | None:
     """Return a test of each kernel of a model; None where there are too many samples.
 
-    Several classes are tested by permutations. Times to an event have no test.
+    More than two classes are tested by permutations. There is no test for survival
+    times.
     """
     if data.task == TIMES or len(data.y) > _MOST_TESTED:
         return None
     inner = fitted_on_views(model)
     many = data.task == CLASSES and len(np.unique(data.y)) > 2
     method = "permutation" if many or data.groups is not None else "score"
-    # classes may be called by numbers
+    # class labels may be numbers
     y = np.asarray(data.y).astype(str) if data.task == CLASSES else data.y
     if isinstance(data.X, KernelBank):
         found = kernel_tests(data.X, y, "precomputed", method=method, random_state=seed)
@@ -261,7 +263,7 @@ def _tests(data: Data, model: Any, seed: int) -> KernelTests | None:
 
 
 def _held_out(model: Any, data: Data, options: Settings, scorer: Any) -> dict[str, Any]:
-    """Return what features of low rank score on a fifth that they have not seen."""
+    """Return the score of low-rank features on a held-out fifth of the samples."""
     tested, learned = data.drawn(min(len(data.y) // 5, MOST_ROWS), options.seed + 1)
     known, new = data.part(learned), data.part(tested)
     model = clone(model).fit(known.X, known.y)
@@ -338,7 +340,7 @@ def run_compare(
         for norm in norms if with_norm else [1.0]:
             one = replace(options, method=method, norm=norm)
             if not with_norm:
-                one = replace(one, reg=None)  # C says nothing about their reg
+                one = replace(one, reg=None)  # C does not apply to methods with reg
             name = f"{method}, norm={norm:g}" if with_norm else method
             models[name] = make_model(data, one)
     models.update(make_baselines(data, options))
@@ -457,8 +459,8 @@ def as_csv(columns: dict[str, list[Any]]) -> str:
 def _cell(value: Any) -> Any:
     """Return a value as spreadsheets and terminals may read it.
 
-    A text that begins like a formula gets an apostrophe before it, unless it is a
-    number, and control characters are spelt.
+    A text that begins like a formula is prefixed with an apostrophe, unless it is a
+    number, and control characters are escaped.
     """
     if not isinstance(value, str):
         return value
@@ -483,27 +485,32 @@ def run_predict(
 ) -> tuple[dict[str, list[Any]], list[str]]:
     """Return the columns of a table of predictions, and what there is to say.
 
-    Models by evidence tell how far new values may lie from the prediction; ``proba``
-    asks for the probability of each class. ``name`` is the column that names the
-    samples, on which ``tables`` are joined.
+    Evidence models also return standard deviations; ``proba`` requests the probability
+    of each class. ``name`` is the column of sample names, on which ``tables`` are
+    joined.
     """
     X: Any
     said: list[str] = []
     ids = None
     if isinstance(model, TableModel):
         if is_gram_file(path):
-            raise TableError("this model was fitted on a table; give it a table.")
+            raise TableError(
+                "this model was fitted on a table; pass a table, not Gram matrices."
+            )
         frame, _, ids = read_tables(path, name, tables)
         X = model.with_columns(frame)
         said += absent_words(absent_rows(X, model.views_))
         for column, new in model.new_categories(X).items():
             said.append(
-                f"Column {column!r} has categories that training had not: "
+                f"Column {column!r} has categories that did not occur in training: "
                 f"{', '.join(new[:5])}."
             )
     else:
         if not is_gram_file(path):
-            raise TableError("this model was fitted on Gram matrices; give it some.")
+            raise TableError(
+                "this model was fitted on Gram matrices; pass Gram "
+                "matrices, not a table."
+            )
         bank, _ = read_grams(path)
         X = KernelBank.from_grams(
             [bank.gram(m) for m in range(bank.shape[2])], bank.names, cross=True
@@ -522,8 +529,8 @@ def run_predict(
     if proba:
         if not hasattr(model, "predict_proba"):
             raise TableError(
-                f"--proba: a {type(fitted_on_views(model)).__name__} with these "
-                "settings has no probabilities; fit with --method discriminant."
+                f"--proba: {type(fitted_on_views(model)).__name__} with these settings "
+                "does not provide probabilities; fit with --method discriminant."
             )
         assert classes is not None
         for label, column in zip(classes, model.predict_proba(X).T, strict=True):

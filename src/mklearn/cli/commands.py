@@ -1,8 +1,8 @@
 """The ``mklearn`` command: a thin face; what it shows is computed elsewhere.
 
-A command is a function with annotated options, listed in ``COMMANDS``. Standard output
-is for results, standard error for progress and errors. Exit codes: 0 done, 2 the user
-can repair it (one line says how), 130 stopped by Ctrl-C.
+A command is a function with annotated options, listed in ``COMMANDS``. Results go to
+standard output, progress and errors to standard error. Exit codes: 0 success, 2 an
+error that the user can fix (explained in one line), 130 interrupted by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ except ImportError as missing:
 def main() -> None:
     """Run the command line."""
     if typer is None:
-        fail("the command line needs two more packages: pip install mklearn[cli]")
+        fail("the command line needs two additional packages: pip install mklearn[cli]")
     make_app()()
 
 
@@ -62,8 +62,8 @@ def demo(
     with results_folder(out):
         total = demonstration.n_fits(folds)
         errors.print(
-            f"Comparing methods on the same {folds} folds, {total} fits; the first run "
-            "compiles and takes longer."
+            f"Comparing methods on the same {folds} folds, {total} fits in total; the "
+            "first run includes compilation and takes longer."
         )
         with screen.ticking(errors, total) as tick:
             result = demonstration.run_demo(
@@ -75,7 +75,7 @@ def demo(
             write_json(folder / "results.json", content)
     if content["figures"] == ["report.html"]:
         errors.print(
-            "No figures, and none in the report: they need matplotlib, pip install "
+            "No figures are drawn: they need matplotlib, pip install "
             "mklearn[plot]",
             markup=False, soft_wrap=True,
         )  # fmt: skip
@@ -100,40 +100,46 @@ def kernels(
 # --- a table of one's own -------------------------------------------------------------
 
 _DATA = "A table (.csv, .tsv, .parquet) or Gram matrices (.npz, .npy; kernels last)."
-_TARGET = "Column to predict; for Grams, an array in the npz file or a file of labels."
-_SURVIVAL = "Columns time,event in place of --target: event is 1, or 0 if censored."
-_VIEWS = "A view as name=column,column,...; repeat it for each view."
-_COVARIATES = "Comma-separated columns, such as age,sex, that enter linearly."
-_GROUPS = "Column that names the subjects, which stay together in folds."
-_KERNELS = "Comma-separated names; 'auto': linear and five RBF widths, for each view."
-_ID = "Column that names the samples, in each table; predictions have it too."
-_TABLE = "One more table as name=FILE, a view, joined on --id; repeat it for each."
-_SETS = "Gene sets in a GMT file, one kernel for each set: FILE, or view=FILE."
+_TARGET = (
+    "Target column; for Gram matrices, an array in the npz file or a file of labels."
+)
+_SURVIVAL = "Columns time,event instead of --target; event is 1, or 0 if censored."
+_VIEWS = "A view as name=column,column,...; repeat the option for each view."
+_COVARIATES = "Comma-separated covariates, such as age,sex, that enter linearly."
+_GROUPS = "Column of subjects; samples of a subject stay in the same fold."
+_KERNELS = (
+    "Comma-separated kernel names; 'auto' is linear and five RBF widths per view."
+)
+_ID = "Column of sample names, in each table; it is copied to the predictions."
+_TABLE = "An additional table as name=FILE, joined on --id as a view; may be repeated."
+_SETS = "Gene sets in a GMT file, one kernel per set: FILE, or view=FILE."
 _NORM = (
-    "The p of the weights: 1 (sparse) to inf (the sum), or 'auto' (the default of mkl) "
-    "to choose it by cross-validation."
+    "Norm p of the kernel weights: 1 (sparse) to inf (plain sum), or 'auto' (the "
+    "default for mkl) to choose it by cross-validation."
 )
 _REG = (
-    "C of mkl, sum and bilinear, reg of the others: a number or 'auto' (the default of "
-    "mkl and sum) to choose it; for discriminant also 'learn', 'loo', 'gcv'."
+    "C for mkl, sum and bilinear, reg for the other methods: a number, or 'auto' (the "
+    "default for mkl and sum) to choose it by cross-validation; for discriminant also "
+    "'learn', 'loo' or 'gcv'."
 )
 _LOSS = (
-    "Loss of mkl and sum, such as logistic or squared; the default is hinge for "
-    "classes, and squared for numbers and for features of low rank."
+    "Loss for mkl and sum, such as logistic or squared; the default is hinge for "
+    "classes, and squared for numbers and for low-rank features."
 )
-_SCORING = f"What is compared: {', '.join(inputs.SCORES)}."
+_SCORING = f"Score used to compare the methods: {', '.join(inputs.SCORES)}."
 _APPROXIMATION = (
-    "none for exact kernels, nystroem for features of low rank, or auto, which takes "
-    "these above 5000 rows."
+    "none for exact kernels, nystroem for low-rank features, or auto, which uses "
+    "low-rank features above 5000 rows."
 )
-_TASK = "classification, regression, or auto to decide by the target."
+_TASK = "classification, regression, or auto to infer it from the target."
 _BY_VIEW = (
-    "Divide the score between views: product (parts that sum to it), unique (lost "
-    "without a view), shapley, or none; unique and shapley fit more models."
+    "Attribute the score to views: product (parts that sum to the score), unique "
+    "(loss without the view), shapley, or none; unique and shapley fit additional "
+    "models."
 )
 _BY_VIEWS = ("product", "unique", "shapley", "none")
 _REG_WORDS = ("auto", "learn", "loo", "gcv")
-MOST = 1e20  # that --reg may be; squares and sums leave room
+MOST = 1e20  # largest --reg; leaves room for squares and sums
 
 
 def fit(
@@ -157,7 +163,8 @@ def fit(
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
     cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes for searches and single kernels.")
+        int | None,
+        typer.Option(help="Parallel processes for searches and single kernels."),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder for model.mkl, report.html and more.")
@@ -221,7 +228,10 @@ def fit(
         unseen = None
         if test is not None:
             if tables:
-                fail("--test is one table; leave out --table, or join it before")
+                fail(
+                    "--test takes a single table; omit --table, or join the tables "
+                    "first"
+                )
             unseen = inputs.load_test(test, loaded)
         named = [Path(one) for one in (target, test) if one is not None]
         if log is not None:
@@ -258,7 +268,8 @@ def predict(
     model: Annotated[Path, typer.Argument(help="model.mkl, as fit has written it.")],
     data: Annotated[Path, typer.Argument(help=_DATA)],
     out: Annotated[
-        Path | None, typer.Option(help="CSV file to write; the screen by default.")
+        Path | None,
+        typer.Option(help="CSV file to write; standard output by default."),
     ] = None,
     name: Annotated[str | None, typer.Option("--id", help=_ID)] = None,
     table: Annotated[list[str] | None, typer.Option(help=_TABLE)] = None,
@@ -295,7 +306,7 @@ def inspect_model(
     model: Annotated[Path, typer.Argument(help="model.mkl, as fit has written it.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what a saved model is: kernels, weights, certificate, versions."""
+    """Show a saved model: kernels, weights, certificate, versions."""
     with user_errors():
         loaded = _load_model(model)
         with sound(model):
@@ -323,16 +334,20 @@ def compare(
     kernels: Annotated[str, typer.Option(help=_KERNELS)] = "auto",
     reg: Annotated[
         str | None,
-        typer.Option(help="C of mkl and bilinear: a number or 'auto', the default."),
+        typer.Option(
+            help="C for mkl and bilinear: a number, or 'auto' (the default).",
+        ),
     ] = None,
     loss: Annotated[str | None, typer.Option(help=_LOSS)] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
     cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes for searches and single kernels.")
+        int | None,
+        typer.Option(help="Parallel processes for searches and single kernels."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="JSON file for the results; none by default.")
+        Path | None,
+        typer.Option(help="JSON file for the results; not written by default."),
     ] = None,
     scoring: Annotated[str | None, typer.Option(help=_SCORING)] = None,
     class_weight: Annotated[
@@ -436,7 +451,7 @@ def _load_times(
 ) -> inputs.Data:
     columns = inputs.parse_list(survival)
     if len(columns) != 2 or columns[0] == columns[1]:
-        fail(f"--survival takes two columns, time,event, and got {survival!r}")
+        fail(f"--survival takes two columns, time,event, got {survival!r}")
     return inputs.load_times(
         data,
         *columns,
@@ -480,7 +495,7 @@ def _root(
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Multiple kernel learning: learn which kernels matter, with a certificate."""
+    """Multiple kernel learning: learn which kernels matter, with certificates."""
 
 
 def _version(wanted: bool) -> None:

@@ -1,9 +1,9 @@
-"""The demonstration: learned weights find the views that matter, others do no harm.
+"""The demonstration: learned weights find the informative views among noise.
 
 The data ship with scikit-learn: 300 handwritten digits, described in four ways (pixels,
-profiles, Fourier magnitudes and edges). Then four views of noise are added, and then
-three tenths of the descriptions of digits are taken away. What a scientist would use
-instead sees the same samples, on the same folds.
+profiles, Fourier magnitudes and edges). Then four views of noise are added, and finally
+three tenths of the descriptions of digits are removed. The usual alternatives are
+evaluated on the same samples and the same folds.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def load_views() -> tuple[dict[str, MultiView], NDArray[np.intp]]:
     shape = views["pixels"].shape
     noise = {f"noise {i + 1}": rng.normal(size=shape) for i in range(NOISE)}
     gone = rng.random((len(y), len(views))) < GONE
-    gone[gone.all(axis=1), 0] = False  # something is known of each
+    gone[gone.all(axis=1), 0] = False  # each sample keeps at least one view
     holes = {
         name: np.where(gone[:, [j]], np.nan, view)
         for j, (name, view) in enumerate(views.items())
@@ -113,8 +113,8 @@ def _edges(images: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def make_models() -> dict[str, Any]:
-    """Return what is compared; all but the forest choose their settings on folds."""
-    # standardize=True: scaled by the training samples of each fold alone
+    """Return the models to compare; all but the forest tune their settings."""
+    # scaled using only the training samples of each fold
     widths = [RBF("scale", factor, standardize=True) for factor in (0.25, 1.0)]
     kernels = per_view(Linear(standardize=True), *widths)
     search = GridSearchCV(
@@ -199,7 +199,7 @@ class Demo:
         """Return what ``report.html`` shows: the situation with noise."""
         X = self.X[NOISY]
         return Report(
-            title="Digits in four views and four of noise: what was found",
+            title="Digits in four views, and four views of noise",
             data=describe_data(X, self.y, source="digits of scikit-learn, and noise"),
             model=self.model,
             comparison=self.comparisons[NOISY],

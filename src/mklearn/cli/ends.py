@@ -1,4 +1,4 @@
-"""How commands end: one line for what the user can repair, nothing half-written."""
+"""How commands end: one line for errors that users can fix, no partial files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 
 def visible(text: str) -> str:
-    """Return a text in which control characters are spelt, for terminals obey them."""
+    """Return a text with control characters escaped, as terminals interpret them."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else _spelt(c) for c in text)
@@ -38,11 +38,11 @@ def _spelt(character: str) -> str:
 
 
 def ends_well(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with an end for all that may happen to it.
+    """Return the command with handling of all errors and signals.
 
-    Ctrl-C ends it, wherever it is, by exit code 130, and SIGTERM by 143; what it has
-    begun to write goes. Results that standard output does not take are an error as
-    well, and a fault of ours is a line and not a page.
+    Ctrl-C ends it with exit code 130 and SIGTERM with 143; partial output is removed.
+    Failure to write to standard output is an error as well, and an internal error is
+    reported in one line, without a traceback.
     """
 
     @wraps(command)
@@ -52,16 +52,16 @@ def ends_well(command: Callable[..., None]) -> Callable[..., None]:
                 command(*args, **kwargs)
                 sys.stdout.flush()
         except KeyboardInterrupt:
-            fail("stopped; nothing is left half-written", 130)
+            fail("interrupted; no partial files were left", 130)
         except BrokenPipeError:
-            _abandon_output()  # whoever reads has enough
+            _abandon_output()  # the reader has closed the pipe
             raise SystemExit(1) from None
         except OSError as error:
             _abandon_output()
             fail(f"cannot write the results: {error.strerror or error}")
         except Exception as error:
             if type(error).__module__.split(".")[0] in ("click", "typer"):
-                raise  # how these end
+                raise  # these end the program as usual
             fail(_fault(error), 1)
 
     return wrapper
@@ -85,11 +85,11 @@ def _signals() -> Iterator[None]:
 
 
 def _terminated(*_: Any) -> NoReturn:
-    fail("ended by SIGTERM; nothing is left half-written", 143)
+    fail("terminated by SIGTERM; no partial files were left", 143)
 
 
 def _abandon_output() -> None:
-    """Give up what standard output has not taken, or it would be tried again."""
+    """Discard what could not be written to standard output, so it is not retried."""
     with suppress(OSError, ValueError, io.UnsupportedOperation):
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, sys.stdout.fileno())
@@ -97,18 +97,18 @@ def _abandon_output() -> None:
 
 
 def _fault(error: Exception) -> str:
-    """Return a line about an error that no user could have avoided."""
+    """Return a line about an internal error."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     what = " ".join(str(error).split())
     return (
-        f"this is a fault of mklearn, please report it: {type(error).__name__} "
-        f"{what} ({Path(last.filename).name}, line {last.lineno})"
+        f"this is a bug in mklearn, please report it: {type(error).__name__} {what} "
+        f"({Path(last.filename).name}, line {last.lineno})"
     )
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """End with one line for what the user can repair: data, options, files."""
+    """End with one line for errors that the user can fix: data, options, files."""
     try:
         yield
     except BrokenExecutor:
@@ -124,14 +124,17 @@ def user_errors() -> Iterator[None]:
 
 @contextmanager
 def sound(model: Path) -> Iterator[None]:
-    """End with one line where a model file holds what no model of ours would."""
+    """End with one line if the content of a model file is invalid."""
     try:
         yield
     except (ValueError, OSError, MemoryError):
         raise
     except Exception as error:
         why = " ".join(str(error).split())
-        fail(f"{model} holds a model that cannot be used: {type(error).__name__} {why}")
+        fail(
+            f"{model} contains a model that cannot be used: {type(error).__name__} "
+            f"{why}"
+        )
 
 
 @contextmanager
@@ -145,7 +148,7 @@ def writing(out: Path) -> Iterator[None]:
 
 @contextmanager
 def results_folder(out: Path) -> Iterator[None]:
-    """Make sure of a folder that can be written to, before the work and not after."""
+    """Check that a folder can be written to, before the work rather than after it."""
     new = not out.exists()
     try:
         with writing(out):
@@ -157,15 +160,15 @@ def results_folder(out: Path) -> Iterator[None]:
         yield
     finally:
         if new:
-            with suppress(OSError):  # it goes only if it is empty
+            with suppress(OSError):  # removes it only if it is empty
                 out.rmdir()
 
 
 def not_an_input(out: Path, *inputs: Path) -> None:
-    """End with one line if results would take the place of what they are made of."""
+    """End with one line if results would overwrite their own input."""
     for path in inputs:
         if out.exists() and path.exists() and out.samefile(path):
-            fail(f"--out {out} is what is read from; give it another name")
+            fail(f"--out {out} is an input file; give the output another name")
 
 
 def require(option: str, value: str, known: tuple[str, ...]) -> None:

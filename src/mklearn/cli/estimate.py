@@ -1,4 +1,4 @@
-"""What a run will take, told before anything long begins, from fits on a sample."""
+"""Estimate the time and memory of a run, from fits on a sample."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Estimate:
         """Return it in a sentence."""
         return (
             f"This will take about {duration(self.seconds)} and "
-            f"{self.n_bytes / 2**30:.1f} GB of memory, judged by fits on {self.rows} "
+            f"{self.n_bytes / 2**30:.1f} GB of memory, estimated from fits on "
+            f"{self.rows} "
             "rows."
         )
 
@@ -50,10 +51,10 @@ def duration(seconds: float) -> str:
 def estimate(
     models: Mapping[str, Any], whole: Data, data: Data, options: Settings
 ) -> Estimate | None:
-    """Return what a comparison and the last fit will take; None if that is little.
+    """Return the estimated cost of a comparison and the final fit; None if small.
 
-    Each model is fitted once on few rows. Kernels between rows grow with the square of
-    their number, boosting in proportion.
+    Each model is fitted once on a few rows. The time for kernels grows with the square
+    of the number of rows, that for boosting in proportion.
 
     Parameters
     ----------
@@ -73,7 +74,9 @@ def estimate(
             continue
         power = 1.0 if name == BOOSTED else GROWTH
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few rows are not what is to be said
+            warnings.simplefilter(
+                "warnings about few rows are not of interest"
+            )  # few rows are not what is to be said
             began = time.perf_counter()
             clone(model).fit(part.X, part.y, **part.given())
         taken = time.perf_counter() - began

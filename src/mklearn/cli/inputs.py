@@ -50,7 +50,7 @@ def parse_views(texts: Sequence[str]) -> dict[str, list[str]] | None:
         name = name.strip()
         if not sign or not name or not listed:
             raise TableError(
-                f"--views takes name=column,column,... and got {text!r}; repeat the "
+                f"--views takes name=column,column,..., got {text!r}; repeat the "
                 "option for each view."
             )
         if name in views:
@@ -67,7 +67,7 @@ def parse_files(option: str, texts: Sequence[str]) -> dict[str, Path]:
     for text in texts:
         name, sign, file = (part.strip() for part in text.partition("="))
         if not sign or not name or not file:
-            raise TableError(f"{option} takes name=FILE and got {text!r}.")
+            raise TableError(f"{option} takes name=FILE, got {text!r}.")
         if name in files:
             raise TableError(f"{option} names {name!r} twice.")
         files[name] = Path(file)
@@ -79,7 +79,7 @@ def parse_number(
 ) -> float | str:
     """Return a positive number up to ``most``, or one of the words.
 
-    A number with a limit has its inverse for the lower one.
+    The inverse of ``most`` is the lower limit.
     """
     if text in words:
         return text
@@ -195,19 +195,19 @@ def load_data(
     if is_gram_file(path):
         if covariates or groups:
             raise TableError(
-                "Gram matrices have no columns, so no covariates or groups; give a "
+                "Gram matrices have no columns, hence no covariates or groups; give a "
                 "table."
             )
         if views or sequences or name is not None or tables:
             raise TableError(
-                "Gram matrices have no columns, so no views, sequences or ids."
+                "Gram matrices have no columns, hence no views, sequences or ids."
             )
         bank, labels = read_grams(path, target)
         assert labels is not None
         if bank.shape[0] != bank.shape[1]:
             raise TableError(
-                f"{path} holds kernels of shape {bank.shape}; to fit, they must be "
-                "(n, n, n_kernels), kernels last."
+                f"{path} contains kernels of shape {bank.shape}; to fit, the shape "
+                "must be (n, n, n_kernels), with the kernels last."
             )
         y, kind, why = _target(labels, target, task)
         return Data(bank, y, kind, target, None, [why], path.name)
@@ -223,7 +223,7 @@ def load_data(
             who = f": {told(np.array(ids, dtype=object)[absent.to_numpy()])}"
             ids = [i for i, out in zip(ids, absent, strict=True) if not out]
         count = int(absent.sum())
-        said.append(f"{count} rows without a value of {target!r} are out{who}.")
+        said.append(f"{count} rows without a value of {target!r} were dropped{who}.")
         frame = frame[~absent].reset_index(drop=True)
     if len(frame) == 0:
         raise TableError(f"all values of {target!r} are missing.")
@@ -238,12 +238,15 @@ def load_data(
     who = X.pop(groups)
     if who.isna().any():
         raise TableError(
-            f"{groups!r} names no subject in {int(who.isna().sum())} rows; name one "
-            "for each row, or leave these out."
+            f"Column {groups!r} has no subject in {int(who.isna().sum())} rows; fill "
+            "it in for every row, or drop these rows."
         )
     subjects = np.unique(who.astype(str), return_inverse=True)[1]
     count = int(subjects.max()) + 1
-    said.append(f"{count} subjects in {groups!r}; none is in both parts of a fold.")
+    said.append(
+        f"{count} subjects in {groups!r}; the samples of a subject stay in the "
+        "same fold."
+    )
     return Data(X, y, kind, target, layout, [why, *said], path.name, ids, subjects)
 
 
@@ -275,7 +278,7 @@ def load_times(
     name: str | None = None,
     tables: Mapping[str, Path] | None = None,
 ) -> Data:
-    """Read tables with times to an event and a column of who had it."""
+    """Read tables with survival times and event indicators."""
     if is_gram_file(path):
         raise TableError(
             "--survival names columns of a table; Gram matrices have none."
@@ -289,7 +292,9 @@ def load_times(
     lacking = frame[[time, event]].isna().any(axis=1)
     said = []
     if lacking.any():
-        said.append(f"{int(lacking.sum())} rows without a time or an event are out.")
+        said.append(
+            f"{int(lacking.sum())} rows without a time or an event were dropped."
+        )
         frame = frame[~lacking].reset_index(drop=True)
         if ids is not None:
             ids = [i for i, out in zip(ids, lacking, strict=True) if not out]
@@ -299,26 +304,26 @@ def load_times(
         y["time"] = frame[time].to_numpy().astype(np.float64)
     except (TypeError, ValueError):
         raise TableError(
-            f"--survival time,event takes a column of numbers and one of 0 and 1 (or "
-            f"True and False); {time!r} or {event!r} has other values."
+            "--survival time,event takes a column of numbers and a column of 0 and 1 "
+            f"(or True and False), but {time!r} or {event!r} has other values."
         ) from None
     if not np.isin(marks, (0.0, 1.0)).all():
         raise TableError(
-            f"--survival time,event: the events {event!r} must be 1 (had it) or 0 "
-            "(censored), and the time comes first."
+            f"--survival time,event: the event column {event!r} must contain 1 (event) "
+            "or 0 (censored); the time column comes first."
         )
     y["event"] = marks == 1.0
     if not (np.isfinite(y["time"]).all() and (y["time"] >= 0).all()):
         raise TableError(f"the times {time!r} must be finite and not negative.")
     count = int(y["event"].sum())
     if count == 0:
-        raise TableError(f"no row of {event!r} is 1, so that there is no event.")
+        raise TableError(f"no row of {event!r} is 1, so there are no events.")
     frame = frame.drop(columns=[event])
     if parts:
         kept = {k: [c for c in columns if c != event] for k, columns in parts.items()}
         views = _with_tables(views, kept, {time, *covariates})
     layout = find_layout(frame, time, views, sequences, covariates)
-    said = [f"{count} of {len(y)} times are those of events.", *layout.said, *said]
+    said = [f"{count} of {len(y)} times are events.", *layout.said, *said]
     X = frame.drop(columns=[time])
     return Data(X, y, TIMES, time, layout, said, path.name, ids)
 
@@ -327,10 +332,11 @@ def load_test(path: Path, train: Data) -> Data:
     """Read samples of the same kind, with the same target, from another file."""
     if train.layout is None:
         raise TableError(
-            "--test takes a table; use mklearn predict for Grams of new samples."
+            "--test takes a table; use mklearn predict for Gram matrices of new "
+            "samples."
         )
     if train.task == TIMES:
-        raise TableError("--test is for --target, and not yet for --survival.")
+        raise TableError("--test works with --target, but not yet with --survival.")
     if is_gram_file(path):
         raise TableError(f"--test takes a table like the first, got {path}.")
     frame = read_table(path)
@@ -347,8 +353,8 @@ def load_test(path: Path, train: Data) -> Data:
         new = sorted({str(v) for v in y} - {str(v) for v in train.y})
         if new:
             raise TableError(
-                f"{path} has the class {new[0]!r} of {train.target!r}, which no "
-                "training sample has."
+                f"{path} has the class {new[0]!r} of {train.target!r}, which does not "
+                "occur in the training samples."
             )
         y = y.astype(train.y.dtype)
     elif y.dtype.kind not in "biuf" or not np.isfinite(y).all():
@@ -368,21 +374,23 @@ def _target(y: NDArray[Any], name: str, task: str) -> tuple[NDArray[Any], str, s
         values = numbers and (not whole or count > MANY)
         task = VALUES if values else CLASSES
         if values:
-            why = f"{count} different numbers: a regression"
+            why = f"{count} different numbers: regression"
         else:
-            why = f"{count} different values: a classification"
+            why = f"{count} different values: classification"
     else:
-        why = f"{count} different values: a {task}, as asked for"
+        why = f"{count} different values: {task}, as requested"
     if task == VALUES and not numbers:
-        raise TableError(f"the target {name!r} holds no numbers, so no regression.")
+        raise TableError(
+            f"the target {name!r} is not numeric, so regression is not possible."
+        )
     if count < 2:
         raise TableError(
-            f"the target {name!r} has one value only, {y[0]!s}; there is nothing to "
+            f"the target {name!r} has only one value, {y[0]!s}; there is nothing to "
             "learn."
         )
     if task == CLASSES and whole:
         y = y.astype(np.int64)
-    return y, task, f"The target {name!r} has {why} (--task changes that)."
+    return y, task, f"The target {name!r} has {why} (use --task to change this)."
 
 
 def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
@@ -396,7 +404,9 @@ def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
         return _EventFolds(n_splits=n_folds, n_repeats=repeats, random_state=seed)
     if data.groups is not None:
         if repeats > 1:
-            raise TableError("--repeats cannot keep --groups together; give one.")
+            raise TableError(
+                "--repeats cannot be combined with --groups; give only one of them."
+            )
         return group_folds(n_folds, data.groups, data.y, data.task == CLASSES, seed)
     if data.task == VALUES:
         if len(data.y) < 2 * n_folds:
@@ -420,7 +430,7 @@ def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
 
 
 class _EventFolds(RepeatedStratifiedKFold):
-    """Folds that have their share of the events, as far as there are enough."""
+    """Folds stratified by events, as far as there are enough of them."""
 
     def split(self, X: Any, y: Any, groups: Any = None) -> Any:
         """Yield train and test, as for two classes."""
@@ -440,7 +450,7 @@ SCORES = (*OF_CLASSES, *OF_TWO, *OF_VALUES)
 def make_scorer(data: Data, name: str) -> Any:
     """Return the scorer of a name, or raise TableError if it does not suit the target.
 
-    The second of two classes is the one that is looked for.
+    The second of two classes is the positive one.
     """
     if data.task == TIMES:
         raise TableError("--survival is compared by concordance; omit --scoring.")
@@ -451,7 +461,7 @@ def make_scorer(data: Data, name: str) -> Any:
     if name not in known:
         what = "numbers" if values else f"{len(labels)} classes"
         raise TableError(
-            f"--scoring {name} does not suit a target of {what}; take one of "
+            f"--scoring {name} does not suit a target of {what}; use one of "
             f"{', '.join(known)}."
         )
     if name not in OF_TWO:

@@ -21,8 +21,8 @@ def learning_curve(
 ) -> LearningCurve | None:
     """Return scores on the folds of a comparison, learned from parts of the samples.
 
-    Parts of a fold are drawn with its classes in proportion, the smaller ones from the
-    larger ones. None if parts are too small to learn from.
+    Subsets of a fold are nested and stratified by class. None if they are too small to
+    learn from.
 
     Parameters
     ----------

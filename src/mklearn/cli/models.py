@@ -1,4 +1,4 @@
-"""The models that the commands compare: a method, and the baselines beside it."""
+"""The models that the commands compare: a method and its baselines."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ MAJORITY, MEAN = "most frequent class", "mean of the target"
 class Settings:
     """The options of a fit; None is the default of the method.
 
-    Of ``mkl`` norm, C and the range of widths are then chosen by cross-validation.
+    For ``mkl`` this means that norm, C and the range of widths are chosen by
+    cross-validation.
     """
 
     method: str = "mkl"
@@ -113,8 +114,8 @@ class Settings:
         fits = fits and data.task != TIMES
         if self.approximation == "nystroem" and not fits:
             raise TableError(
-                "--approximation nystroem is for tables with a --target and the "
-                f"methods {', '.join(LOW_RANK)}."
+                "--approximation nystroem needs a table with a --target and one of "
+                f"the methods {', '.join(LOW_RANK)}."
             )
         many = self.approximation == "auto" and len(data.y) > MOST_ROWS and fits
         return many or self.approximation == "nystroem"
@@ -139,14 +140,14 @@ def make_kernels(
     """
     if layout is None:
         if gene_sets:
-            raise TableError("Gram matrices have no columns, so no gene sets.")
+            raise TableError("Gram matrices have no columns, hence no gene sets.")
         return "precomputed", False
     names = [name.lower().replace("_", "") for name in parse_list(text)]
     unknown = [n for n in names if n != "auto" and n not in BY_NAME]
     if unknown or not names:
         raise TableError(
-            f"--kernels takes comma-separated names, got {text!r}; known are "
-            f"auto, {', '.join(sorted(BY_NAME))}."
+            "--kernels takes comma-separated names from auto, "
+            f"{', '.join(sorted(BY_NAME))}; got {text!r}."
         )
     kernels: list[Any] = []
     for name in names:
@@ -160,8 +161,8 @@ def make_kernels(
     kernels = [k for k in kernels if (text_views if k.text else numbers)]
     if not kernels:
         raise TableError(
-            f"none of the kernels {text!r} fits the columns; sequence kernels are for "
-            "--sequences, the others for numbers and categories."
+            f"none of the kernels {text!r} suits the columns; sequence kernels need "
+            "--sequences, the others numbers or categories."
         )
     standardize = not any(name in NON_NEGATIVE for name in names)
     if not gene_sets:
@@ -246,15 +247,15 @@ def make_model(data: Data, options: Settings) -> Any:
     kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
     if data.task == VALUES and options.method not in ("mkl", "sum", "evidence"):
         raise TableError(
-            f"--method {options.method} is for classes, and the target holds numbers; "
-            "use --method mkl, sum or evidence, or --task classification."
+            f"--method {options.method} needs classes, but the target is numeric; use "
+            "--method mkl, sum or evidence, or --task classification."
         )
     if data.task == TIMES and options.method not in ("mkl", "sum"):
-        raise TableError("--survival is for --method mkl or sum.")
+        raise TableError("--survival needs --method mkl or sum.")
     if data.task == CLASSES and options.method == "evidence":
         raise TableError(
-            "--method evidence is for numbers, and the target holds classes; use "
-            "another method, or --task regression."
+            "--method evidence needs a numeric target, but the target has classes; "
+            "use another method, or --task regression."
         )
     model = _balanced(_estimator(data, options, kernels), options)
     model = _beside(model, data, options.method)
@@ -357,8 +358,8 @@ def _beside(model: Any, data: Data, method: str) -> Any:
     inner = model.estimator if isinstance(model, GridSearchCV) else model
     if "fixed" not in inner.get_params(deep=False):
         raise TableError(
-            f"--method {method} takes no covariates: it finds directions, not sums; "
-            "use --method mkl, discriminant or evidence."
+            f"--method {method} does not support covariates; use --method mkl, "
+            "discriminant or evidence."
         )
     inner.set_params(fixed=data.covariates)
     return model
@@ -384,7 +385,7 @@ def method_notes(options: Settings) -> list[str]:
             f"{ignored[options.method]}."
         ]
     if options.method == "discriminant" and options.reg in (None, "auto"):
-        return ["reg is the one of 13 values with the least leave-one-out error."]
+        return ["reg is chosen from 13 values by leave-one-out error."]
     if options.method == "subspace" and options.reg in (None, "auto"):
         return ["reg is 0.0005 times the trace of the kernel."]
     return []
@@ -396,15 +397,16 @@ def size_notes(data: Data, options: Settings) -> list[str]:
     if size < n:
         said.append(
             f"Methods are compared on {size} of the {n} rows, drawn at random "
-            "(--subsample changes that); of rare classes more are taken."
+            "(use --subsample to change this), with more from rare classes."
             if data.task == CLASSES
             else f"Methods are compared on {size} of the {n} rows, drawn at random "
-            "(--subsample changes that)."
+            "(use --subsample to change this)."
         )
     if options.low_rank(data):
         said.append(
-            f"The model learns from all rows by features of rank {options.rank} for "
-            "each kernel (--approximation none: exact kernels; --rank)."
+            f"The final model is fitted on all rows, using {options.rank} low-rank "
+            "features per kernel (use --rank to change this, or --approximation none "
+            "for exact kernels)."
         )
     return said
 
@@ -412,8 +414,8 @@ def size_notes(data: Data, options: Settings) -> list[str]:
 def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
     if options.loss is not None and options.method not in ("mkl", "sum"):
         raise TableError(
-            f"--loss is for --method mkl and sum; --method {options.method} has a "
-            "criterion of its own."
+            f"--loss applies to --method mkl and sum; --method {options.method} has "
+            "its own criterion."
         )
     reg = options.reg
     if options.method == "discriminant":
@@ -421,10 +423,10 @@ def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
         model: Any = MKLDiscriminant(kernels, reg=reg)
         return _with_norm(model, options)
     if isinstance(reg, str) and reg != "auto":
-        raise TableError(f"--reg {reg} is for --method discriminant.")
+        raise TableError(f"--reg {reg} needs --method discriminant.")
     if options.method == "evidence":
         if reg is not None:
-            raise TableError("--method evidence finds its regularisation; omit --reg.")
+            raise TableError("--method evidence learns its regularisation; omit --reg.")
         return EvidenceMKLRegressor(kernels, uncertainty=True)
     if options.method == "subspace":
         return SubspaceClassifier(kernels, reg="auto" if reg is None else reg)
@@ -450,7 +452,7 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
             Cs=COSTS if C == "auto" else [C],
             cv=_inner_folds(data, options),
             scoring=_scorer(data, options),
-            rule="sum",  # weights are learned where that pays
+            rule="sum",  # learned weights only if they improve on the sum
             n_jobs=options.jobs,
             **loss,
         )
@@ -465,7 +467,7 @@ def _loss(data: Data, options: Settings) -> dict[str, str]:
     if options.loss is None:
         return {"loss": "squared"} if options.low_rank(data) else {}
     if data.task == TIMES:
-        raise TableError("--loss is for --target; --survival has the loss of Cox.")
+        raise TableError("--loss applies to --target; --survival uses the Cox loss.")
     known = loss_names("labels" if data.task == CLASSES else "numbers")
     if options.loss not in known:
         what = "classes" if data.task == CLASSES else "numbers"
@@ -565,11 +567,12 @@ class GramModel(BaseEstimator):
 
 
 def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
-    """Return what stands beside a method, on the same folds and as well looked after.
+    """Return the baselines of a method, tuned as carefully as the method itself.
 
-    The unweighted sum and the best single kernel have the cost of the options, or
-    choose it as the method does. What is not of this library chooses its parameters by
-    cross-validation within the training part. The last row predicts without looking.
+    The unweighted sum and the best single kernel use the C of the options, or choose it
+    as the method does. The models of scikit-learn choose their parameters by
+    cross-validation within the training part. The last baseline makes constant
+    predictions.
     """
     kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
     if options.method not in ("mkl", "sum", "bilinear"):
@@ -604,7 +607,7 @@ def _single(data: Data, options: Settings, kernels: Any) -> Any:
 def _others(data: Data, options: Settings) -> dict[str, Any]:
     """Return methods of scikit-learn with a search of their own, and a guess.
 
-    Beside times to an event stands Cox regression, on all columns of numbers.
+    For survival times the baseline is Cox regression on all numeric columns.
     """
     if data.task == TIMES:
         if not _count_numbers(data):

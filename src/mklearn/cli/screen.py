@@ -43,7 +43,7 @@ def notes(errors: Console) -> Iterator[None]:
 
 
 class Ticker:
-    """Tells how far a run is: on a terminal, and line by line in a file.
+    """Shows the progress of a run: on a terminal, and line by line in a file.
 
     Called after each fit with the model, the number of the fold, and how many fits
     there are in all.
@@ -69,7 +69,7 @@ class Ticker:
         if self._errors.is_terminal:
             self._errors.print(text, markup=False)
         self._write(text)
-        if not self._done:  # what was said before the first fit is not part of them
+        if not self._done:  # messages before the first fit do not count
             self._began = time.monotonic()
 
     def _write(self, text: str) -> None:
@@ -146,10 +146,11 @@ def show_comparison(console: Console, content: dict[str, Any]) -> None:
     if "large" in content:
         large = content["large"]
         console.print(
-            f"\nFeatures of rank {large['rank']}, learned from {large['n_learned']} "
-            f"rows, have {words.scoring_name(scoring)} "
-            f"{words.value(large['score'], scoring)} on {large['n_tested']} others. "
-            f"The model is then learned from all {large['n_samples']}."
+            f"\nThe model on features of rank {large['rank']}, fitted on "
+            f"{large['n_learned']} rows, has {words.scoring_name(scoring)} "
+            f"{words.value(large['score'], scoring)} on {large['n_tested']} held-out "
+            "rows. "
+            f"The final model is fitted on all {large['n_samples']} rows."
         )
     if "test" in content:
         test = content["test"]
@@ -235,13 +236,13 @@ def _show_covariates(console: Console, found: dict[str, Any]) -> None:
     console.print(table)
     if found["dropped"]:
         dropped = ", ".join(found["dropped"])
-        console.print(f"Collinear or constant, and left out: {dropped}.", markup=False)
+        console.print(f"Dropped as collinear or constant: {dropped}.", markup=False)
     if "explained" in found:
         parts = found["explained"]
         console.print(
-            f"Of the variance of the scores, covariates explain "
-            f"{parts['covariates']:.0%}, kernels {parts['kernels']:.0%}, and "
-            f"{parts['both']:.0%} is their covariance.",
+            f"Of the variance of the scores, {parts['covariates']:.0%} is due to "
+            f"covariates, {parts['kernels']:.0%} to kernels, and {parts['both']:.0%} "
+            "is their covariance.",
             markup=False,
         )
 
@@ -282,7 +283,7 @@ def show_kernels(
         table.add_row(row["kernel"], Text(row["formula"]), Text(row["parameters"]))
     console.print(table)
     console.print(
-        "\nEvery kernel also takes columns=, view= and name=. These may be given by "
+        "\nEvery kernel also takes columns=, view= and name=. These can be given by "
         f"name, with default parameters: {', '.join(content['by_name'])}.\n"
     )
     table = _table(["families of kernels", ""], [])
@@ -304,9 +305,9 @@ def show_demo(console: Console, content: dict[str, Any], out: Path) -> None:
         f"{', '.join(own)}[/bold]"
     )
     console.print(
-        "Then four views of noise are added, each as wide as the pixels; then "
+        "Then four views of noise are added, each as wide as the pixels; finally "
         f"{situations[GAPS]['absent']} of the {len(own) * data['n_samples']} "
-        "descriptions of digits are taken away.\n"
+        "descriptions of digits are removed.\n"
     )
     table = _table(["accuracy"], list(situations))
     rows = [situation["methods"] for situation in situations.values()]
@@ -315,8 +316,8 @@ def show_demo(console: Console, content: dict[str, Any], out: Path) -> None:
     console.print(table)
     console.print(
         f"Means on the same {content['n_folds']} folds; ± is one standard error. All "
-        "but the forest choose their settings on folds of the training samples. Where "
-        "views are missing, SVC and forest get the mean."
+        "methods but the forest choose their settings by cross-validation on the "
+        "training samples. Missing views are imputed by the mean for SVC and forest."
     )
     console.print("\n[bold]Learned weights against the others, in points[/bold]")
     table = _table([""], list(situations))

@@ -1,4 +1,4 @@
-"""What all estimators share: from X and y to a model, and from a model to scores."""
+"""Base classes of the estimators: from X and y to a model, and to its scores."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ ANSWERS = ("predict", "decision_function", "predict_proba", "transform")
 
 
 EXPLAINED = (
-    "The covariates explain the target exactly, so that nothing is left for kernels; "
-    "leave out a covariate that stands for the target."
+    "The covariates explain the target exactly, which leaves nothing for the kernels "
+    "to learn; leave out the covariate that encodes the target."
 )
 
 
@@ -127,13 +127,13 @@ class Samples(NamedTuple):
 
 
 class BaseKernelMachine(BaseEstimator):
-    """Scores ``f(x) = sum_m theta_m sum_i A_i k_m(x_i, x) + b``, whoever finds them.
+    """Base class of models ``f(x) = sum_m theta_m sum_i A_i k_m(x_i, x) + b``.
 
-    Subclasses have parameters ``kernels``, ``normalize``, ``psd`` and ``memory_limit``,
-    those that can do with explicit features ``approximation``, ``rank``, ``landmarks``
-    and ``random_state`` as well, and those that take covariates ``fixed``. They say in
-    ``_target`` what they learn, take a ``_training`` in ``fit``, and ``_keep`` a
-    predictor.
+    Subclasses have the parameters ``kernels``, ``normalize``, ``psd`` and
+    ``memory_limit``. Those that can work with explicit features also have
+    ``approximation``, ``rank``, ``landmarks`` and ``random_state``, and those that take
+    covariates have ``fixed``. They define the target in ``_target``, get their
+    ``_training`` in ``fit``, and ``_keep`` a predictor.
     """
 
     kernels: Any
@@ -174,19 +174,21 @@ class BaseKernelMachine(BaseEstimator):
         """Return samples described by features."""
         if self._precomputed():
             raise ValueError(
-                "approximation= makes features of samples, and kernels='precomputed' "
-                "has none; give kernels, or approximation=None."
+                "approximation= needs the samples themselves to compute features, but "
+                "with kernels='precomputed' there are only Gram matrices; give "
+                "kernels, or use approximation=None."
             )
         blocks = as_blocks(X, y, sample_weight)
         if blocks is None:
             return self._features_of_arrays(X, y, sample_weight)
         if blocks.one_pass and self._has_fixed():
             raise ValueError(
-                "fixed= codes covariates in a pass of its own, and these blocks can be "
-                "read only once; give arrays, files, or a function that returns a new "
-                "iterator of blocks at each call."
+                "fixed= needs an additional pass over the samples to code the "
+                "covariates, but these blocks can be read only once; give arrays, "
+                "files, or a function that returns a new iterator of blocks at each "
+                "call."
             )
-        if blocks.one_pass:  # what can be read only once becomes sums at once
+        if blocks.one_pass:  # data that can be read only once is summed right away
             return self._of_sums(self._summed(blocks))
         return self._features_of_blocks(blocks)
 
@@ -247,8 +249,8 @@ class BaseKernelMachine(BaseEstimator):
             X = X if hasattr(X, "shape") else np.array(X, dtype=object)
             if len(X.shape) != 2:
                 raise ValueError(
-                    f"fixed= names columns of X, which has shape {tuple(X.shape)}; "
-                    "give a table or a MultiView."
+                    "fixed= names columns of X, so X must be a table or a MultiView, "
+                    f"got shape {tuple(X.shape)}."
                 )
         return find_places(fixed, X)
 
@@ -263,17 +265,18 @@ class BaseKernelMachine(BaseEstimator):
         """Return X as bank, MultiView or table, names of its columns, covariates."""
         if comes_in_blocks(X):
             raise ValueError(
-                f"X comes in blocks ({type(X).__name__}), but kernels between all "
-                "samples need them all at once: give approximation='nystroem' or "
-                "'rff' to an estimator that has it, or X as an array."
+                f"X comes in blocks ({type(X).__name__}), but exact kernels need all "
+                "samples at once. Use approximation='nystroem' or 'rff' with an "
+                "estimator that has this parameter, or give X as an array."
             )
         if self._precomputed():
-            bank = as_bank(X, finite=True)  # looked at when all is read
+            bank = as_bank(X, finite=True)  # checked once everything has been read
             rows, cols, _ = bank.shape
             if rows != cols:
                 raise ValueError(
-                    f"Precomputed training kernels must have shape (n, n, M), kernels "
-                    f"last, got {bank.shape}.{kernels_first(cols == bank.shape[2])}"
+                    "Precomputed training kernels must have shape (n, n, M), with the "
+                    "kernels last, got "
+                    f"{bank.shape}.{kernels_first(cols == bank.shape[2])}"
                 )
             self.n_features_in_ = rows
             if not places:
@@ -281,7 +284,7 @@ class BaseKernelMachine(BaseEstimator):
             table = _beside_grams(bank)
             return bank, None, {place.name: table[place.name] for place in places}
         if isinstance(X, KernelBank):
-            raise ValueError("Pass a KernelBank together with kernels='precomputed'.")
+            raise ValueError("To pass a KernelBank as X, set kernels='precomputed'.")
         if isinstance(X, MultiView) or holds_views(X):
             X = MultiView.wrap(X)
             self.n_features_in_ = X.shape[1]
@@ -367,8 +370,8 @@ class BaseKernelMachine(BaseEstimator):
         if sums.labels != self._takes_labels:
             kinds = ("labels", "values") if sums.labels else ("values", "labels")
             raise ValueError(
-                f"These sums are over samples with {kinds[0]}, and "
-                f"{type(self).__name__} learns {kinds[1]}."
+                f"These sums are over samples with {kinds[0]}, but "
+                f"{type(self).__name__} learns from {kinds[1]}."
             )
         check_enough(sums.n_rows)
         self.n_features_in_ = sums.width
@@ -393,7 +396,7 @@ class BaseKernelMachine(BaseEstimator):
             if found.n_rows >= self._sample():
                 break
         if found is None:
-            raise ValueError(f"{blocks!r} holds no samples.")
+            raise ValueError(f"{blocks!r} contains no samples.")
         sums = self._empty(found, blocks.names)
         for block in chain(first, rows):
             check_given(block.y)
@@ -410,7 +413,7 @@ class BaseKernelMachine(BaseEstimator):
         """Raise ValueError unless sums over samples are enough to fit from."""
         if self.approximation is None:
             raise ValueError(
-                "Sums over samples need explicit features: give "
+                "Fitting from sums over samples needs explicit features: use "
                 "approximation='nystroem' or 'rff'."
             )
         for name, value in self._beyond_sums().items():
@@ -494,7 +497,7 @@ class BaseKernelMachine(BaseEstimator):
         self.predictor_ = predictor
         self.kernel_names_, self.kernels_ = training.names, training.kernels
         self.kernel_weights_, self.kernel_contributions_ = theta, shares
-        for name in OF_ONE:  # those of an earlier fit may be of the other kind
+        for name in OF_ONE:  # an earlier fit may have left the others
             self.__dict__.pop(name, None)
         self.__dict__.update(training.fitted(A))
 
@@ -514,7 +517,7 @@ class BaseKernelMachine(BaseEstimator):
 
     @one_blas_thread
     def explained(self, X: Any) -> dict[str, float]:
-        """Return what covariates and kernels explain of the variance of the scores.
+        """Return how much of the scores' variance is due to covariates and to kernels.
 
         Parameters
         ----------
@@ -523,9 +526,10 @@ class BaseKernelMachine(BaseEstimator):
         Returns
         -------
         dict
-            Shares of the variance over these samples, summed over scores: that of
-            ``"covariates"``, of ``"kernels"``, and ``"both"``, twice their covariance,
-            which is neither's alone. They sum to one.
+            Shares of the variance over these samples, summed over scores: the share of
+            the ``"covariates"``, that of the ``"kernels"``, and ``"both"``, twice their
+            covariance, which cannot be attributed to either alone. The shares sum to
+            one.
         """
         check_is_fitted(self)
         rows = self.checked(X)
@@ -541,13 +545,13 @@ class BaseKernelMachine(BaseEstimator):
 
     @property
     def fixed_names_(self) -> tuple[str, ...]:
-        """Columns that covariates have become; categories are indicators."""
+        """Names of the columns that encode the covariates."""
         check_is_fitted(self)
         return () if self._fixed is None else self._fixed.coding.names
 
     @property
     def fixed_dropped_(self) -> tuple[str, ...]:
-        """Columns that are collinear with those before them, or constant."""
+        """Names of columns dropped as constant or collinear with earlier ones."""
         check_is_fitted(self)
         return () if self._fixed is None else self._fixed.coding.dropped
 
@@ -560,7 +564,7 @@ class BaseKernelMachine(BaseEstimator):
         return self.predictor_.scores(self.checked(X))
 
     def checked(self, X: Any) -> Any:
-        """Return new samples, checked as the predictor needs it.
+        """Return new samples, validated for ``predictor_``.
 
         Parameters
         ----------
@@ -608,10 +612,10 @@ class BaseKernelMachine(BaseEstimator):
     # --- reading ----------------------------------------------------------------------
 
     def weights_frame(self) -> Any:
-        """Return a pandas DataFrame: name, view, parameters, weight, share of kernels.
+        """Return a DataFrame of kernels: name, view, parameters, weight, contribution.
 
-        With weights per class or target there is one weight and one contribution column
-        for each.
+        If each class or target has its own weights, there is one weight column and one
+        contribution column for each of them.
         """
         check_is_fitted(self)
         try:
@@ -645,20 +649,21 @@ class BaseKernelMachine(BaseEstimator):
         level: float = 0.95,
         control: str = "holm",
     ) -> Any:
-        """Return a pandas DataFrame: each kernel, and how sure its weight is.
+        """Return a DataFrame of kernel weights with intervals and p-values.
 
         Parameters
         ----------
         tests : KernelTests, optional
-            Of the same kernels, as :func:`mklearn.inference.kernel_tests` returns them:
-            for the columns ``p`` and ``p_holm`` (or another ``control``).
+            Tests of the same kernels, as returned by
+            :func:`mklearn.inference.kernel_tests`. They give the columns ``p`` and
+            ``p_holm`` (or that of another ``control``).
         stability : WeightStability, optional
-            As :func:`mklearn.interpretation.weight_stability` returns it: for the
-            column ``selected``, how often a kernel has weight, and, where the model
-            has no standard errors, for the intervals.
+            As returned by :func:`mklearn.interpretation.weight_stability`. It gives the
+            column ``selected``, the share of resamples in which a kernel has nonzero
+            weight, and the intervals if the model has no standard errors.
         level : float
-            Of the intervals. They are made of standard errors for
-            :class:`EvidenceMKLRegressor`, else of the quantiles of resamples.
+            Confidence level of the intervals. They are based on standard errors for
+            :class:`EvidenceMKLRegressor`, otherwise on the quantiles over resamples.
         control : str
             How p-values are adjusted, as in ``KernelTests.adjusted``.
 
@@ -667,7 +672,8 @@ class BaseKernelMachine(BaseEstimator):
         DataFrame
             kernel, weight, weight_low, weight_high, share (of the variance explained
             for EvidenceMKLRegressor, else ``kernel_contributions_``), share_low,
-            share_high, p, p_holm, selected; without what is not known.
+            share_high, p, p_holm, selected; columns that cannot be computed are left
+            out.
 
         Examples
         --------
@@ -795,10 +801,10 @@ def _has_approximation(model: Any) -> bool:
 
 
 class PosedMixin(BaseMKL):
-    """The problems of an estimator, for those who look at them more closely.
+    """Access to the optimisation problems that an estimator solves.
 
-    Subclasses say in ``_encoded`` what targets a training has, and what was subtracted
-    from them, and in ``_posed`` what problems that makes.
+    Subclasses return in ``_encoded`` a training with encoded targets, and what was
+    subtracted from these, and in ``_posed`` the resulting problems.
     """
 
     _encoded: Callable[[Any], tuple[Any, Any]]
@@ -826,20 +832,21 @@ class StatisticsMixin(BaseKernelMachine):
 
     @available_if(_has_approximation)
     def accumulator(self, X: Any, sample_weight: Any = None) -> Accumulator:
-        """Choose the features on some samples, and return sums over none yet.
+        """Choose the features using some samples, and return an empty accumulator.
 
         Parameters
         ----------
         X : array, sparse matrix, DataFrame or MultiView
-            Samples like those to come, at least as many as ``rank``; they are not
-            added to the sums.
+            Samples that are representative of those to come, at least ``rank`` of them;
+            they are not added to the sums.
         sample_weight : array of shape (n_samples,), optional
         """
         self._require_sums()
         if self._has_fixed():
             raise ValueError(
-                "fixed= codes covariates in a pass over all samples, which sums over "
-                "samples to come cannot wait for; give fit arrays, files or blocks."
+                "fixed= needs a pass over all samples to code the covariates, which "
+                "is not possible for samples yet to come; use fit with arrays, files "
+                "or blocks."
             )
         model = clone(self)
         model._check_parameters()
@@ -851,20 +858,20 @@ class StatisticsMixin(BaseKernelMachine):
     @available_if(_has_approximation)
     @one_blas_thread
     def fit_statistics(self, sums: Accumulator) -> Any:
-        """Learn from sums over samples, without any of them.
+        """Fit from sums over samples, without the samples themselves.
 
         Parameters
         ----------
         sums : Accumulator
-            From ``accumulator`` of a model with the same kernels and approximation;
-            C, reg, norm, solver and tol may differ.
+            Created by ``accumulator`` of a model with the same kernels and
+            approximation; C, reg, norm, solver and tol may differ.
         """
         self._check_parameters()
         self._require_sums()
         if not isinstance(sums, Accumulator):
             raise ValueError(
-                f"fit_statistics takes an Accumulator, got {type(sums).__name__}; make "
-                "one by model.accumulator(X)."
+                f"fit_statistics takes an Accumulator, got {type(sums).__name__}; "
+                "create one with model.accumulator(X)."
             )
         return self._learn(self._of_sums(sums))
 
@@ -874,9 +881,9 @@ def _beside_grams(X: Any) -> Values:
     table = X.beside if isinstance(X, KernelBank) else None
     if table is None:
         raise ValueError(
-            "fixed= names covariates, and Gram matrices have none by themselves. Give "
-            "X=KernelBank.from_grams(B, covariates=table), to fit and to predict: the "
-            "table has a row for each row of B, and is cut with them."
+            "fixed= names covariates, but Gram matrices alone have none. Give "
+            "X=KernelBank.from_grams(B, covariates=table) both to fit and to predict; "
+            "the table has a row for each row of B and is sliced along with B."
         )
     return table
 
@@ -893,11 +900,11 @@ def _as_numbers(data: Any) -> Any:
 
 
 def check_state(model: BaseKernelMachine) -> None:
-    """Raise ValueError if what a fitted model predicts with does not fit together.
+    """Raise ValueError if the fitted attributes of a model are inconsistent.
 
-    For models from files: a sum over arrays of other shapes, or with NaN, would be an
-    answer as well, but not the model's. Where all seems to fit, the model has to answer
-    for samples of its own.
+    This is for models loaded from files: arrays of other shapes, or with NaN, could
+    also give predictions, but wrong ones. If everything seems consistent, the model has
+    to predict for example samples.
     """
     require(isinstance(model, BaseKernelMachine), "no estimator")
     M = len(model.kernel_names_)
@@ -980,7 +987,7 @@ def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:
 def check_limits(model: Any, tol: Any = None) -> None:
     """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive.
 
-    ``tol`` is that of the model unless it is given.
+    ``tol`` defaults to that of the model.
     """
     check_positive("tol", model.tol if tol is None else tol)
     if not model.max_iter >= 1:

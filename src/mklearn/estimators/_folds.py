@@ -264,8 +264,8 @@ def best_cell(
     mean = scores.mean(axis=-1).round(12)
     if np.isnan(mean).all():
         raise ValueError(
-            "No cell of the grid has a score on every fold, so none can be chosen; "
-            "raise time_limit, or check scoring."
+            "No combination of the grid was scored on every fold, so none can be "
+            "chosen; raise time_limit, or check scoring."
         )
     mean = np.where(np.isnan(mean), -np.inf, mean)
     least = mean.max()
@@ -337,7 +337,7 @@ class SearchMixin:
             self._check_fold(training, fold, len(folds))
             folds.append(fold)
         if not folds:
-            raise ValueError(f"cv must give at least one fold, got {self.cv!r}.")
+            raise ValueError(f"cv must yield at least one fold, got {self.cv!r}.")
         return Folds(training, tuple(folds))
 
     def _kinds(self, target: NDArray[Any]) -> NDArray[np.intp] | None:
@@ -392,9 +392,9 @@ class SearchMixin:
         members, rows = fold.members, fold.place
         if len(members) < 2 or not len(rows):
             raise ValueError(
-                f"Fold {number} has {len(members)} distinct samples to learn from and "
-                f"{len(rows)} to test on, where weights are not zero; it needs 2 and 1."
-                " Use other folds."
+                f"Fold {number} has {len(members)} distinct training samples and "
+                f"{len(rows)} test samples with nonzero weight, but needs at least 2 "
+                "and 1. Use other folds."
             )
         if is_classifier(self):
             missing = np.setdiff1d(training.target, training.target[members])
@@ -402,7 +402,7 @@ class SearchMixin:
                 raise ValueError(
                     f"The training part of fold {number} has no samples of the classes "
                     f"{self.classes_[missing].tolist()}; use stratified folds, or "
-                    "fewer of them."
+                    "fewer folds."
                 )
 
 

@@ -35,13 +35,13 @@ def inference_columns(
     ):
         if tuple(known) != names:
             raise ValueError(
-                f"{what} are of other kernels than those of the model, "
-                f"{', '.join(known[:3])}, ...; make them with the same kernels."
+                f"{what} refer to other kernels than those of the model "
+                f"({', '.join(known[:3])}, ...); compute them with the same kernels."
             )
     if np.ndim(model.kernel_weights_) == 2:
         raise ValueError(
-            "Each class has kernel weights of its own; read weights_frame() and "
-            "weight_stability(...).to_frame() class by class."
+            "Each class has its own kernel weights; use weights_frame() and "
+            "weight_stability(...).to_frame() for each class."
         )
     columns: dict[str, Any] = {"kernel": list(names), "weight": model.kernel_weights_}
     errors = getattr(model, "weight_errors_", None)

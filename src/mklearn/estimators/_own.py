@@ -48,8 +48,8 @@ def target_groups(weights: Any, n_targets: int) -> list[Index]:
     labels = np.asarray(weights)
     if len(labels) != n_targets:
         raise ValueError(
-            f"weights names the groups of {len(labels)} targets, and y has {n_targets} "
-            "columns; it needs one group for each."
+            f"weights gives the groups of {len(labels)} targets, but y has {n_targets} "
+            "columns; give one group for each column."
         )
     _, number = np.unique(labels, return_inverse=True)
     return [np.flatnonzero(number == g) for g in range(number.max() + 1)]

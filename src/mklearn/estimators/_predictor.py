@@ -106,8 +106,8 @@ class Predictor(ABC):
         values = getattr(X, "covariates", None)
         if values is None or values.shape[1] != len(self.effects):
             raise ValueError(
-                "This model has covariates; give new samples to the estimator, or to "
-                "its checked(X) first, which codes them."
+                "This model has covariates; pass new samples to the estimator, or "
+                "through its checked(X) first, which codes them."
             )
         return np.asarray(values)
 
@@ -128,7 +128,7 @@ class Predictor(ABC):
         bias = np.asarray(bias, dtype=np.float64)
         if bias.shape != self.bias.shape:
             raise ValueError(
-                f"An intercept has shape {self.bias.shape} here, got {bias.shape}."
+                f"The intercept must have shape {self.bias.shape}, got {bias.shape}."
             )
         return replace(self, bias=bias)
 
@@ -143,13 +143,15 @@ class Predictor(ABC):
         return replace(self, rule=rule, bias=bias)
 
     def check(self) -> None:
-        """Raise ValueError if the values do not fit together.
+        """Raise ValueError if the values are inconsistent.
 
-        For models from files: a sum over arrays of other shapes, or with NaN, would be
-        an answer as well, but not the model's.
+        This is for models loaded from files: arrays of other shapes, or with NaN, could
+        also give predictions, but wrong ones.
         """
         used = as_places(self.used)
-        require(used.size > 0 and used.max() < self.n_kernels, "a kernel there is not")
+        require(
+            used.size > 0 and used.max() < self.n_kernels, "refers to a missing kernel"
+        )
         require(np.ndim(self.bias) == 1, "intercepts")
         check_finite("bias", self.bias)
         if self.rule is None:
@@ -308,7 +310,8 @@ class GramPredictor(Predictor):
                 swapped = bank.shape[::2] == expected[::-1]
                 raise ValueError(
                     f"Precomputed test kernels must have shape (n_test, {expected[0]}, "
-                    f"{expected[1]}): training samples second, kernels last; got "
+                    f"{expected[1]}), with the training samples second and the kernels "
+                    "last; got "
                     f"{bank.shape}.{kernels_first(swapped)}"
                 )
             bank = bank.select(self.used)[:, self.columns]
@@ -319,7 +322,7 @@ class GramPredictor(Predictor):
         return self.normaliser.cross(bank, self.cols, self.balanced)
 
     def check(self) -> None:
-        """Raise ValueError if the values do not fit together."""
+        """Raise ValueError if the values are inconsistent."""
         super().check()
         n_cols, n_used = len(self.cols), len(self.used)
         require(self.theta.ndim == 2 and self.theta.shape[1] == n_used, "weights")
@@ -330,7 +333,7 @@ class GramPredictor(Predictor):
         require(isinstance(self.normaliser, Normaliser), "no normalisation")
         self.normaliser.check(n_used)
         n = len(self.normaliser.weight)
-        require(bool((as_places(self.cols) < n).all()), "a sample there is not")
+        require(bool((as_places(self.cols) < n).all()), "refers to a missing sample")
         most = np.abs(self.theta).max() * np.abs(self.normaliser.scale).max()
         require(most * np.abs(self.A).sum() < LARGEST, "numbers are too large")
         if self.clip is not None:
@@ -425,7 +428,7 @@ class FeaturePredictor(Predictor):
         run_blocks(work, [slice(i, min(i + size, n)) for i in range(0, n, size)])
 
     def check(self) -> None:
-        """Raise ValueError if the values do not fit together."""
+        """Raise ValueError if the values are inconsistent."""
         super().check()
         require(isinstance(self.features, FeatureMap), "no features")
         self.features.check()
@@ -523,14 +526,14 @@ def as_bank(X: Any, cross: bool = False, finite: bool = False) -> KernelBank:
 
 def kernels_first(suspected: bool) -> str:
     """Return advice for Grams that look like kernels first."""
-    advice = " This looks like kernels first; pass np.moveaxis(B, 0, -1)."
+    advice = " This looks like kernels first; try np.moveaxis(B, 0, -1)."
     return advice if suspected else ""
 
 
 def require(sound: bool, why: str) -> None:
     """Raise ValueError unless fitted values fit together."""
     if not sound:
-        raise ValueError(f"the fitted values do not fit together: {why}")
+        raise ValueError(f"the fitted values are inconsistent: {why}")
 
 
 def check_finite(name: str, values: Any) -> None:
@@ -544,5 +547,5 @@ def as_places(values: Any) -> NDArray[np.intp]:
     """Return an array of indices; raise ValueError if it is none."""
     array = np.asarray(values)
     sound = array.ndim == 1 and array.dtype.kind in "iu" and not (array < 0).any()
-    require(bool(sound), "no whole numbers")
+    require(bool(sound), "not whole numbers")
     return array

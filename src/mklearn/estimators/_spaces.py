@@ -138,8 +138,8 @@ class GramSpace:
                 )
             if training.beside is not None:
                 raise ValueError(
-                    "criterion='kfda' takes no covariates; use criterion='rkda', which "
-                    "is least squares with class targets."
+                    "criterion='kfda' does not support covariates; use "
+                    "criterion='rkda', which is least squares with class targets."
                 )
             return kfda(bank, target, float(reg), weights, w)
         if self.exclusive:

@@ -173,7 +173,7 @@ class GramTraining:
             return loss
         if not hasattr(loss, "design"):
             raise ValueError(
-                f"fixed= is for losses that are sums over samples, and "
+                "fixed= needs a loss that is a sum over samples, but "
                 f"{type(loss).__name__} couples classes or targets; use another loss."
             )
         return replace(loss, design=self.beside)
@@ -314,7 +314,7 @@ class FeatureTraining:
     def gathered(self) -> Gathered:
         """Sums over all rows."""
         if self.found is None:
-            raise ValueError("Targets are encoded before anything is learned.")
+            raise ValueError("Targets must be encoded before fitting.")
         return self.found
 
     @cached_property
@@ -453,8 +453,9 @@ class FeatureTraining:
     def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> Any:
         """Refuse: features cannot do it."""
         raise ValueError(
-            "C='learn' needs a kernel that tells all samples apart, which features "
-            "cannot; give a number, or approximation=None."
+            "C='learn' needs a kernel that distinguishes all samples, which "
+            "approximate features cannot; give C as a number, or use "
+            "approximation=None."
         )
 
     def solver(self, solver: Any, problem: Any) -> Any:
@@ -498,9 +499,10 @@ def _check_finite(theta: FloatArray, A: FloatArray, bias: FloatArray) -> None:
     wrong = [name for name, part in parts.items() if not np.isfinite(part).all()]
     if wrong:
         raise ValueError(
-            f"The fit has ended in values that are not finite ({', '.join(wrong)}): "
-            "numbers have left the range of floating-point arithmetic. Bring kernels "
-            "(normalize='multiplicative'), targets, costs and weights nearer to one."
+            f"The fit ended with values that are not finite ({', '.join(wrong)}): "
+            "numbers have exceeded the range of floating-point arithmetic. Rescale "
+            "kernels (normalize='multiplicative'), targets, costs and weights closer "
+            "to one."
         )
 
 
@@ -553,9 +555,10 @@ def check_size(features: FeatureMap) -> None:
     D, free = features.n_features, available_memory()
     if 4 * 8 * D**2 > free:  # of two blocks, their sum, and a factor
         raise ValueError(
-            f"{len(features.names)} kernels have {D} features in all, whose scatter "
-            f"takes {8e-9 * D**2:.3g} gigabytes, four times over, and {1e-9 * free:.3g}"
-            " are free; take a lower rank or fewer kernels."
+            f"{len(features.names)} kernels have {D} features in total. Their scatter "
+            f"matrix takes {8e-9 * D**2:.3g} gigabytes and is needed four times, but "
+            f"only {1e-9 * free:.3g} gigabytes are free; use a lower rank or fewer "
+            "kernels."
         )
 
 

@@ -1,4 +1,4 @@
-"""Samples that arrive over time: their statistics are kept, they are not."""
+"""Fitting to samples that arrive over time, from their accumulated statistics."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _PORTION = 16  # partitions that are lost together if a cluster is
 
 
 class Accumulator:
-    """What the squared loss and discriminant criteria know about samples, so far.
+    """Sums over the samples seen so far, from which a model can be fitted.
 
-    Made by ``model.accumulator(X)``, which chooses the features on the samples X, and
-    understood by ``model.fit_statistics``. Between these, samples may come in any
-    portions and any order, here or elsewhere: sums of samples seen in two places are
-    added by ``+``, if both began as copies of one accumulator. Classes need not be
-    known before they are seen.
+    An accumulator is created by ``model.accumulator(X)``, which chooses the features
+    using the samples X, and is used by ``model.fit_statistics``. In between, samples
+    may be added in portions of any size and in any order, also on several machines: two
+    accumulators can be added with ``+`` if both began as copies of the same one.
+    Classes need not be known in advance.
 
-    Models with other ``C``, ``reg`` or ``norm`` are fitted from the same sums.
+    Models with different ``C``, ``reg`` or ``norm`` can be fitted from the same sums.
 
     Attributes
     ----------
     features : FeatureMap
     n_rows : int
-        Samples so far.
+        Number of samples so far.
     classes : array or None
-        Labels so far, in order; None where targets are numbers.
+        Labels seen so far, sorted; None if the targets are numbers.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class Accumulator:
 
     @property
     def n_rows(self) -> int:
-        """Samples so far."""
+        """Number of samples so far."""
         return 0 if self._found is None else self._found.statistics.n
 
     def __repr__(self) -> str:
@@ -96,8 +96,9 @@ class Accumulator:
         Parameters
         ----------
         X : array, sparse matrix, DataFrame or MultiView, or a Dask collection
-            Partitions of Dask are added a few at a time, and if the cluster is lost
-            the error says which of them the sums hold: go on with the others.
+            The partitions of a Dask collection are added a few at a time. If the
+            cluster is lost, the error says which of them have been added, so that you
+            can continue with the others.
         y : array of shape (n_samples,); values may have shape (n_samples, n_outputs)
         sample_weight : array of shape (n_samples,), optional
         """
@@ -119,9 +120,10 @@ class Accumulator:
                 found = portion.total(partial(_of_block, none=none))
             except ClusterError as error:
                 raise ClusterError(
-                    f"The cluster was lost; the sums hold the first {start} of "
-                    f"{len(blocks)} partitions. Go on with update(X.partitions[{start}:"
-                    f"], y.partitions[{start}:]) when it is back. ({error})"
+                    f"The cluster was lost; the first {start} of {len(blocks)} "
+                    "partitions have been added. Continue with "
+                    f"update(X.partitions[{start}:], y.partitions[{start}:]) when it "
+                    f"is back. ({error})"
                 ) from error
             if found is not None:
                 total = self + found
@@ -143,7 +145,7 @@ class Accumulator:
         else:
             flat = y.ndim == 1
             if self._found is not None and flat != self.flat:
-                raise ValueError("y has another number of dimensions than before.")
+                raise ValueError("y has a different number of dimensions than before.")
             self.flat = flat
             H = y.reshape(len(y), -1).astype(np.float64)
         size = block_rows(self.features.n_features)
@@ -161,9 +163,9 @@ class Accumulator:
             return
         if (known.dtype.kind in "OUS") != (labels.dtype.kind in "OUS"):
             raise ValueError(
-                f"Labels were {_kind(known)} before, such as {known[0]!r}, and are "
-                f"{_kind(labels)} now, such as {labels[0]!r}; give all samples labels "
-                "of one kind."
+                f"The labels were {_kind(known)} before, such as {known[0]!r}, and are "
+                f"{_kind(labels)} now, such as {labels[0]!r}; use labels of a single "
+                "type for all samples."
             )
         classes = np.union1d(known, labels)
         if len(classes) > len(known) and self._found is not None:
@@ -171,13 +173,13 @@ class Accumulator:
         self.classes = classes
 
     def __add__(self, other: Accumulator) -> Accumulator:
-        """Return the sums of the samples of both."""
+        """Return the sums over the samples of both accumulators."""
         if not isinstance(other, Accumulator):
             return NotImplemented
         if self._origin != other._origin:
             raise ValueError(
-                "These sums are over different features; let both begin as copies of "
-                "one accumulator: other = accumulator.copy()."
+                "These sums are over different features; start both as copies of the "
+                "same accumulator: other = accumulator.copy()."
             )
         if self._found is None or other._found is None:
             return (other if self._found is None else self).copy()

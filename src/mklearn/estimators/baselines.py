@@ -29,7 +29,8 @@ from mklearn.solvers.rules import alignment_weights
 class UniformMKLClassifier(MKLClassifier):
     """Support vector classifier on the unweighted sum of the kernels.
 
-    This is :class:`MKLClassifier` with ``norm=inf``, and a hard baseline.
+    This is :class:`MKLClassifier` with ``norm=inf``, a baseline that is often hard to
+    improve on.
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ class UniformMKLClassifier(MKLClassifier):
     Attributes
     ----------
     kernel_weights_ : array of ones of shape (n_kernels,)
-        Nothing is learned about them.
+        They are not learned.
     classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
         As in :class:`MKLClassifier`.
     dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
@@ -117,8 +118,9 @@ class AlignmentMKLClassifier(_GivenWeights):
 
     The weights maximise the centred alignment ``<G_theta, L> / (|G_theta| |L|)`` with
     the kernel L of the class indicators, over ``theta >= 0, |theta|_2 = 1`` (Cortes,
-    Mohri and Rostamizadeh 2012, "alignf"): a small quadratic program that looks at the
-    Grams once. The classifier comes after that, so the weights know nothing of C.
+    Mohri and Rostamizadeh 2012, "alignf"): a small quadratic program that needs the
+    Gram matrices only once. The classifier is fitted afterwards, so the weights do not
+    depend on C.
 
     Parameters
     ----------
@@ -130,11 +132,11 @@ class AlignmentMKLClassifier(_GivenWeights):
     Attributes
     ----------
     alignment_ : float
-        That of the weighted sum, from 0 to 1.
+        Alignment of the weighted sum, from 0 to 1.
     kernel_weights_ : array of shape (n_kernels,)
-        Of length one.
+        The weights, with Euclidean norm one.
     solution_ : Solution
-        Of the classifier, for these weights.
+        Solution of the classifier for these weights.
     classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
         As in :class:`MKLClassifier`.
     dual_coef_, intercept_, duality_gap_, n_iter_, predictor_
@@ -187,7 +189,7 @@ class AlignmentMKLClassifier(_GivenWeights):
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None
     ) -> AlignmentMKLClassifier:
-        """Find the weights, then the classifier.
+        """Find the weights, then fit the classifier.
 
         Parameters
         ----------
@@ -209,27 +211,27 @@ class AlignmentMKLClassifier(_GivenWeights):
 
 
 class BestKernelClassifier(SearchMixin, _GivenWeights):
-    """Support vector classifier on the one kernel that does best in cross-validation.
+    """Support vector classifier on the single kernel that is best in cross-validation.
 
     Parameters
     ----------
     kernels, fixed, C, normalize, class_weight
         As in :class:`MKLClassifier`.
     cv : int, splitter or iterable
-        Folds, on which each kernel is tried alone.
+        Cross-validation folds, on which each kernel is tried alone.
     psd, tol, max_iter, time_limit, memory_limit
         As in :class:`MKLClassifier`.
     n_jobs : int, optional
-        Kernels tried at the same time.
+        Number of kernels tried in parallel.
 
     Attributes
     ----------
     best_index_ : int
-        The kernel chosen.
+        Index of the chosen kernel.
     cv_scores_ : array of shape (n_kernels,)
         Mean accuracy of each kernel alone.
     kernel_weights_ : array of shape (n_kernels,)
-        One for the kernel chosen and zero for the others.
+        One for the chosen kernel and zero for the others.
     classes_, C_, kernel_names_, kernels_, kernel_contributions_, support_
         As in :class:`MKLClassifier`.
     dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
@@ -291,10 +293,10 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
         Parameters
         ----------
         X, y, sample_weight
-            As in :class:`MKLClassifier`; weights count in the scores as well.
+            As in :class:`MKLClassifier`; the weights are used in the scores as well.
         groups : array of shape (n_samples,), optional
-            Subjects, which are never in both parts of a fold: what ``cv.split`` is
-            given as groups; a number of folds becomes folds of groups.
+            Group labels, such as subjects, passed on to ``cv.split``. With an integer
+            ``cv`` all samples of a group fall into the same fold.
         """
         self._check_parameters()
         training = self._grams(X, y, sample_weight)
@@ -350,53 +352,54 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
 class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
     """One kernel and its regularisation, both chosen by cross-validation.
 
-    What the papers on discriminant kernel learning compare with: every kernel is tried
-    alone with every value of the regularisation ("double" cross-validation), and the
-    best pair is fitted on all samples. With one kernel only its regularisation is
-    chosen.
+    This is the baseline in the papers on discriminant kernel learning: every kernel is
+    tried alone with every value of the regularisation ("double" cross-validation), and
+    the best pair is fitted on all samples. With a single kernel, only its
+    regularisation is chosen.
 
     Parameters
     ----------
     estimator : MKLDiscriminant, MKLClassifier or one like them
-        Fitted on each kernel; its own ``kernels`` do not matter. Where it has ``reg``
-        this is what is chosen, otherwise ``C``.
+        The model to fit on each kernel; its own ``kernels`` are ignored. The parameter
+        chosen is ``reg`` if the model has one, otherwise ``C``.
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to choose from, as in :class:`MKLClassifier`.
+        The kernels to choose from, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
-        Covariates, as in :class:`MKLClassifier`, for an estimator that takes them; its
-        own ``fixed`` does not matter.
+        Covariates, as in :class:`MKLClassifier`, for an estimator that supports them;
+        its own ``fixed`` is ignored.
     values : array, optional
-        What to choose from; 13 values of ``reg`` from 1e-6 to 1, or of ``C`` from
-        0.001 to 1000, by default.
+        Values to choose from; by default 13 values of ``reg`` from 1e-6 to 1, or of
+        ``C`` from 0.001 to 1000.
     cv : int, splitter or iterable
-        Folds, the same for all kernels and values.
+        Cross-validation folds, the same for all kernels and values.
     psd, memory_limit
         As in :class:`MKLClassifier`.
     n_jobs : int, optional
-        Kernels tried at the same time.
+        Number of kernels tried in parallel.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     best_index_ : int
-        The kernel chosen.
+        Index of the chosen kernel.
     best_value_ : float
-        The regularisation chosen.
+        The chosen regularisation.
     best_values_ : array of shape (n_kernels,)
         The best regularisation of each kernel.
     values_ : array of shape (n_values,)
     cv_scores_ : array of shape (n_kernels, n_values)
         Mean accuracies.
     estimator_ : estimator
-        Fitted on the kernel chosen, with numbers for classes.
+        The model fitted on the chosen kernel, with class indices as labels.
     kernel_weights_ : array of shape (n_kernels,)
-        One for the kernel chosen and zero for the others.
+        One for the chosen kernel and zero for the others.
     kernel_names_, kernels_, kernel_contributions_, support_, dual_coef_, intercept_
-        As in :class:`MKLClassifier`, of the last fit.
+        As in :class:`MKLClassifier`, for the final fit.
     fixed_effects_, fixed_names_, fixed_dropped_
-        Of the covariates, as in :class:`MKLClassifier`.
+        As in :class:`MKLClassifier`.
     solution_, predictor_
-        That of ``estimator_``, and its predictor for samples in place of Grams.
+        The solution of ``estimator_``, and its predictor, which takes samples instead
+        of Gram matrices.
 
     References
     ----------
@@ -446,10 +449,10 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
         Parameters
         ----------
         X, y, sample_weight
-            As in :class:`MKLClassifier`; weights count in the scores as well.
+            As in :class:`MKLClassifier`; the weights are used in the scores as well.
         groups : array of shape (n_samples,), optional
-            Subjects, which are never in both parts of a fold: what ``cv.split`` is
-            given as groups; a number of folds becomes folds of groups.
+            Group labels, such as subjects, passed on to ``cv.split``. With an integer
+            ``cv`` all samples of a group fall into the same fold.
         """
         name = "reg" if "reg" in self.estimator.get_params() else "C"
         default = np.logspace(-6, 0, 13) if name == "reg" else np.logspace(-3, 3, 13)
@@ -459,8 +462,8 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
             raise ValueError(f"values must be a list of numbers, got {self.values!r}.")
         if self._has_fixed() and "fixed" not in self.estimator.get_params():
             raise ValueError(
-                f"{type(self.estimator).__name__} takes no covariates; give an "
-                "estimator that has the parameter fixed, such as MKLClassifier."
+                f"{type(self.estimator).__name__} does not support covariates; use an "
+                "estimator with the parameter fixed, such as MKLClassifier."
             )
         training = self._coded(self._grams(X, y, sample_weight))
         folds = self._folds(training, y, sample_weight, groups)
@@ -492,7 +495,7 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
 
     @property
     def intercept_(self) -> NDArray[np.float64]:
-        """What the model on one kernel adds to its sum."""
+        """The intercept of the model on the chosen kernel."""
         return self.estimator_.intercept_
 
     @intercept_.setter
@@ -593,7 +596,7 @@ class OfOneKernel(Predictor):
         return self.alone.parts(self.kept.cross(X))
 
     def check(self) -> None:
-        """Raise ValueError if the values do not fit together."""
+        """Raise ValueError if the values are inconsistent."""
         super().check()
         self.kept.check()
         self.alone.check()

@@ -18,16 +18,16 @@ from mklearn.solvers import Multilevel
 
 
 class BilinearMKLClassifier(LabelsMixin, BaseMKL):
-    """Multi-class classifier with kernel weights for every class.
+    """Multi-class classifier with kernel weights for each class.
 
     Solves, to a certified duality gap, ::
 
         min  C sum_i xi_i + ½ sum_c ( sum_r |w_c^r|^2 / d_c^r + |d_c|_p )
         s.t. f_y(x_i) - f_c(x_i) + [c = y_i] >= 1 - xi_i,  d >= 0
 
-    with ``f_c(x) = sum_r <w_c^r, phi_r(x)>`` (Kobayashi & Otsu, p = 1): the classes
-    compete for every sample, instead of each fighting all others alone, and each
-    chooses its own kernels. There is no intercept.
+    with ``f_c(x) = sum_r <w_c^r, phi_r(x)>`` (Kobayashi & Otsu, p = 1): all classes are
+    learned jointly rather than one-vs-rest, and each class has its own kernel weights.
+    There is no intercept.
 
     Parameters
     ----------
@@ -36,21 +36,21 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     C : float
         Cost of errors, the κ of the paper.
     weights : {"per-class", "shared"}
-        Weights for every class, or one set for all: then the regulariser is
-        ``½ sum_r |w^r|^2 / theta_r`` with ``|theta|_p <= 1``, for p = 1 that of Zien
-        & Ong (2007), and on its own scale of C.
+        One set of weights for each class, or a single set shared by all. In the latter
+        case the regulariser is ``½ sum_r |w^r|^2 / theta_r`` with ``|theta|_p <= 1``,
+        which for p = 1 is that of Zien & Ong (2007); C is then on a different scale.
     norm : float or matrix
         The p of the norm on the weights (of each class), from 1 (sparse) to ``inf``;
         or a positive definite matrix, as in :class:`MKLClassifier`.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
-        How kernels are made comparable, with the statistics of the training samples.
-        None takes them exactly as given.
+        How the kernels are normalised, using statistics of the training samples. None
+        uses them exactly as given.
     solver : str or Solver
         "auto", "newton", "alternating" (the closed-form update), "multilevel",
         "conic"; "projected_gradient" (the paper's) for weights per class;
         "cutting_plane" or "reduced_gradient" for shared ones; or an instance.
     class_weight : dict, "balanced" or None
-        Factors of C by class.
+        Multiplies C for the samples of each class.
     psd : {"check", "clip", "ignore"}
         As in :class:`MKLClassifier`.
     tol : float
@@ -60,27 +60,29 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     time_limit : float, optional
         Limit in seconds.
     memory_limit : int, optional
-        Bytes for kernel values; 2 GB by default, or half of what is free if less.
+        Memory for kernel values in bytes; by default 2 GB, or half of the free memory
+        if that is less.
     random_state : int, RandomState or None
-        Order in which "newton" and "projected_gradient" visit samples; None is a fixed
-        order as well. Answers differ within the duality gap only.
+        Determines the order in which "newton" and "projected_gradient" visit the
+        samples; None is a fixed order, too. Results differ only within the duality gap.
     callback : callable, optional
-        Called after each iteration with the history; return True to stop.
+        Called with the history after each iteration; it may return True to stop.
     verbose : int
-        1 shows a progress bar, 2 a line for each iteration.
+        1 shows a progress bar, 2 prints a line for each iteration.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     kernel_names_ : tuple of str
     kernels_ : tuple
-        The kernels with all parameters as numbers (None for precomputed ones).
+        The kernels with all their parameters resolved to numbers (None for precomputed
+        kernels).
     kernel_weights_ : array of shape (n_classes, n_kernels), or (n_kernels,) if shared
         The d (or theta) above, on the normalised kernels.
     kernel_contributions_ : array of the same shape
         Scale-free shares; each row sums to one.
     support_ : array
-        Rows of X that are support vectors.
+        Indices of the rows of X that are support vectors.
     dual_coef_ : array of shape (n_classes, n_support)
     intercept_ : array of zeros of shape (n_classes,)
     duality_gap_ : float
@@ -88,8 +90,8 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     n_iter_ : int
     solution_ : Solution
     predictor_ : Predictor
-        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
-        them by kernel.
+        The fitted prediction function, an immutable object: ``scores(X)`` returns the
+        scores, ``parts(X)`` splits them by kernel.
 
     References
     ----------
@@ -148,7 +150,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
 
     @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BilinearMKLClassifier:
-        """Learn kernel weights and classifier.
+        """Learn the kernel weights and the classifier.
 
         Parameters
         ----------
@@ -156,7 +158,8 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         y : array of shape (n_samples,)
             Class labels, numbers or strings.
         sample_weight : array of shape (n_samples,), optional
-            Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
+            Multiplied by C. A weight of 2 is equivalent to giving the sample twice, a
+            weight of 0 to leaving it out.
         """
         self._check_parameters()
         training = self._grams(X, y, sample_weight)
@@ -171,8 +174,8 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores of the classes, shape (n_samples, n_classes).
 
-        For two classes it is the difference of the scores, shape (n_samples,), which
-        is positive where the second class wins, as scikit-learn has it.
+        For two classes it is the difference of their scores, of shape (n_samples,),
+        which is positive where the second class is predicted, as in scikit-learn.
 
         Parameters
         ----------
@@ -223,7 +226,7 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
     Attributes
     ----------
     kernel_weights_ : array of ones of shape (n_kernels,)
-        Nothing is learned about them.
+        They are not learned.
     classes_, kernel_names_, kernels_, kernel_contributions_, support_
         As in :class:`BilinearMKLClassifier`.
     dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_

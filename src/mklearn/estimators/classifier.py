@@ -29,7 +29,7 @@ def _gives_probabilities(model: MKLClassifier) -> bool:
     if model.loss in ("logistic", "multinomial"):
         return True
     raise AttributeError(
-        "Probabilities need loss='logistic' or 'multinomial', and loss is "
+        "Probabilities need loss='logistic' or 'multinomial', but loss is "
         f"{model.loss!r}."
     )
 
@@ -42,107 +42,114 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         min  C sum_i V(f(x_i), y_i) + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)> + b
 
-    over ``w``, ``b`` and the kernel weights ``theta`` together (Kloft et al. 2011).
+    over ``w``, ``b`` and the kernel weights ``theta`` jointly (Kloft et al. 2011).
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine. "auto" builds a bank from X: a linear kernel and five RBF
-        widths on standardised columns for each view. "precomputed" takes Gram matrices
-        of shape (n, n, n_kernels), kernels last, or a :class:`KernelBank`, as X.
+        The kernels to combine. "auto" builds a bank from X: for each view, a linear
+        kernel and RBF kernels of five widths on standardised columns. With
+        "precomputed", X holds Gram matrices, as an array of shape (n, n, n_kernels),
+        kernels last, or as a :class:`KernelBank`.
     fixed : str, int, or list of these, optional
-        Covariates: names or numbers of columns of X, or names of views, that enter
-        linearly and without a penalty beside the intercept, and that no kernel sees
-        unless it names them. Categories become indicators of all values but the first;
-        collinear columns are dropped. Columns that are no covariates must be numbers.
+        Covariates, given by the names or indices of columns of X, or by the names of
+        views. They enter the model linearly and unpenalised, like the intercept, and no
+        kernel uses them unless it names them. Categories become indicators of all
+        values but the first; collinear columns are dropped. Columns that are not
+        covariates must be numeric.
     C : float or "learn"
-        Cost of errors. "learn" (only for ``loss="squared_hinge"``) finds it together
-        with the weights: ``1 / C`` is the weight of one more kernel, the identity,
-        within the same norm (SM2_C of Lanckriet et al. 2004).
+        Cost of errors. "learn" (only for ``loss="squared_hinge"``) learns it together
+        with the weights: ``1 / C`` is then the weight of an additional kernel, the
+        identity, under the same norm constraint (SM2_C of Lanckriet et al. 2004).
     norm : float, matrix or weight set
         The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum); a
-        positive definite matrix E for ``theta'E theta <= 1``, one row for each kernel
-        (and a last one for the identity if C is learned); or a set such as
-        ``ElasticNet(0.5)`` or ``BlockNorm(4)``.
+        positive definite matrix E for ``theta'E theta <= 1``, with one row for each
+        kernel (and a last one for the identity if C is learned); or a weight set such
+        as ``ElasticNet(0.5)`` or ``BlockNorm(4)``.
     loss : {"hinge", "squared_hinge", "squared", "logistic", "multinomial"}
         ``V(f, y)`` for labels -1 and 1: ``max(0, 1 - y f)``, ``½ max(0, 1 - y f)^2``,
-        ``½ (y - f)^2`` or ``log(1 + exp(-y f))``; or, for all classes at once,
-        ``log(sum_c exp(f_c)) - f_y`` (of two classes the logistic loss). The last takes
-        as many (n, n) factors for each step as there are classes; with
-        ``approximation``, some passes over the rows.
+        ``½ (y - f)^2`` or ``log(1 + exp(-y f))``; or, for all classes jointly,
+        ``log(sum_c exp(f_c)) - f_y``, which for two classes is the logistic loss. Each
+        step with the multinomial loss needs one (n, n) factorisation per class or, with
+        ``approximation``, a few passes over the rows.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
-        How kernels are made comparable, with the statistics of the training samples.
-        None takes them exactly as given.
+        How the kernels are normalised, using statistics of the training samples. None
+        uses them exactly as given.
     weights : {"shared", "per-class"}
-        With more than two classes (one against the rest): one set of kernel weights
-        for all classes, or one for each.
+        With more than two classes (one-vs-rest): one set of kernel weights shared by
+        all classes, or one for each class.
     solver : str or Solver
-        "auto", a name such as "newton" or "alternating", or an instance.
+        "auto", a name such as "newton" or "alternating", or a solver object.
     class_weight : dict, "balanced" or None
-        Factors of C by class.
+        Multiplies C for the samples of each class.
     psd : {"check", "clip", "ignore"}
-        What to do about precomputed or callable kernels that are not positive
-        semidefinite: raise an error, remove the negative part, or nothing.
+        What to do with precomputed or callable kernels that are not positive
+        semidefinite: raise an error, clip the negative eigenvalues, or nothing.
     tol : float
         Relative duality gap to reach.
     max_iter : int
         Limit on the solver's iterations.
     time_limit : float, optional
-        Limit in seconds for ``fit``, kernels and their check included. What is reached
-        by then is kept, with a warning; an error, if not all kernels were computed.
+        Time limit for ``fit`` in seconds, including the computation and checking of the
+        kernels. When it is reached, the best solution so far is kept with a warning; if
+        not all kernels have been computed by then, an error is raised.
     memory_limit : int, optional
-        Bytes that kernels may take; 2 GB by default, or half of what is free if less
-        (and for kernels that are costly to compute).
+        Memory that the kernels may use, in bytes; by default 2 GB, or half of the free
+        memory if that is less or if the kernels are costly to compute.
     callback : callable, optional
-        Called with the history after each iteration; return True to stop.
+        Called with the history after each iteration; it may return True to stop.
     verbose : int
-        1 for a progress bar, 2 for a line for each iteration.
+        1 shows a progress bar, 2 prints a line for each iteration.
     approximation : {None, "nystroem", "rff"}
-        None works with the kernels themselves. The others replace each by explicit
-        features (:class:`~mklearn.kernels.FeatureMap`), for more samples than a kernel
-        matrix has room for; X may then also come in blocks, see the guide on large
-        data.
+        None uses the exact kernels. Otherwise each kernel is replaced by explicit
+        features (:class:`~mklearn.kernels.FeatureMap`), for data sets whose kernel
+        matrices would not fit into memory; X may then also be given in blocks, see the
+        guide on large data.
     rank : int or float
-        Features of each kernel, or, between 0 and 1, the relative error that no kernel
-        may exceed.
+        Number of features per kernel, or, if between 0 and 1, the largest relative
+        error allowed for any kernel.
     landmarks : {"kmeans", "uniform", "leverage"}
         How the landmarks of Nyström features are chosen.
     random_state : int, RandomState or None
-        Of landmarks and random features.
+        Seed for the choice of landmarks and for random features.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     C_ : float, or array of shape (n_classes,) if learned per class
-        The C used, given or learned; ``inf`` if no error was worth its cost.
+        The value of C used, whether given or learned; ``inf`` if the optimum is a hard
+        margin.
     kernel_names_ : tuple of str
     kernels_ : tuple
-        The kernels with all parameters as numbers (None for precomputed ones).
+        The kernels with all their parameters resolved to numbers (None for precomputed
+        kernels).
     kernel_weights_ : array of shape (n_kernels,) or (n_classes, n_kernels)
-        The ``theta`` above, on the normalised kernels.
+        The ``theta`` above, for the normalised kernels.
     kernel_contributions_ : array of the same shape
         Scale-free shares ``theta_m |w_m / theta_m|^2``, each row sums to one.
     support_ : array
-        Rows of X that are support vectors (without ``approximation``).
+        Indices of the rows of X that are support vectors (without ``approximation``).
     dual_coef_ : array of shape (1 or n_classes, n_support)
         Without ``approximation``.
     intercept_ : array of shape (1 or n_classes,)
     fixed_effects_ : array of shape (n_covariates,) or (n_classes, n_covariates)
         Coefficients of the covariates, in the units of X.
     fixed_names_ : tuple of str
-        Columns that the covariates have become.
+        Names of the columns that encode the covariates.
     fixed_dropped_ : tuple of str
-        Columns that are collinear with those before them, or constant.
+        Names of the columns dropped because they are constant or collinear with earlier
+        ones.
     duality_gap_ : float
-        The relative gap that certifies the solution (the largest over problems).
+        The relative gap that certifies the solution; the largest one if several
+        problems were solved.
     n_iter_ : int
     solution_ : Solution, or list of them with weights per class
-        With ``approximation``, that of the problem with the approximate kernels.
+        With ``approximation``, the solution for the approximate kernels.
     predictor_ : Predictor
-        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
-        them by kernel.
+        The fitted prediction function, an immutable object: ``scores(X)`` returns the
+        scores, ``parts(X)`` splits them by kernel.
     approximation_error_ : ApproximationError
-        Of the features, with ``approximation`` only: estimates for each kernel.
+        Estimated approximation error of each kernel; only with ``approximation``.
 
     References
     ----------
@@ -210,7 +217,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLClassifier:
-        """Learn kernel weights and classifier.
+        """Learn the kernel weights and the classifier.
 
         Parameters
         ----------
@@ -218,7 +225,8 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         y : array of shape (n_samples,)
             Class labels, numbers or strings.
         sample_weight : array of shape (n_samples,), optional
-            Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
+            Multiplied by C. A weight of 2 is equivalent to giving the sample twice, a
+            weight of 0 to leaving it out.
         """
         self._check_parameters()
         return self._learn(self._training(X, y, sample_weight))
@@ -236,7 +244,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
     def _check_beside(self, training: Any) -> None:
         """Raise ValueError if covariates leave nothing; warn if effects are infinite.
 
-        The latter are as large as the tolerance asks for.
+        Infinite effects are reported as large as the tolerance requires.
         """
         super()._check_beside(training)
         formula = self._formula()
@@ -247,15 +255,16 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         told = np.array([beside.told(y) for y in Y.T])
         if (told > 1.0 - 1e-6).all():
             raise NothingToLearnError(
-                "The covariates tell all classes apart, so that nothing is left for "
-                "kernels; leave out a covariate that stands for the target."
+                "The covariates separate all classes perfectly, which leaves nothing "
+                "for the kernels to learn; leave out the covariate that encodes the "
+                "target."
             )
         if (told > 1e-6).any() and formula.value(np.full(1, 40.0), np.ones(1))[0] > 0:
             warnings.warn(
-                "Covariates alone tell the classes of some samples, so that no finite "
-                f"effects of theirs are the best ones for loss={self.loss!r}; those in "
-                "fixed_effects_ are as large as tol asks for. Merge rare categories, "
-                "or leave them out.",
+                "The covariates alone separate some of the samples perfectly, so "
+                f"their optimal effects are infinite for loss={self.loss!r}; those in "
+                "fixed_effects_ are only as large as tol requires. Merge rare "
+                "categories, or leave these covariates out.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -275,8 +284,9 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         if self.loss == "multinomial" and len(self.classes_) > 2:
             if getattr(self, "weights", "shared") != "shared":
                 raise ValueError(
-                    "loss='multinomial' is one problem of all classes, which share "
-                    "their kernel weights; use weights='shared', or loss='logistic'."
+                    "loss='multinomial' is a joint problem of all classes, which "
+                    "share their kernel weights; use weights='shared', or "
+                    "loss='logistic'."
                 )
         return training.encoded(self._against_rest(training)), 0.0
 
@@ -314,9 +324,9 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability of each class, shape (n_samples, n_classes).
 
-        For two classes this is the logistic model; for more, that of all classes at
-        once (``loss="multinomial"``), or the probabilities of each class against the
-        rest, divided by their sum (``"logistic"``).
+        For two classes these are the probabilities of the logistic model. For more they
+        are those of the multinomial model (``loss="multinomial"``), or the one-vs-rest
+        probabilities divided by their sum (``loss="logistic"``).
 
         Parameters
         ----------

@@ -53,84 +53,91 @@ class MKLDiscriminant(
     - ``criterion="kfda"``: the largest Fisher discriminant ratio of two classes, with
       the scatter ``S+ + S-`` (Kim, Magnani and Boyd 2006).
 
-    Classes are told apart in the space of the discriminant directions, of at most
-    n_classes - 1 dimensions, by their means and their common regularised covariance
-    ``W'(S + reg I)W``, as in linear discriminant analysis with shrinkage. For two
-    classes of equal priors the threshold is the midpoint of the projected class means.
+    Samples are classified in the space of the discriminant directions, which has at
+    most n_classes - 1 dimensions, using the class means and the common regularised
+    covariance ``W'(S + reg I)W``, as in linear discriminant analysis with shrinkage.
+    For two classes of equal priors the threshold is the midpoint of the projected class
+    means.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         As in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
-        Covariates, as in :class:`MKLClassifier`, for ``criterion="rkda"``: directions
-        are sums over kernels and of columns that no regularisation shrinks.
+        Covariates, as in :class:`MKLClassifier`, for ``criterion="rkda"`` only. The
+        discriminant directions then have an unregularised linear part in the
+        covariates.
     reg : float or {"learn", "loo", "gcv"}
         The regularisation ``lam`` in ``G + lam I``, on the scale of unit traces.
-        "learn" finds it together with the weights, as the weight of one more kernel,
-        the identity; "loo" and "gcv" take the one of ``regs`` with the least
-        leave-one-out error or generalised cross-validation score of the scores, both
-        in closed form for the weights learned with each. For KFDA it is a number.
+        "learn" learns it together with the weights, as the weight of an additional
+        kernel, the identity. "loo" and "gcv" choose the value in ``regs`` with the
+        smallest leave-one-out error or generalised cross-validation score, both of
+        which have a closed form given the weights learned for each value. For KFDA it
+        must be a number.
     criterion : {"rkda", "kfda"}
     norm : float, matrix or weight set
         As in :class:`MKLClassifier`; 1 is the simplex of the papers.
     solver : str or Solver
-        "newton" (the default; with many samples a part of them comes first), "silp",
-        "qcqp", "sdp", "sdp-approx", the name of any other solver, or an instance such
-        as ``Semidefinite(backend="scs")``.
+        "newton" (the default; with many samples it starts from the solution for a
+        subset), "silp", "qcqp", "sdp", "sdp-approx", the name of another solver, or a
+        solver object such as ``Semidefinite(backend="scs")``.
     priors : None, "empirical" or array of shape (n_classes,)
-        Probabilities of the classes: equal ones, those of the training samples, or
-        given ones (misclassification costs). They move the intercepts only.
+        Prior probabilities of the classes: equal (None), those of the training samples,
+        or given ones, for instance to account for misclassification costs. They only
+        affect the intercepts.
     regs : array, optional
-        What "loo" and "gcv" choose from; 13 values from 1e-6 to 1 by default.
+        Values that "loo" and "gcv" choose from; by default 13 values from 1e-6 to 1.
     n_components : int, optional
-        Directions that ``transform`` returns; all by default.
+        Number of directions that ``transform`` returns; all by default.
     psd, tol, max_iter, time_limit, memory_limit, callback, verbose
         As in :class:`MKLClassifier`.
     approximation, rank, landmarks, random_state
-        As in :class:`MKLClassifier`; for RKDA. Everything but the temperature and
-        "loo", which look at up to 20 000 left-out samples or somewhat more, follows
-        from one pass over the samples.
+        As in :class:`MKLClassifier`; for RKDA only. A single pass over the samples
+        suffices, except that the temperature and "loo" need about 20 000 left-out
+        samples.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-        Numbers of the columns if y holds several labels for each sample.
+        Class labels; column indices if y is a matrix of label indicators.
     kernel_names_, kernels_, kernel_contributions_, support_, n_iter_
         As in :class:`MKLClassifier`.
     kernel_weights_ : array of shape (n_kernels,)
-        On the kernels of unit trace; they sum to one with ``norm=1``, if reg is learned
-        together with the weight of I/n, ``n * reg_``.
+        Weights of the kernels scaled to unit trace. With ``norm=1`` they sum to one; if
+        reg is learned, the sum includes the weight of I/n, ``n * reg_``.
     reg_ : float
-        The lam used, learned or chosen.
+        The regularisation used, whether given, learned or chosen.
     objective_ : float
-        The criterion: F of RKDA, which is to be small, or F* of KFDA, to be large.
+        Value of the criterion: F of RKDA (smaller is better) or F* of KFDA (larger is
+        better).
     explained_ratio_ : array of shape (n_directions,)
-        Share of the regularised scatter along each direction that lies between classes.
+        Share of between-class scatter in the regularised total scatter along each
+        direction.
     dual_coef_ : array of shape (n_directions, n_support)
         The directions.
     means_ : array of shape (n_classes, n_directions)
         Projected class means.
     coef_ : array of shape (1 or n_classes, n_directions)
-        Of the decision function in the projected space.
+        Coefficients of the decision function in the projected space.
     intercept_ : array of shape (1 or n_classes,)
-        Of the decision function. It may be set, for instance to a point of the ROC
-        curve.
+        Intercepts of the decision function. They may be changed, for instance to choose
+        another point on the ROC curve.
     fixed_effects_, fixed_names_, fixed_dropped_
-        Of the covariates on the decision function, as in :class:`MKLClassifier`.
+        Effects of the covariates on the decision function, as in
+        :class:`MKLClassifier`.
     temperature_ : float, or array of shape (n_labels,)
-        Factor between decision function and log-odds in ``predict_proba``, the one that
-        makes the left-out training samples most likely.
+        Factor between the decision function and the log-odds in ``predict_proba``,
+        chosen to maximise the likelihood of left-out training samples.
     duality_gap_ : float
     solution_ : Solution
-        With ``approximation``, that of the problem with the approximate kernels.
+        With ``approximation``, the solution for the approximate kernels.
     predictor_ : Predictor
-        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
-        them by kernel.
+        The fitted prediction function, an immutable object: ``scores(X)`` returns the
+        scores, ``parts(X)`` splits them by kernel.
     approximation_error_ : ApproximationError
-        Of the features, with ``approximation`` only: estimates for each kernel.
+        Estimated approximation error of each kernel; only with ``approximation``.
     regs_, loo_, gcv_ : arrays of shape (n_regs,)
-        What was tried, if reg is chosen, and its scores.
+        The values tried and their scores, if reg was chosen by "loo" or "gcv".
 
     References
     ----------
@@ -203,14 +210,15 @@ class MKLDiscriminant(
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLDiscriminant:
-        """Learn kernel weights and discriminant directions.
+        """Learn the kernel weights and the discriminant directions.
 
         Parameters
         ----------
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : array of shape (n_samples,), or indicators of shape (n_samples, n_labels)
         sample_weight : array of shape (n_samples,), optional
-            Weight 2 equals the sample given twice, weight 0 its absence.
+            A weight of 2 is equivalent to giving the sample twice, a weight of 0 to
+            leaving it out.
         """
         self._check_parameters()
         return self._learn(self._training(X, y, sample_weight))
@@ -237,8 +245,9 @@ class MKLDiscriminant(
     ) -> list[MKLDiscriminant]:
         """Return a fitted model for each of several values of ``reg``.
 
-        Kernels are computed once, and each problem starts from the weights of the one
-        before it: the values are solved in descending order and returned as given.
+        Kernels are computed once, and each problem is warm-started from the previous
+        one. The values are solved in descending order; the models are returned in the
+        order of ``regs``.
 
         Parameters
         ----------
@@ -401,8 +410,8 @@ class MKLDiscriminant(
     def transform(self, X: Any) -> FloatArray:
         """Return the coordinates along the discriminant directions.
 
-        They have mean zero on the training samples, and along each the regularised
-        total scatter is one.
+        They have mean zero on the training samples, and the regularised total scatter
+        along each direction is one.
 
         Parameters
         ----------
@@ -429,8 +438,9 @@ class MKLDiscriminant(
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probability of each class, or of each label.
 
-        The log-posteriors of the decision function, flattened by ``temperature_``: on
-        their own training samples discriminants look better than they are.
+        The posterior probabilities are computed from the decision function divided by
+        ``temperature_``, which corrects for overconfidence: discriminants look better
+        on their training samples than on new ones.
 
         Parameters
         ----------
@@ -449,8 +459,8 @@ class MKLDiscriminant(
         super()._check_parameters()
         if self.criterion == "kfda" and self.approximation is not None:
             raise ValueError(
-                "criterion='kfda' works with the kernels themselves; with "
-                "approximation= use criterion='rkda'."
+                "criterion='kfda' needs the exact kernels; with approximation= use "
+                "criterion='rkda'."
             )
         if self.criterion not in ("rkda", "kfda"):
             raise ValueError(
@@ -471,7 +481,7 @@ class MKLDiscriminant(
             check_positive("reg", self.reg, ", 'learn', 'loo' or 'gcv'")
         n = self.n_components
         if n is not None and not (isinstance(n, Integral) and n >= 1):
-            raise ValueError(f"n_components must be a whole number >= 1, got {n!r}.")
+            raise ValueError(f"n_components must be a positive integer, got {n!r}.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""Times to an event: step functions, and how well scores order and separate samples."""
+"""Survival data: step functions, and metrics for risk scores."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ FloatArray = NDArray[np.float64]
 class StepFunction:
     """A function of time that is constant between its steps: ``a y[i] + b``.
 
-    From ``x[i]`` to before ``x[i + 1]`` it takes the value of step i, before the first
-    step that of nothing having happened, ``start``. Metrics that take the functions of
-    scikit-survival take these.
+    It takes the value of step i from ``x[i]`` up to, but not including, ``x[i + 1]``,
+    and the value ``start`` before the first step. It can be passed to metrics that
+    expect step functions of scikit-survival.
 
     Parameters
     ----------
     x : array of shape (n_steps,)
         Times, ascending.
     y : array of shape (n_steps,)
-        Values from these times on.
+        Values from each of these times onwards.
     a, b : float
     start : float
         The value of ``a y + b`` before the first step.
@@ -52,7 +52,7 @@ class StepFunction:
             object.__setattr__(self, name, values)
         if self.x.ndim != 1 or self.x.shape != self.y.shape or not len(self.x):
             raise ValueError(
-                "A step function needs one value for each of its times, got shapes "
+                "A step function needs one value for each time, got shapes "
                 f"{self.x.shape} and {self.y.shape}."
             )
         if (np.diff(self.x) <= 0).any():
@@ -60,7 +60,7 @@ class StepFunction:
 
     @property
     def domain(self) -> tuple[float, float]:
-        """From zero, or the first step if that is earlier, to the last step."""
+        """From zero, or from the first step if it is earlier, to the last step."""
         return min(0.0, float(self.x[0])), float(self.x[-1])
 
     def __call__(self, times: ArrayLike) -> Any:
@@ -69,14 +69,14 @@ class StepFunction:
         Parameters
         ----------
         times : float or array
-            In ``domain``; nothing is known beyond.
+            Times within ``domain``; beyond it the function is not defined.
         """
         at = np.asarray(times, dtype=np.float64)
         low, high = self.domain
         if not ((at >= low) & (at <= high)).all():
             raise ValueError(
-                f"Times must lie between {low:g} and {high:g}, where the samples of "
-                "training were observed."
+                f"Times must lie between {low:g} and {high:g}, the range observed in "
+                "training."
             )
         place = np.searchsorted(self.x, at, side="right")
         known = np.append(self.start, self.a * self.y + self.b)
@@ -87,7 +87,7 @@ class StepFunction:
 
 
 def kaplan_meier(y: Any, sample_weight: Any = None) -> StepFunction:
-    """Return the share of samples that have had no event yet, after each time.
+    """Return the Kaplan-Meier estimate of the survival function.
 
     Parameters
     ----------
@@ -97,7 +97,8 @@ def kaplan_meier(y: Any, sample_weight: Any = None) -> StepFunction:
     Returns
     -------
     StepFunction
-        With a step at each distinct time, censored or not.
+        The probability of having had no event, with a step at each distinct time,
+        censored or not.
 
     Examples
     --------
@@ -147,25 +148,25 @@ def baseline_hazard(
 
 
 def concordance_index(y: Any, risk: ArrayLike, sample_weight: Any = None) -> float:
-    """Return the share of comparable pairs that scores put in the right order.
+    """Return the share of comparable pairs that the risks put in the right order.
 
-    A pair can be compared if the earlier of its times is that of an event (Harrell's
-    c): the sample with this event should have the higher risk. Equal risks count half.
-    It takes n log n operations.
+    This is Harrell's c. A pair is comparable if the earlier of its two times is that of
+    an event; the sample with this event should have the higher risk. Equal risks count
+    one half. The computation takes O(n log n) operations.
 
     Parameters
     ----------
     y : times and events, as in :meth:`MKLCox.fit`
     risk : array of shape (n_samples,)
-        The higher, the earlier an event is expected.
+        Predicted risks: the higher the risk, the earlier an event is expected.
     sample_weight : array of shape (n_samples,), optional
-        A pair counts the product of its weights.
+        A pair counts with the product of the weights of its samples.
 
     Returns
     -------
     float
-        1 if all pairs are in order, about ½ for scores that say nothing; NaN if no
-        pair can be compared.
+        1 if all pairs are in the right order, about ½ for uninformative risks, NaN if
+        no pair is comparable.
 
     Examples
     --------
@@ -230,25 +231,27 @@ def _pairs(time, event, rank, weight):  # type: ignore[no-untyped-def]
 
 
 def dynamic_auc(y_train: Any, y: Any, risk: ArrayLike, times: ArrayLike) -> FloatArray:
-    """Return how well scores separate who had the event by a time from who had not.
+    """Return the time-dependent area under the ROC curve.
 
-    The area under the curve of true and false positives (cumulative cases, dynamic
-    controls), in which events count one over the chance not to be censored before, so
-    that censoring makes no difference on average.
+    It measures how well the risks separate the samples with an event up to a time
+    (cumulative cases) from those without one (dynamic controls). Events are weighted by
+    the inverse probability of not being censored before, which removes the bias due to
+    censoring.
 
     Parameters
     ----------
     y_train : times and events
-        Of samples from which the chance to be censored is estimated.
+        Samples from which the censoring distribution is estimated.
     y : times and events
-        Of the samples with scores.
+        Samples to which the risks belong.
     risk : array of shape (n_samples,)
     times : array of shape (n_times,)
 
     Returns
     -------
     array of shape (n_times,)
-        NaN where there are no events before, or no samples after.
+        NaN at times before which there are no events, or after which there are no
+        samples.
 
     Examples
     --------

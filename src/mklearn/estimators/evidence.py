@@ -1,4 +1,4 @@
-"""Regression on the kernels under which the values are most likely."""
+"""Regression with kernel weights that maximise the evidence."""
 
 from __future__ import annotations
 
@@ -40,105 +40,108 @@ _OF_EACH, _MOST = 1 / 8, 2.5  # and those of a target, for each kernel and in al
 
 
 class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
-    """Regression on the combination of kernels under which the values are most likely.
+    """Regression on the combination of kernels with the highest evidence (REML).
 
-    Values are taken for a constant, a sum of Gaussian processes with the covariances
-    ``s theta_m k_m``, and noise with the variance ``s``. The weights ``theta >= 0``
-    maximise the restricted likelihood (REML), in which the constant and ``s`` have been
-    accounted for; the prediction is then that of kernel ridge regression with a free
-    intercept, on ``sum_m theta_m k_m`` with the penalty one.
+    The target is modelled as the sum of a constant, Gaussian processes with the
+    covariances ``s theta_m k_m``, and noise with the variance ``s``. The weights
+    ``theta >= 0`` maximise the restricted likelihood (REML), in which the constant and
+    ``s`` have been integrated or profiled out. The predictions are those of kernel
+    ridge regression on ``sum_m theta_m k_m`` with a free intercept and unit penalty.
 
-    Nothing has to be chosen by cross-validation: how strongly to regularise is in the
-    size of the weights. Many of them are exactly zero. The likelihood takes account of
-    how flexible a kernel is, so that narrow kernels are not preferred for fitting the
-    training samples well, as they are by :class:`MKLRegressor`. In return it is not
-    concave: the weights are a local maximum, and there is no bound on others.
+    No cross-validation is needed, because the size of the weights determines the
+    strength of the regularisation. Many weights are exactly zero. The likelihood
+    accounts for the flexibility of each kernel, so that narrow kernels are not favoured
+    for fitting the training samples closely, as they are in :class:`MKLRegressor`. On
+    the other hand the likelihood is not concave: the weights are a local maximum,
+    without a bound on how much better others could be.
 
-    Each iteration takes the time of a few factorisations of an (n, n) matrix, and about
-    four such matrices are in memory beside the kernels. With an ``approximation`` it is
-    a (D, D) matrix, for D features in all, whatever the number of samples: these are
-    read once.
+    Each iteration takes the time of a few factorisations of an (n, n) matrix, and
+    memory for about four such matrices is needed in addition to the kernels. With an
+    ``approximation`` of D features in total the matrices are (D, D), whatever the
+    number of samples, which are read only once.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine, as in :class:`MKLClassifier`.
+        The kernels to combine, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
-        Covariates, as in :class:`MKLClassifier`: the constant becomes a linear function
-        of them, which the restricted likelihood accounts for.
+        Covariates, as in :class:`MKLClassifier`: the constant is replaced by a linear
+        function of them, which the restricted likelihood accounts for.
     weights : {"shared", "per-target"} or array of shape (n_outputs,)
-        Whether all outputs share one set of kernel weights, each has its own, or those
-        of a group share theirs: the array names the group of each output. With
-        "per-target" thousands of outputs are worked on together.
+        Whether all outputs share one set of kernel weights ("shared"), each output has
+        its own ("per-target"), or the outputs of a group share theirs (an array that
+        gives the group of each output). With "per-target", thousands of outputs are
+        processed together efficiently.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
-        How kernels are made comparable. The scale of a kernel changes the unit of its
-        weight and nothing else.
+        How the kernels are normalised. The scale of a kernel only affects the unit of
+        its weight.
     psd : {"check", "clip", "ignore"}
         As in :class:`MKLClassifier`.
     uncertainty : bool
-        Keep what ``predict(X, return_std=True)`` needs: an (n, n) matrix. Not with an
-        ``approximation``.
+        Whether to keep the (n, n) matrix that ``predict(X, return_std=True)`` needs.
+        Not available with ``approximation``.
     tol : float, optional
-        Stop when the log likelihood can be expected to grow by less. By default 0.001;
-        with ``weights="per-target"``, in the mean over targets, 1/8 for each kernel and
-        2.5 at most: what a weight that is off by half its standard error costs. Below
-        0.05 each target ends with a factor of its own matrix, as if it were fitted
-        alone, and this takes nearly as long.
+        Stop when the log-likelihood is expected to grow by less than this. The default
+        is 0.001; with ``weights="per-target"`` it is, in the mean over targets, 1/8 per
+        kernel but at most 2.5, which is the loss if a weight is off by half its
+        standard error. Below 0.05 the matrix of each target is factorised at the end,
+        as if the target were fitted alone, which takes nearly as long.
     max_iter : int
     time_limit : float, optional
         Seconds.
     memory_limit : int, optional
-        As in :class:`MKLClassifier`, for the kernels. With ``weights="per-target"``
-        coefficients that take more bytes lie in a temporary file.
+        As in :class:`MKLClassifier`, for the kernels. With ``weights="per-target"``,
+        coefficients that exceed it are kept in a temporary file.
     callback : callable, optional
-        Called after each iteration with the history; return True to stop.
+        Called with the history after each iteration; it may return True to stop.
     verbose : int
-        Above zero, a line for each iteration, on standard error.
+        If positive, print a line for each iteration to standard error.
     approximation, rank, landmarks, random_state
-        Explicit features of low rank in place of the kernels, as in
-        :class:`MKLRegressor`: the model is that of the features, found from sums over
-        the samples, which may come in blocks.
+        Low-rank features in place of the exact kernels, as in :class:`MKLRegressor`.
+        The model is computed from sums over the samples, which may be given in blocks.
 
     Attributes
     ----------
     solution_ : Solution
-        Its ``upper`` is minus the log evidence.
+        The solution; its ``upper`` is minus the log evidence.
     predictor_ : Predictor
-        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
-        them by kernel.
+        The fitted prediction function, an immutable object: ``scores(X)`` returns the
+        scores, ``parts(X)`` splits them by kernel.
     evidence_ : Likelihood
-        The likelihood, how it was found, and what small changes still promise.
+        The likelihood, how it was computed, and its expected improvement by further
+        small changes.
     noise_ : array of shape (n_outputs,)
         Variance of the noise.
     kernel_weights_std_ : array of shape (n_kernels,)
-        Standard errors of the kernel weights, from the average information; infinite
-        where kernels say the same. That of a weight of zero is what it would have
-        beside the positive ones.
+        Standard errors of the kernel weights, from the average information; infinite if
+        kernels cannot be distinguished. For a weight of zero, it is the standard error
+        that the weight would have in addition to the positive ones.
     variance_explained_, variance_explained_std_ : arrays of shape (n_kernels,)
-        The part of the variance of y, covariates apart, that each kernel explains, and
-        its standard error by the delta method.
+        Share of the variance of y, apart from covariates, that each kernel explains,
+        and its standard error by the delta method.
     weight_errors_ : WeightErrors
-        All of these, with the share that the kernels explain together.
+        All of these errors, and the share that the kernels explain together.
     kernel_names_ : tuple of str
     kernels_ : tuple
-        The kernels with all parameters as numbers (None for precomputed ones).
+        The kernels with all their parameters resolved to numbers (None for precomputed
+        kernels).
     kernel_weights_ : array of shape (n_kernels,), or (n_outputs, n_kernels)
-        The ``theta`` above, on the normalised kernels; a row for each output unless
-        ``weights="shared"``. With
-        ``normalize="multiplicative"``, the variance that a kernel explains in units of
-        that of the noise. All are zero if the values look like noise.
+        The ``theta`` above, for the normalised kernels; one row per output unless
+        ``weights="shared"``. With ``normalize="multiplicative"``, a weight is the
+        variance explained by its kernel relative to that of the noise. All weights are
+        zero if y looks like pure noise.
     kernel_contributions_ : array of the shape of the weights
         Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
     support_ : array
-        Rows of X with a coefficient that is not zero.
+        Indices of the rows of X with a nonzero coefficient.
     dual_coef_ : array of shape (n_outputs, n_support)
     intercept_ : array of shape (n_outputs,)
     fixed_effects_ : array of shape (n_covariates,), or (n_outputs, n_covariates)
         Coefficients of the covariates, in the units of X.
     fixed_effects_std_ : array of the same shape
-        Their standard errors, kernel weights taken for known.
+        Standard errors of the effects, treating the kernel weights as known.
     intercept_std_ : array of shape (n_outputs,)
-        That of the intercept, where all covariates are zero.
+        Standard error of the intercept, that is, where all covariates are zero.
     fixed_names_, fixed_dropped_ : tuple of str
         As in :class:`MKLClassifier`.
     n_iter_ : int
@@ -211,22 +214,23 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None
     ) -> EvidenceMKLRegressor:
-        """Learn kernel weights and regression function.
+        """Learn the kernel weights and the regression function.
 
         Parameters
         ----------
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Outputs share the kernel weights unless ``weights`` says otherwise, and each
-            has a noise of its own. With ``weights="per-target"`` y is not copied: it
-            may be of single precision, and coefficients are then as well, or a
-            memory-mapped file. A Dask array is read a chunk of columns at a time.
+            Outputs share the kernel weights unless ``weights`` says otherwise; each has
+            its own noise variance. With ``weights="per-target"`` y is not copied: it
+            may be a memory-mapped file, and if it has single precision, so do the
+            coefficients. A Dask array is read one chunk of columns at a time.
         sample_weight : array of shape (n_samples,), optional
-            How exact the values are: the noise of a sample has the variance ``noise_``
-            over its weight. A factor for all of them changes the units of ``noise_``
-            and ``kernel_weights_`` and no prediction. Equal rows of equal value count
-            as one of their common weight; in Grams, views and blocks, whose rows are
-            not compared, they are separate measurements.
+            Precision of the values: the noise variance of a sample is ``noise_``
+            divided by its weight. Multiplying all weights by a constant changes the
+            units of ``noise_`` and ``kernel_weights_``, but no prediction. Identical
+            rows of a table with identical values are merged into one with the sum of
+            their weights; the rows of Gram matrices, views and blocks are not compared
+            and count as separate measurements.
         """
         self._check_parameters()
         return self._learn(self._training(X, y, sample_weight))
@@ -250,16 +254,16 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             for name in ("uncertainty", "approximation"):
                 if getattr(self, name) not in (None, False):
                     raise ValueError(
-                        f"{name}= needs one set of weights for all targets; give "
-                        "weights='shared', or fit a target alone."
+                        f"{name}= needs one set of weights for all targets; use "
+                        "weights='shared', or fit each target separately."
                     )
         if self.approximation is None:
             return
         check_approximation(self.approximation, self.rank, self.landmarks)
         if self.uncertainty:
             raise ValueError(
-                "uncertainty= needs all samples, and approximation= keeps sums over "
-                "them; give one of the two."
+                "uncertainty= needs all samples, but approximation= keeps only sums "
+                "over them; use one or the other."
             )
 
     def _learn(self, training: Training) -> EvidenceMKLRegressor:
@@ -390,28 +394,28 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         level: float = 0.95,
         kernels: Any = None,
     ) -> FloatArray:
-        """Return intervals of shares of variance, or of weights, by likelihood.
+        """Return profile-likelihood intervals for shares of variance, or for weights.
 
-        An interval holds the values at which the restricted likelihood, with all other
-        weights the best ones beside it, is not significantly smaller than at the
-        weights that were found. Unlike one made of standard errors it stays within what
-        is possible and need not be symmetric. Each end takes several fits.
+        An interval contains the values at which the restricted likelihood, maximised
+        over all other weights, is not significantly smaller than at the estimate.
+        Unlike intervals based on standard errors, it stays within the range of possible
+        values and need not be symmetric. Each end takes several fits.
 
         Parameters
         ----------
         X, y, sample_weight
             What the model was fitted on.
         of : {"share", "weight"}
-            Of the variance, or of the kernel weights.
+            Whether the intervals are for shares of the variance or for kernel weights.
         level : float
-            Between 0 and 1.
+            Confidence level, between 0 and 1.
         kernels : sequence of int, optional
-            Which kernels; all by default.
+            Indices of the kernels; all by default.
 
         Returns
         -------
         array of shape (n_kernels, 2)
-            Rows of NaN for kernels that were not asked for.
+            The ends of the intervals; NaN for kernels that were not requested.
 
         Examples
         --------
@@ -433,7 +437,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         M, theta = len(self.kernel_names_), self.kernel_weights_
         asked = list(range(M) if kernels is None else kernels)
         if not all(isinstance(m, (int, np.integer)) and 0 <= m < M for m in asked):
-            raise ValueError(f"kernels must be numbers from 0 to {M - 1}, got {asked}.")
+            raise ValueError(f"kernels must be indices from 0 to {M - 1}, got {asked}.")
         again = clone(self)
         problem = again._problem(again._training(X, y, sample_weight))[1]
         found = None
@@ -442,8 +446,9 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         known = self.evidence_.evidence
         if found is None or abs(found.value - known) > 1e-6 * max(1.0, abs(known)):
             raise ValueError(
-                "These are not the samples that the model was fitted on: its log "
-                f"evidence is {known:.6g} there. Give the same X, y and sample_weight."
+                "These are not the samples that the model was fitted on: there its "
+                f"log evidence is {known:.6g}. Give the same X, y and sample_weight as "
+                "to fit."
             )
         profile = Profile(problem, theta, of == "share")
         drop = 0.5 * float(chi2.isf(1.0 - level, 1))
@@ -454,16 +459,16 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
 
     @one_blas_thread
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the values, and how far new ones may lie from them.
+        """Return the predictions and, if requested, their standard deviations.
 
         Parameters
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         return_std : bool
-            Return standard deviations of new values (of weight one) as well, with what
-            is not known of the function and with the noise; but not with what is not
-            known of the weights. Needs ``uncertainty=True`` in ``fit``, and for
-            precomputed kernels the diagonals,
+            Whether to return the standard deviations of new values (of weight one) as
+            well. They include the uncertainty of the function and the noise, but not
+            the uncertainty of the kernel weights. This needs a model with
+            ``uncertainty=True`` and, for precomputed kernels, their diagonals:
             ``KernelBank.from_grams(B, row_diag=...)``.
 
         Returns

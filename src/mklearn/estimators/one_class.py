@@ -19,39 +19,40 @@ from mklearn.problems import Hinge, MKLProblem, OneClass
 class MKLOneClass(Decides, OutlierMixin, BaseMKL):
     """One-class classifier on a learned combination of kernels (ℓp-norm MKL).
 
-    Separates the samples from the origin of feature space. With the share ``nu`` of
-    outliers it solves, to a certified duality gap, ::
+    Separates the samples from the origin of feature space. With an expected fraction
+    ``nu`` of outliers it solves, to a certified duality gap, ::
 
         min  sum_i max(0, rho - f(x_i)) / (nu n) - rho + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)>
 
-    over ``w``, ``rho`` and the kernel weights ``theta`` together; with ``C`` given, the
-    form of Kloft et al. (2011), where ``rho`` is one and ``C`` takes its place::
+    over ``w``, ``rho`` and the kernel weights ``theta`` jointly. If ``C`` is given, it
+    solves the form of Kloft et al. (2011) instead, in which ``rho`` is one::
 
         min  C sum_i max(0, 1 - f(x_i)) + ½ sum_m |w_m|^2 / theta_m
 
-    Minimising over the weights looks for the kernels in which the samples lie farthest
-    from the origin, hence kernels of one scale should be compared
+    Minimising over the weights selects the kernels in which the samples lie farthest
+    from the origin, so the kernels should be on a common scale
     (``normalize="spherical"`` puts all samples on the unit sphere).
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine, as in :class:`MKLClassifier`.
+        The kernels to combine, as in :class:`MKLClassifier`.
     nu : float
-        Share of the training samples that may lie outside, in (0, 1]: at most this
-        share does, and at least this share lies outside or on the border.
+        Fraction of outliers, in (0, 1]: at most this fraction of the training samples
+        lies outside the learned region, and at least this fraction lies outside or on
+        its border.
     C : float, optional
-        Cost of samples outside; if given, ``nu`` is not used.
+        Cost of samples outside the region; if given, ``nu`` is ignored.
     norm : float, matrix or weight set
         The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum), or a
         set as in :class:`MKLClassifier`.
     normalize : {None, "trace", "multiplicative", "spherical"}
-        How kernels are made comparable, with the statistics of the training samples.
-        None takes them exactly as given. Precomputed test kernels need their diagonals
-        for "spherical": pass ``KernelBank.from_grams(B, row_diag=...)``.
+        How the kernels are normalised, using statistics of the training samples. None
+        uses them exactly as given. Precomputed test kernels need their diagonals for
+        "spherical": pass ``KernelBank.from_grams(B, row_diag=...)``.
     solver : str or Solver
-        "auto", a name such as "newton" or "alternating", or an instance.
+        "auto", a name such as "newton" or "alternating", or a solver object.
     psd, tol, max_iter, time_limit, memory_limit, callback, verbose
         As in :class:`MKLClassifier`.
 
@@ -61,15 +62,16 @@ class MKLOneClass(Decides, OutlierMixin, BaseMKL):
         ``decision_function = score_samples - offset_``: the ``rho`` above, or 1.
     kernel_names_ : tuple of str
     kernels_ : tuple
-        The kernels with all parameters as numbers (None for precomputed ones).
+        The kernels with all their parameters resolved to numbers (None for precomputed
+        kernels).
     kernel_weights_ : array of shape (n_kernels,)
-        The ``theta`` above, on the normalised kernels.
+        The ``theta`` above, for the normalised kernels.
     kernel_contributions_ : array of shape (n_kernels,)
         Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
     support_ : array
-        Rows of X outside or on the border.
+        Indices of the rows of X outside the region or on its border.
     dual_coef_ : array of shape (1, n_support)
-        They sum to one in the form with ``nu``.
+        Coefficients of the support vectors; in the form with ``nu`` they sum to one.
     intercept_ : array of shape (1,)
         ``-offset_``.
     duality_gap_ : float
@@ -77,8 +79,8 @@ class MKLOneClass(Decides, OutlierMixin, BaseMKL):
     n_iter_ : int
     solution_ : Solution
     predictor_ : Predictor
-        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
-        them by kernel.
+        The fitted prediction function, an immutable object: ``scores(X)`` returns the
+        scores, ``parts(X)`` splits them by kernel.
 
     References
     ----------
@@ -132,14 +134,15 @@ class MKLOneClass(Decides, OutlierMixin, BaseMKL):
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLOneClass:
-        """Learn kernel weights and the region of the samples.
+        """Learn the kernel weights and the region that holds the samples.
 
         Parameters
         ----------
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : ignored
         sample_weight : array of shape (n_samples,), optional
-            Weight 2 equals the sample given twice, weight 0 its absence.
+            A weight of 2 is equivalent to giving the sample twice, a weight of 0 to
+            leaving it out.
         """
         self._check_parameters()
         training = self._grams(X, None, sample_weight)
@@ -157,7 +160,7 @@ class MKLOneClass(Decides, OutlierMixin, BaseMKL):
     def fit_predict(
         self, X: Any, y: Any = None, sample_weight: Any = None
     ) -> NDArray[np.intp]:
-        """Learn from samples and tell which of them are outliers (-1), as ``fit``.
+        """Fit to X and return 1 for inliers and -1 for outliers.
 
         Parameters
         ----------
@@ -178,7 +181,7 @@ class MKLOneClass(Decides, OutlierMixin, BaseMKL):
         return self._scores(X)[:, 0]
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Return ``f(x)``, the higher the more like the training samples.
+        """Return ``f(x)``, which is higher for samples more like the training samples.
 
         Parameters
         ----------
@@ -187,7 +190,7 @@ class MKLOneClass(Decides, OutlierMixin, BaseMKL):
         return self.decision_function(X) + self.offset_
 
     def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return 1 for samples like those of training and -1 for outliers.
+        """Return 1 for inliers and -1 for outliers.
 
         Parameters
         ----------
@@ -204,6 +207,6 @@ class MKLOneClass(Decides, OutlierMixin, BaseMKL):
         if self.normalize == "center":
             raise ValueError(
                 "normalize='center' moves the mean of the samples to the origin, from "
-                "which they are to be separated, so that nothing is left to learn; use "
+                "which they are to be separated, so nothing is left to learn; use "
                 "'multiplicative' or 'spherical'."
             )

@@ -39,14 +39,14 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         min  C sum_i V(f(x_i), y_i) + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)> + b
 
-    over ``w``, ``b`` and the kernel weights ``theta`` together (Kloft et al. 2011).
-    With one kernel this is kernel ridge regression with a free intercept and the
-    penalty ``1 / C``, or support vector regression.
+    over ``w``, ``b`` and the kernel weights ``theta`` jointly (Kloft et al. 2011). With
+    one kernel this is kernel ridge regression with a free intercept and the penalty
+    ``1 / C``, or support vector regression.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine, as in :class:`MKLClassifier`.
+        The kernels to combine, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
         Covariates, as in :class:`MKLClassifier`.
     C : float
@@ -59,14 +59,15 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum), or a
         set as in :class:`MKLClassifier`.
     weights : {"shared", "per-target"} or array of shape (n_outputs,)
-        Whether all outputs share one set of kernel weights, each has its own, or those
-        of a group share theirs: the array names the group of each output. With
-        "per-target" and the squared loss thousands of outputs are worked on together.
+        Whether all outputs share one set of kernel weights ("shared"), each output has
+        its own ("per-target"), or the outputs of a group share theirs (an array that
+        gives the group of each output). With "per-target" and the squared loss,
+        thousands of outputs are solved together efficiently.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
-        How kernels are made comparable, with the statistics of the training samples.
-        None takes them exactly as given.
+        How the kernels are normalised, using statistics of the training samples. None
+        uses them exactly as given.
     solver : str or Solver
-        "auto", a name such as "newton" or "alternating", or an instance.
+        "auto", a name such as "newton" or "alternating", or a solver object.
     psd, tol, max_iter, time_limit, memory_limit, callback, verbose
         As in :class:`MKLClassifier`.
     approximation, rank, landmarks, random_state
@@ -76,14 +77,15 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
     ----------
     kernel_names_ : tuple of str
     kernels_ : tuple
-        The kernels with all parameters as numbers (None for precomputed ones).
+        The kernels with all their parameters resolved to numbers (None for precomputed
+        kernels).
     kernel_weights_ : array of shape (n_kernels,), or (n_outputs, n_kernels)
-        The ``theta`` above, on the normalised kernels; a row for each output unless
+        The ``theta`` above, for the normalised kernels; one row per output unless
         ``weights="shared"``.
     kernel_contributions_ : array of the shape of the weights
         Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
     support_ : array
-        Rows of X with a coefficient that is not zero (without ``approximation``).
+        Indices of the rows of X with a nonzero coefficient (without ``approximation``).
     dual_coef_ : array of shape (n_outputs, n_support)
         Without ``approximation``.
     intercept_ : array of shape (n_outputs,)
@@ -92,17 +94,18 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
     fixed_names_, fixed_dropped_ : tuple of str
         As in :class:`MKLClassifier`.
     duality_gap_ : float
-        The relative gap that certifies the solution; of several, the largest. That of
-        each output is in ``solution_.about.gaps`` with ``weights="per-target"``.
+        The relative gap that certifies the solution; the largest one if several
+        problems were solved. With ``weights="per-target"``, ``solution_.about.gaps``
+        holds the gap of each output.
     n_iter_ : int
     solution_ : Solution
-        Of the problem with ``y - median(y)``, which differs in the bias only; with
-        ``approximation``, of that with the approximate kernels.
+        Solution for the target ``y - median(y)``, which differs from that for y only in
+        the bias; with ``approximation``, for the approximate kernels.
     predictor_ : Predictor
-        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
-        them by kernel.
+        The fitted prediction function, an immutable object: ``scores(X)`` returns the
+        scores, ``parts(X)`` splits them by kernel.
     approximation_error_ : ApproximationError
-        Of the features, with ``approximation`` only: estimates for each kernel.
+        Estimated approximation error of each kernel; only with ``approximation``.
 
     References
     ----------
@@ -166,16 +169,17 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLRegressor:
-        """Learn kernel weights and regression function.
+        """Learn the kernel weights and the regression function.
 
         Parameters
         ----------
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : array of shape (n_samples,) or (n_samples, n_outputs)
-            Outputs share the kernel weights unless ``weights`` says otherwise; bring
-            them to comparable scales.
+            All outputs share the kernel weights unless ``weights`` says otherwise, so
+            they should have comparable scales.
         sample_weight : array of shape (n_samples,), optional
-            Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
+            Multiplied by C. A weight of 2 is equivalent to giving the sample twice, a
+            weight of 0 to leaving it out.
         """
         self._check_parameters()
         return self._learn(self._training(X, y, sample_weight))
@@ -304,7 +308,9 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         check_weights(self.weights)
         epsilon = self.epsilon
         if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
-            raise ValueError(f"epsilon must be a number from 0 on, got {epsilon!r}.")
+            raise ValueError(
+                f"epsilon must be a number that is zero or positive, got {epsilon!r}."
+            )
 
 
 def _outputs(training: Training) -> int:

@@ -1,4 +1,4 @@
-"""Estimators that choose cost and norm themselves, by warm-started paths on folds."""
+"""Estimators that choose C and the norm by warm-started paths on folds."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ class _PathSearch(SearchMixin, BaseMKL):
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
     ) -> Any:
-        """Choose cost and norm by cross-validation, then learn from all samples.
+        """Choose C and the norm by cross-validation, then fit on all samples.
 
         Parameters
         ----------
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : array
         sample_weight : array of shape (n_samples,), optional
-            Factors of C that count in the scores, too; weight 2 equals the sample given
-            twice, weight 0 its absence.
+            Multiplied by C, and used in the scores as well. A weight of 2 is equivalent
+            to giving the sample twice, a weight of 0 to leaving it out.
         groups : array of shape (n_samples,), optional
-            Subjects, which are never in both parts of a fold: what ``cv.split`` is
-            given as groups; a number of folds becomes folds of groups.
+            Group labels, such as subjects, passed on to ``cv.split``. With an integer
+            ``cv`` all samples of a group fall into the same fold.
         """
         self._check_parameters()
         training = self._grams(X, y, sample_weight)
@@ -302,7 +302,7 @@ class _PathSearch(SearchMixin, BaseMKL):
     def _costs_tried(self) -> FloatArray:
         if isinstance(self.Cs, Integral) and not isinstance(self.Cs, bool):
             if int(self.Cs) < 1:
-                raise ValueError(f"Cs must be at least 1 value, got {self.Cs!r}.")
+                raise ValueError(f"Cs must have at least one value, got {self.Cs!r}.")
             return np.logspace(-3, 3, int(self.Cs)) if int(self.Cs) > 1 else np.ones(1)
         return check_costs(self.Cs)
 
@@ -329,7 +329,7 @@ class _PathSearch(SearchMixin, BaseMKL):
         missing, loose = int(np.isnan(gaps).sum()), int((gaps > tol).sum())
         if missing or loose:
             warnings.warn(
-                f"Of {gaps.size} problems on folds {missing} were not reached and "
+                f"Of {gaps.size} problems on folds, {missing} were not started and "
                 f"{loose} stopped at gaps above {tol:.2g}; raise time_limit or "
                 "max_iter, or try a smaller grid.",
                 ConvergenceWarning,
@@ -438,61 +438,66 @@ def _decisions(
 class MKLClassifierCV(_PathSearch, MKLClassifier):
     """:class:`MKLClassifier` that chooses C and the norm by cross-validation.
 
-    How sparse should the weights be? No theory says which norm p is best for given
-    data, so it is tried, at little cost: the kernels are computed once for all samples
-    and folds are views of them; on each fold one path of warm-started problems runs
-    over all norms and costs (:func:`mkl_path`); and the last fit starts from the mean
-    of the folds. Normalisation is fitted on each fold's training part. Parameters of
-    kernels that follow from the data (widths, scales of columns) are found once, from
-    all samples but no labels.
+    Which norm p, and thus how sparse a combination, works best depends on the data, so
+    it is chosen by cross-validation. This is cheap: the kernels are computed once for
+    all samples, and folds are views of them; on each fold a single path of warm-started
+    problems covers all norms and costs (:func:`mkl_path`); and the final fit starts
+    from the mean of the folds' solutions. Normalisation is fitted on the training part
+    of each fold. Kernel parameters that depend on the data (widths, scales of columns)
+    are set once, from all samples but without the labels.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine, as in :class:`MKLClassifier`.
+        The kernels to combine, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
-        Covariates, as in :class:`MKLClassifier`. On each fold their effects are those
-        of the training part; a category that is not in it has none.
+        Covariates, as in :class:`MKLClassifier`. On each fold their effects are
+        estimated on the training part; a category that does not occur there has no
+        effect.
     Cs : int or array
-        Costs to try; an integer is the size of a logarithmic grid from 0.001 to 1000.
+        Values of C to try; an integer is the size of a logarithmic grid from 0.001 to
+        1000.
     norms : list of float
         Norms p to try, from 1 (sparse) to ``inf`` (plain sum).
     cv : int, splitter or iterable of (train, test)
-        Folds. An integer makes stratified folds of the distinct samples, so that equal
-        ones are never in training and test part, and a weight of 2 is a repetition.
+        Cross-validation folds. An integer gives that many stratified folds of the
+        distinct samples: identical samples are never split between training and test
+        part, and a weight of 2 is equivalent to a repeated sample.
     scoring : str or callable, optional
-        As in scikit-learn; accuracy by default. A scorer is called with numbers of the
-        test samples in place of X.
+        As in scikit-learn; accuracy by default. A scorer is called with the indices of
+        the test samples in place of X.
     rule : {"best", "1se", "sum"}
-        The best mean score, or the simplest model that is at most one standard error
-        below it. Simplest, also among ties: the smallest C, then the largest p. With
-        "sum" it is the best plain sum, unless another model is better on the same folds
-        by more than one standard error of the difference.
+        "best" chooses the best mean score; "1se" the simplest model whose score is
+        within one standard error of the best; "sum" the best plain sum of the kernels,
+        unless another model is better on the same folds by more than one standard error
+        of the difference. The simplest model, also among ties, has the smallest C, then
+        the largest p.
     select : {"widths", "one"} or None
-        Which kernels may be left out. Of kernels that differ by their width alone, if
-        they are five or more, as in "auto", the narrowest can learn any labels by
-        heart, and weights that are learned from the same labels do not tell. "widths"
-        compares the sum of all kernels with the sums without the narrowest fifth and
-        two fifths of the widths, on the same folds, and goes on with the best. "one"
-        goes on with the single kernel that is best. None keeps all.
+        Which kernels may be left out before the search. Very narrow kernels can
+        memorise any labels, and weights learned from the same labels do not reveal
+        this. "widths" therefore looks at kernels that differ only in their width, if
+        there are at least five of them as in "auto": it compares the sum of all kernels
+        with the sums without the narrowest one fifth and two fifths of the widths, on
+        the same folds, and continues with the best. "one" continues with the single
+        best kernel. None keeps all kernels.
     loss, normalize, solver, class_weight, psd
         As in :class:`MKLClassifier`.
     tol : float
-        As in :class:`MKLClassifier`, for the last fit. Problems on folds end at ten
-        times this gap, which is as exact as a choice needs.
+        As in :class:`MKLClassifier`, for the final fit. On the folds problems are
+        solved to ten times this gap, which is accurate enough to choose by.
     max_iter : int
         As in :class:`MKLClassifier`, for each problem.
     time_limit : float, optional
-        Limit in seconds for the path of each fold, and for the last fit.
+        Time limit in seconds for the path on each fold, and for the final fit.
     memory_limit : int, optional
         As in :class:`MKLClassifier`.
     n_jobs : int, optional
-        Folds that are worked on at the same time.
+        Number of folds processed in parallel.
     callback : callable, optional
-        Called with the history after each iteration of each problem; return True to
-        stop the path.
+        Called with the history after each iteration of each problem; it may return True
+        to stop the path.
     verbose : int
-        1 for a line for each problem, 2 for each iteration.
+        1 prints a line for each problem, 2 one for each iteration.
 
     Attributes
     ----------
@@ -504,26 +509,27 @@ class MKLClassifierCV(_PathSearch, MKLClassifier):
         Ascending.
     norms_ : array of shape (n_norms,)
     best_index_ : tuple of int
-        Where the choice is in ``mean_scores_``.
+        Index of the chosen model in ``mean_scores_``.
     gain_over_sum_ : tuple of (float, float), or None
-        By how much the choice scored better on the folds than the plain sum with its
-        best C, and the standard error of that; None if ``norms`` lack ``inf``. If the
-        gain is less than two errors, the sum would have done. As it is the gain of the
-        best of many it is rather too large: :func:`mklearn.model_selection.compare`
-        measures it on samples that took no part in the choice.
+        By how much the chosen model scored better on the folds than the plain sum with
+        its best C, and the standard error of this difference; None if ``norms`` does
+        not contain ``inf``. If the gain is less than two standard errors, the plain sum
+        would have done as well. Since it is the gain of the best of many models, it is
+        biased upwards; :func:`mklearn.model_selection.compare` measures it on samples
+        not used for the choice.
     rejected_ : tuple of str
-        Names of the kernels that were left out. They have weight zero.
+        Names of the kernels that ``select`` left out; their weights are zero.
     select_scores_ : array of shape (n_choices, n_Cs, n_folds), or None
-        Scores of what ``select`` compares: sums of all kernels and of those without the
-        narrowest, or single kernels. None where there was nothing to choose.
+        Scores of the candidates that ``select`` compared: the sums with and without the
+        narrowest kernels, or the single kernels. None if there was nothing to choose.
     path_ : tuple of Path, one for each fold
         Weights, bounds and iterations of every problem, without the solutions.
     classes_, kernel_names_, kernels_, kernel_weights_, kernel_contributions_
-        As in :class:`MKLClassifier`, of the last fit.
+        As in :class:`MKLClassifier`, for the final fit.
     support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
-        As in :class:`MKLClassifier`, of the last fit.
+        As in :class:`MKLClassifier`, for the final fit.
     fixed_effects_, fixed_names_, fixed_dropped_
-        As in :class:`MKLClassifier`, of the last fit.
+        As in :class:`MKLClassifier`, for the final fit.
 
     References
     ----------
@@ -618,16 +624,17 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine, as in :class:`MKLClassifier`.
+        The kernels to combine, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
         Covariates, as in :class:`MKLClassifierCV`.
     Cs, norms, cv, scoring, rule, select
         As in :class:`MKLClassifierCV`; with ``weights="per-target"`` and the squared
-        loss all kernels are kept. With an integer ``cv`` the folds are of distinct
-        samples; those of a table are in an order that follows from their content.
+        loss ``select`` has no effect: all kernels are kept. An integer ``cv`` gives
+        folds of the distinct samples; the rows of a table are assigned in an order that
+        depends only on their content.
     weights : {"shared", "per-target"} or array of shape (n_outputs,)
-        As in :class:`MKLRegressor`. Cost and norm are chosen for all outputs together,
-        for each of them, or for each group.
+        As in :class:`MKLRegressor`. C and the norm are chosen for all outputs together,
+        for each output, or for each group accordingly.
     loss, epsilon, normalize, solver, psd
         As in :class:`MKLRegressor`.
     tol, max_iter, time_limit, memory_limit, n_jobs, callback, verbose
@@ -638,16 +645,16 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
     rejected_, select_scores_
         As in :class:`MKLClassifierCV`.
     C_, norm_, scores_, mean_scores_, Cs_, norms_, best_index_, gain_over_sum_, path_
-        As in :class:`MKLClassifierCV`. Unless
-        ``weights="shared"``, choices are arrays of shape (n_outputs,), scores have one
-        more axis, for outputs or groups, and there is no ``gain_over_sum_``; with
-        "per-target" and the squared loss there are no paths.
+        As in :class:`MKLClassifierCV`. Unless ``weights="shared"``, ``C_`` and
+        ``norm_`` are arrays of shape (n_outputs,), the scores have an additional axis
+        for outputs or groups, and there is no ``gain_over_sum_``; with "per-target" and
+        the squared loss there is no ``path_`` either.
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
-        As in :class:`MKLRegressor`, of the last fit.
+        As in :class:`MKLRegressor`, for the final fit.
     support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
-        As in :class:`MKLRegressor`, of the last fit.
+        As in :class:`MKLRegressor`, for the final fit.
     fixed_effects_, fixed_names_, fixed_dropped_
-        As in :class:`MKLRegressor`, of the last fit.
+        As in :class:`MKLRegressor`, for the final fit.
 
     References
     ----------
@@ -855,14 +862,14 @@ class MKLCoxCV(_PathSearch, MKLCox):
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine, as in :class:`MKLClassifier`.
+        The kernels to combine, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
         Covariates, as in :class:`MKLClassifierCV`.
     Cs, norms
         As in :class:`MKLClassifierCV`.
     cv : int, splitter or iterable of (train, test)
-        Folds. An integer makes folds of distinct samples, each with its share of the
-        events.
+        Cross-validation folds. An integer gives that many folds of the distinct
+        samples, stratified by whether they had an event.
     scoring, rule, select
         As in :class:`MKLClassifierCV`.
     ties, normalize, solver, psd
@@ -877,13 +884,13 @@ class MKLCoxCV(_PathSearch, MKLCox):
     rejected_, select_scores_
         As in :class:`MKLClassifierCV`.
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
-        As in :class:`MKLCox`, of the last fit.
+        As in :class:`MKLCox`, for the final fit.
     unique_times_, baseline_cumulative_hazard_, strata_
-        As in :class:`MKLCox`, of the last fit.
+        As in :class:`MKLCox`, for the final fit.
     fixed_effects_, fixed_names_, fixed_dropped_
-        As in :class:`MKLCox`, of the last fit.
+        As in :class:`MKLCox`, for the final fit.
     support_, dual_coef_, duality_gap_, n_iter_, solution_, predictor_
-        As in :class:`MKLCox`, of the last fit.
+        As in :class:`MKLCox`, for the final fit.
 
     References
     ----------
@@ -954,15 +961,15 @@ class MKLCoxCV(_PathSearch, MKLCox):
         *,
         strata: Any = None,
     ) -> Any:
-        """Choose cost and norm by cross-validation, then learn from all samples.
+        """Choose C and the norm by cross-validation, then fit on all samples.
 
         Parameters
         ----------
         X, y, sample_weight
             As in :meth:`MKLCox.fit`.
         groups : array of shape (n_samples,), optional
-            What ``cv.split`` is given as groups: ``cv=GroupKFold()`` keeps the samples
-            of a group together.
+            Group labels passed on to ``cv.split``: with ``cv=GroupKFold()`` the samples
+            of a group stay together.
         strata : array of shape (n_samples,), optional
             As in :meth:`MKLCox.fit`. Scores on folds compare samples of all strata.
         """

@@ -1,4 +1,4 @@
-"""Subspace kernels: a few features of a kernel, or of several, that tell classes."""
+"""Subspace kernels: a few features of kernels that separate the classes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Learned:
 class SubspaceKernel(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseKernelMachine
 ):
-    """A few features of a kernel in which the classes come apart.
+    """A few features of a kernel that separate the classes.
 
     Finds coefficients W such that the linear kernel of the features ``Z = G W`` depends
     on the labels as much as possible (Chen et al. 2008), where G is the centred kernel,
@@ -78,9 +78,10 @@ class SubspaceKernel(
     "alignment"                    ``GW(W'GW)^-1 W'G`` aligned with H (SKFE)
     =============  ==============  =====================================================
 
-    HSIC takes one Cholesky factor and an eigenproblem of the number of classes. With
-    several kernels the weights minimise (27), ``tr((I + G/reg)^-1 H)``, for "hsic" to a
-    certified duality gap, or, for "svm" and uncorrelated features, solve (39).
+    HSIC takes one Cholesky factorisation and an eigenproblem whose size is the number
+    of classes. With several kernels the weights minimise (27),
+    ``tr((I + G/reg)^-1 H)``, for "hsic" to a certified duality gap, or, for "svm" and
+    uncorrelated features, solve (39).
 
     Parameters
     ----------
@@ -88,51 +89,53 @@ class SubspaceKernel(
         As in :class:`MKLClassifier`.
     criterion : {"hsic", "svm", "alignment"}
     uncorrelated : bool
-        Whether training features are uncorrelated, as in (19), or belong to an
-        orthogonal projection, as in (8). No matter for "alignment".
+        Whether the features of the training samples are uncorrelated, as in (19), or
+        come from an orthogonal projection, as in (8). Ignored for "alignment".
     n_components : int, optional
-        Features. By default all that there are: n_classes - 1 for "hsic", and for "svm"
-        one for each SVM. More are not to be had and are cut off, with a warning.
+        Number of features. By default the maximum: n_classes - 1 for "hsic", and one
+        for each SVM for "svm". Larger numbers are reduced to the maximum, with a
+        warning.
     reg : float or "auto"
-        lam of (8), xi of (19), on the scale of G: see ``unit_trace``. "auto" is 5e-4
-        times the trace of G.
+        Regularisation: lam of (8) or xi of (19), on the scale of G (see
+        ``unit_trace``). "auto" is 5e-4 times the trace of G.
     label_kernel : {"H2", "H1"}
-        ``H = Y (Y'Y)^-1 Y'`` with class indicators Y, or ``YY'``, in which large
-        classes count more.
+        ``H = Y (Y'Y)^-1 Y'`` with class indicators Y, or ``H = YY'``, which gives more
+        weight to large classes.
     C : float or "auto"
-        Cost of errors in the SVMs on the features ("svm" only). The features are small,
-        so that C must be large: "auto" is one over their mean squared length.
+        Cost of errors in the SVMs on the features ("svm" only). As the features are
+        small, C has to be large: "auto" is the inverse of their mean squared length.
     joint : {"auto", "exact", "damped", "alternating"}
-        How (9), (20) and (39) are solved: see :func:`mklearn.solvers.solve_joint`.
-        "auto" is certified with n_components as large as the number of SVMs;
-        "alternating" is the method of the paper, which may not converge.
+        How (9), (20) and (39) are solved; see :func:`mklearn.solvers.solve_joint`.
+        "auto" gives a certified solution if n_components is at least the number of
+        SVMs; "alternating" is the method of the paper, which may not converge.
     unit_trace : bool or "auto"
-        Whether the centred kernel is scaled to trace one, so that reg is relative. With
-        several kernels each is scaled, always. By default one kernel is centred only,
-        and reg is that of the formulas.
+        Whether the centred kernel is scaled to unit trace, which makes reg relative. If
+        there are several kernels, they are always scaled. With "auto", a single kernel
+        is only centred, and reg is as in the formulas.
     solver : str or Solver
-        For the weights of several kernels: "newton", "silp", "qcqp", "sdp",
+        Solver for the weights of several kernels: "newton", "silp", "qcqp", "sdp",
         "sdp-approx" or another one, as in :class:`MKLDiscriminant`.
     class_weight : dict, "balanced" or None
-        Factors of C by class.
+        Multiplies C for the samples of each class.
     random_state : int
-        For "alignment" with more features than class means, which starts at random.
+        Seed of the random start that "alignment" uses if there are more features than
+        class means.
     psd : {"check", "clip", "ignore"}
         As in :class:`MKLClassifier`.
     tol : float
-        Relative duality gap of the weights and of the joint problem; relative change of
-        the latter's objective where it has no certificate.
+        Relative duality gap to reach for the weights and the joint problem; where the
+        joint problem has no certificate, the relative change of its objective.
     max_iter : int
-        Limit on the iterations of the joint problem and of "alignment". The latter
-        seldom ends before it: the number of steps is all that regularises it.
+        Limit on the iterations for the joint problem and for "alignment". The latter
+        usually reaches it: early stopping is its only regularisation.
     time_limit : float, optional
         Limit in seconds.
     memory_limit : int, optional
         As in :class:`MKLClassifier`.
     callback : callable, optional
-        Called with the history after each iteration; return True to stop.
+        Called with the history after each iteration; it may return True to stop.
     verbose : int
-        2 for a line for each iteration.
+        2 prints a line for each iteration.
 
     Attributes
     ----------
@@ -140,28 +143,28 @@ class SubspaceKernel(
     kernel_names_, kernels_, kernel_contributions_, support_, n_iter_
         As in :class:`MKLClassifier`.
     kernel_weights_ : array of shape (n_kernels,)
-        On the kernels of unit trace; they sum to one.
+        Weights of the kernels scaled to unit trace; they sum to one.
     dual_coef_ : array of shape (n_components, n_support)
-        W' or Q' on the training samples ``support_``.
+        Coefficients W' or Q' of the training samples in ``support_``.
     n_components_ : int
     rank_ : int
-        How many features there could have been.
+        The largest possible number of features.
     criterion_values_ : array of shape (n_components,)
         What each feature adds to the criterion.
     objective_ : float
-        HSIC (8) or (19), or alignment, which are to be large; or the joint objective
-        (9), (20), (39), to be small.
+        HSIC (8) or (19) or the alignment, which are maximised; or the joint objective
+        (9), (20) or (39), which is minimised.
     reg_, C_ : float
-        As used, on the scale of the kernel and of the features.
+        The values used, on the scale of the kernel and of the features.
     duality_gap_ : float
-        Of the weights or of the joint problem; 0 where the solution is in closed form
-        and NaN for "alignment", which has no certificate.
+        Relative gap of the weights or of the joint problem; 0 where the solution has a
+        closed form, and NaN for "alignment", which has no certificate.
     solution_ : Solution
-        Of the joint problem or of the weights; of a single kernel, the closed form, or
-        the local maximum of the alignment.
+        Solution of the joint problem or of the problem for the weights; for a single
+        kernel, the closed form, or the local maximum of the alignment.
     predictor_ : Predictor
-        What remains to predict with, a frozen value: ``project(X)`` gives
-        the features, ``terms(X)`` what each kernel adds to them.
+        The fitted prediction function, an immutable object: ``project(X)`` returns the
+        features, ``terms(X)`` the contribution of each kernel to them.
 
     References
     ----------
@@ -239,7 +242,7 @@ class SubspaceKernel(
 
     @one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceKernel:
-        """Learn kernel weights and features.
+        """Learn the kernel weights and the features.
 
         Parameters
         ----------
@@ -247,7 +250,8 @@ class SubspaceKernel(
         y : array of shape (n_samples,)
             Class labels, numbers or strings.
         sample_weight : array of shape (n_samples,), optional
-            Weight 2 equals the sample given twice, weight 0 its absence.
+            A weight of 2 is equivalent to giving the sample twice, a weight of 0 to
+            leaving it out.
         """
         self._check_parameters()
         training = self._grams(X, y, sample_weight)
@@ -344,8 +348,8 @@ class SubspaceKernel(
     def _check_rank(self, found: Subspace) -> None:
         if found.rank == 0:
             raise NothingToLearnError(
-                "No direction of the kernel depends on the labels, so there is nothing "
-                "to learn from; check the kernel and its parameters."
+                "No direction of the kernel depends on the labels, so there is "
+                "nothing to learn; check the kernel and its parameters."
             )
 
     def _regularisation(self, trace: float) -> float:
@@ -365,8 +369,8 @@ class SubspaceKernel(
         q = found.coef.shape[1]
         if self.n_components is not None and self.n_components > q:
             warnings.warn(
-                f"n_components={self.n_components} is above the rank: there are {q} "
-                f"features, and n_components_ is {q}.",
+                f"n_components={self.n_components} exceeds the rank: there are only "
+                f"{q} features, so n_components_ is {q}.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -389,8 +393,8 @@ class SubspaceKernel(
     def transform(self, X: Any) -> FloatArray:
         """Return the features, shape ``(n_samples, n_components_)``.
 
-        They have mean zero on the training samples; uncorrelated ones, with sample
-        weights, ``Z'Z + reg Q'GQ = I``.
+        They have mean zero on the training samples; uncorrelated features satisfy
+        ``Z'Z + reg Q'GQ = I``, with sample weights.
 
         Parameters
         ----------
@@ -420,7 +424,7 @@ class SubspaceKernel(
             )
         n = self.n_components
         if n is not None and not (isinstance(n, Integral) and n >= 1):
-            raise ValueError(f"n_components must be a whole number >= 1, got {n!r}.")
+            raise ValueError(f"n_components must be a positive integer, got {n!r}.")
         check_limits(self)
 
     def __sklearn_tags__(self) -> Any:
@@ -444,9 +448,10 @@ def unit_cost(features: FloatArray, w: FloatArray) -> float:
 class SubspaceClassifier(LabelsMixin, SubspaceKernel):
     """SVMs on the features of :class:`SubspaceKernel`, one for each class.
 
-    With ``criterion="hsic"`` or ``"alignment"`` the SVMs are trained on the features
-    found before; with ``"svm"`` both are learned together. Two classes take one SVM.
-    The joint objective counts it once, where the paper has it twice.
+    With ``criterion="hsic"`` or ``"alignment"`` the features are found first and the
+    SVMs are trained on them; with ``"svm"`` both are learned jointly. Two classes need
+    only one SVM, which the joint objective counts once, whereas the paper counts it
+    twice.
 
     Parameters
     ----------
@@ -460,7 +465,7 @@ class SubspaceClassifier(LabelsMixin, SubspaceKernel):
     Attributes
     ----------
     coef_ : array of shape (1 or n_classes, n_components)
-        Of the decision function in the features.
+        Coefficients of the features in the decision function.
     intercept_ : array of shape (1 or n_classes,)
     classes_, kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`SubspaceKernel`.

@@ -1,4 +1,4 @@
-"""Subspace kernels whose kernel, regularisation and cost cross-validation chooses."""
+"""Subspace kernels with kernel, reg and C chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -40,52 +40,55 @@ _Cell = tuple[int, int, FloatArray, FloatArray, FloatArray]
 class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
     """:class:`SubspaceClassifier` that chooses kernel, reg and C by cross-validation.
 
-    Kernels are evaluated once for all folds. On each fold and for each kernel the Gram
-    is formed once, each reg takes one Cholesky factor, and the SVMs of one C start from
-    those of the one before. To nest the choice in another cross-validation, pass the
-    estimator to ``cross_val_score``: it then chooses anew on each training part.
+    Kernels are evaluated once for all folds. On each fold the Gram matrix of each
+    kernel is formed once, each reg takes one Cholesky factorisation, and the SVMs for
+    each C are warm-started from those for the previous one. For nested
+    cross-validation, pass the estimator to ``cross_val_score``: it then makes its
+    choice anew on each training part.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to choose from: each is tried alone.
+        The kernels to choose from; each is tried alone.
     combine : bool
-        Take all kernels together, with learned weights, and choose reg and C only.
+        Whether to combine all kernels with learned weights and choose only reg and C.
     regs, Cs : arrays of float
         Values to try.
     relative : bool
-        Whether regs are multiples of the kernel's trace, and Cs of one over the mean
-        squared length of the features, which is what "auto" takes in
-        :class:`SubspaceClassifier`. These grids suit any kernel and any sample.
+        Whether regs are multiples of the kernel's trace, and Cs multiples of the
+        inverse mean squared length of the features, the unit that "auto" uses in
+        :class:`SubspaceClassifier`. Such grids suit any kernel and any sample size.
     cv : int, splitter or iterable
-        Folds; an integer makes stratified ones.
+        Cross-validation folds; an integer gives that many stratified folds.
     n_jobs : int, optional
-        Pairs of kernel and fold that are worked on at the same time.
+        Number of pairs of kernel and fold processed in parallel.
     criterion, uncorrelated, n_components, label_kernel, joint, unit_trace, solver
         As in :class:`SubspaceKernel`.
     class_weight, random_state, psd, tol, max_iter, time_limit, memory_limit
-        As in :class:`SubspaceKernel`; a time limit is for each problem solved.
+        As in :class:`SubspaceKernel`; the time limit applies to each problem
+        separately.
 
     Attributes
     ----------
     scores_ : array of shape (n_choices, n_regs, n_Cs, n_folds)
-        Accuracies; there is one choice for each kernel, or one for all of them.
+        Accuracies. There is one choice for each kernel or, with ``combine``, a single
+        one.
     mean_scores_ : array of shape (n_choices, n_regs, n_Cs)
     best_index_ : tuple of int
-        Where the choice is in ``mean_scores_``. Among ties the largest reg wins, then
-        the smallest C, then the first kernel.
+        Index of the chosen model in ``mean_scores_``. Among ties the largest reg wins,
+        then the smallest C, then the first kernel.
     best_params_ : dict
-        Names of the kernels, reg and C, as in the grids.
+        Names of the chosen kernels, and the chosen values of reg and C in the grids.
     regs_, Cs_ : arrays
         The grids, ascending.
     coef_, intercept_, classes_, kernel_names_, kernels_, kernel_weights_
-        As in :class:`SubspaceClassifier`, of the last fit.
+        As in :class:`SubspaceClassifier`, for the final fit.
     kernel_contributions_, support_, dual_coef_, n_components_, rank_
-        As in :class:`SubspaceClassifier`, of the last fit.
+        As in :class:`SubspaceClassifier`, for the final fit.
     criterion_values_, objective_, reg_, C_, duality_gap_, n_iter_, solution_
-        As in :class:`SubspaceClassifier`, of the last fit.
+        As in :class:`SubspaceClassifier`, for the final fit.
     predictor_
-        As in :class:`SubspaceClassifier`, of the last fit.
+        As in :class:`SubspaceClassifier`, for the final fit.
 
     References
     ----------
@@ -156,15 +159,15 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
     ) -> SubspaceClassifierCV:
-        """Choose on folds, then fit on all samples.
+        """Choose by cross-validation, then fit on all samples.
 
         Parameters
         ----------
         X, y, sample_weight
-            As in :class:`SubspaceKernel`; weights count in the scores as well.
+            As in :class:`SubspaceKernel`; the weights are used in the scores as well.
         groups : array of shape (n_samples,), optional
-            Subjects, which are never in both parts of a fold: what ``cv.split`` is
-            given as groups; a number of folds becomes folds of groups.
+            Group labels, such as subjects, passed on to ``cv.split``. With an integer
+            ``cv`` all samples of a group fall into the same fold.
         """
         self._check_parameters()
         self.regs_ = _grid("regs", self.regs)

@@ -1,4 +1,4 @@
-"""Times to an event on a learned kernel."""
+"""Survival analysis on a learned kernel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FloatArray = NDArray[np.float64]
 
 
 class SurvivalMixin(BaseMKL):
-    """Learning from times of which some are censored; scores become risks."""
+    """Fitting to possibly censored times; the scores are risks."""
 
     predict: Callable[[Any], FloatArray]
     _takes_labels = False
@@ -46,7 +46,11 @@ class SurvivalMixin(BaseMKL):
         """Return times, events and strata, shape (n, 3)."""
         target = check_times(y, len(weight))
         if not target[weight > 0, 1].any():
-            raise NothingToLearnError("All samples with an event have weight zero.")
+            raise NothingToLearnError(
+                "All samples with an event have weight zero; at "
+                "least one event with positive weight is "
+                "needed."
+            )
         return target
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -57,7 +61,7 @@ class SurvivalMixin(BaseMKL):
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         y : times and events, as in ``fit``
         sample_weight : array of shape (n_samples,), optional
-            A pair counts the product of its weights.
+            A pair counts with the product of the weights of its samples.
         """
         return concordance_index(y, self.predict(X), sample_weight)
 
@@ -71,76 +75,79 @@ class SurvivalMixin(BaseMKL):
 class MKLCox(SurvivalMixin):
     """Cox's proportional hazards on a learned combination of kernels.
 
-    The hazard of a sample is ``h_0(t) exp(f(x))`` with a baseline ``h_0`` that is left
-    open. Solves, to a certified duality gap, ::
+    The hazard of a sample is ``h_0(t) exp(f(x))`` with an unspecified baseline ``h_0``.
+    Solves, to a certified duality gap, ::
 
         min  -C log L(f) + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)>
 
-    over ``w`` and the kernel weights ``theta`` together, where L is Cox's partial
+    over ``w`` and the kernel weights ``theta`` jointly, where L is Cox's partial
     likelihood. With one linear kernel and ``normalize=None`` this is Cox regression
     with a ridge penalty of ``1 / C``; with p = 1 and a linear kernel for each group of
-    columns, its group lasso. Values and derivatives take cumulative sums over samples
-    in the order of their times, and no pairs.
+    columns, it is the group lasso for Cox regression. The likelihood and its
+    derivatives are computed from cumulative sums over the samples sorted by time,
+    without forming pairs.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine, as in :class:`MKLClassifier`.
+        The kernels to combine, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
         Covariates, as in :class:`MKLClassifier`: they add ``z'beta`` to ``f(x)``, with
-        a beta that is not penalised.
+        unpenalised coefficients beta.
     C : float
-        Cost of the negative log likelihood, summed over events.
+        Weight of the negative log-likelihood, which is a sum over events.
     ties : {"breslow", "efron"}
-        How events at the same time are dealt with: all against the whole risk set, or
-        one after the other, which is nearer to the likelihood where there are many.
+        How tied event times are handled. Efron's approximation is closer to the exact
+        likelihood if there are many ties.
     norm : float, matrix or weight set
         The p of the norm on the weights, from 1 (sparse) to ``inf`` (plain sum), or a
         set as in :class:`MKLClassifier`.
     normalize : {None, "center", "trace", "multiplicative", "spherical"}
-        How kernels are made comparable, with the statistics of the training samples.
-        None takes them exactly as given.
+        How the kernels are normalised, using statistics of the training samples. None
+        uses them exactly as given.
     solver : str or Solver
-        "auto", a name such as "newton" or "alternating", or an instance.
+        "auto", a name such as "newton" or "alternating", or a solver object.
     psd, tol, max_iter, time_limit, memory_limit, callback, verbose
         As in :class:`MKLClassifier`.
     approximation, rank, landmarks, random_state
-        As in :class:`MKLClassifier`; X must be in memory, or a ``numpy.memmap``, for
+        As in :class:`MKLClassifier`; X must be in memory or a ``numpy.memmap``, because
         rows are read in the order of their times.
 
     Attributes
     ----------
     kernel_names_ : tuple of str
     kernels_ : tuple
-        The kernels with all parameters as numbers (None for precomputed ones).
+        The kernels with all their parameters resolved to numbers (None for precomputed
+        kernels).
     kernel_weights_ : array of shape (n_kernels,)
-        The ``theta`` above, on the normalised kernels.
+        The ``theta`` above, for the normalised kernels.
     kernel_contributions_ : array of shape (n_kernels,)
         Scale-free shares ``theta_m |w_m / theta_m|^2`` that sum to one.
     unique_times_ : array of shape (n_times,)
-        Distinct times of the training samples, where predicted functions have steps.
+        Distinct times of the training samples, at which predicted functions have steps.
     baseline_cumulative_hazard_ : array of shape (n_strata, n_times)
-        Breslow's estimate, at ``f(x) = 0``. With covariates that is where numbers among
-        them have their means, and categories their first value.
+        Breslow's estimate of the cumulative hazard at ``f(x) = 0``. With covariates
+        this refers to numeric covariates at their means and categories at their first
+        value.
     strata_ : array of shape (n_strata,)
-        Values of ``strata``; one zero if there were none.
+        Distinct values of ``strata``; a single zero if there were no strata.
     fixed_effects_, fixed_names_, fixed_dropped_
-        Of the covariates, as in :class:`MKLClassifier`: logarithms of hazard ratios.
+        Effects of the covariates, as in :class:`MKLClassifier`: log hazard ratios.
     support_ : array
-        Rows of X with a coefficient that is not zero (without ``approximation``).
+        Indices of the rows of X with a nonzero coefficient (without ``approximation``).
     dual_coef_ : array of shape (1, n_support)
         Without ``approximation``.
     duality_gap_ : float
         The relative gap that certifies the solution.
     n_iter_ : int
     solution_ : Solution
-        With ``approximation``, of the problem with the approximate kernels.
+        With ``approximation``, the solution for the approximate kernels.
     predictor_ : Predictor
-        What remains to predict with, a frozen value: ``scores(X)``, and ``parts(X)`` of
-        them by kernel.
+        The fitted prediction function, an immutable object: ``scores(X)`` returns the
+        scores, ``parts(X)`` splits them by kernel.
     approximation_error_ : ApproximationError
-        Of the features, with ``approximation`` only: estimates for each kernel.
+        Estimated approximation error of each kernel; only with ``approximation``.
 
     References
     ----------
@@ -212,22 +219,22 @@ class MKLCox(SurvivalMixin):
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, strata: Any = None
     ) -> MKLCox:
-        """Learn kernel weights and log hazards.
+        """Learn the kernel weights and the log hazards.
 
         Parameters
         ----------
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : structured array, or array or DataFrame of two columns
-            Times, and whether they are those of events (True or 1) or censored. A
-            structured array, as scikit-survival has it, has one boolean field and one
-            of times; columns are time and event, in this order. One column is the
-            times of events, none of them censored.
+            Times, and whether an event was observed (True or 1) or the time is
+            censored. A structured array, as in scikit-survival, has one boolean field
+            and one field of times; two columns are time and event, in this order. A
+            single column holds the times of events, none of them censored.
         sample_weight : array of shape (n_samples,), optional
-            Weight 2 equals the sample given twice, weight 0 its absence. Whole numbers
-            with ``ties="efron"``.
+            A weight of 2 is equivalent to giving the sample twice, a weight of 0 to
+            leaving it out. With ``ties="efron"`` the weights must be whole numbers.
         strata : array of shape (n_samples,), optional
-            Samples are at risk together only with those of the same value, which have
-            a baseline of their own.
+            Stratum of each sample. Each stratum has its own baseline hazard and its own
+            risk sets.
         """
         self._check_parameters()
         return self._learn(
@@ -243,7 +250,7 @@ class MKLCox(SurvivalMixin):
         return self
 
     def _check_beside(self, training: Any) -> None:
-        """Warn if no finite effects of covariates are the best ones."""
+        """Warn if the effects of the covariates have no finite optimum."""
         if training.beside is None:
             return
         Y, cost = training.targets()
@@ -251,9 +258,10 @@ class MKLCox(SurvivalMixin):
         loss = replace(self._formula().of(Y, cost, 1.0), design=training.beside)
         if loss.unbounded():
             warnings.warn(
-                "Covariates alone order some of the events, so that no finite effects "
-                "of theirs are the best ones; those in fixed_effects_ are as large as "
-                "tol asks for. Merge rare categories, or leave them out.",
+                "The covariates alone order some of the events perfectly, so their "
+                "optimal effects are infinite; those in fixed_effects_ are only as "
+                "large as tol requires. Merge rare categories, or leave these "
+                "covariates out.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -302,7 +310,7 @@ class MKLCox(SurvivalMixin):
         if comes_in_blocks(X):
             raise ValueError(
                 f"{type(self).__name__} reads rows in the order of their times, which "
-                "blocks do not come in: pass X as an array or numpy.memmap, or use "
+                "is not possible in blocks: pass X as an array or numpy.memmap, or use "
                 "MKLSurvivalSVM."
             )
         return super()._features(X, y, sample_weight)
@@ -336,7 +344,7 @@ class MKLCox(SurvivalMixin):
 
     @by_blocks
     def predict(self, X: Any) -> FloatArray:
-        """Return the log hazards ``f(x)``, shape (n_samples,): the risk.
+        """Return the predicted risk, the log hazard ``f(x)``, of shape (n_samples,).
 
         Parameters
         ----------
@@ -353,9 +361,11 @@ class MKLCox(SurvivalMixin):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         strata : array of shape (n_samples,), optional
-            Whose baseline to take, if there were strata.
+            Stratum of each sample, whose baseline is used; required if the model has
+            strata.
         return_array : bool
-            Whether to return values at ``unique_times_``, (n_samples, n_times).
+            Whether to return an array of values at ``unique_times_``, of shape
+            (n_samples, n_times), instead of functions.
 
         Returns
         -------
@@ -367,7 +377,7 @@ class MKLCox(SurvivalMixin):
     def predict_survival_function(
         self, X: Any, strata: Any = None, return_array: bool = False
     ) -> NDArray[Any]:
-        """Return the chance of each sample to have no event until a time.
+        """Return the survival function of each sample.
 
         Parameters
         ----------
@@ -387,8 +397,8 @@ class MKLCox(SurvivalMixin):
         if strata is None:
             if len(self.strata_) > 1:
                 raise ValueError(
-                    f"The model has {len(self.strata_)} strata, each with a baseline "
-                    "of its own; give strata=, one value for each sample."
+                    f"The model has {len(self.strata_)} strata, each with its own "
+                    "baseline; pass strata= with one value for each sample."
                 )
             place = np.zeros(len(risk), dtype=np.intp)
         else:
@@ -429,21 +439,21 @@ class MKLCox(SurvivalMixin):
 
 
 class MKLSurvivalSVM(Decides, SurvivalMixin):
-    """Support vector regression of log times, of which some are censored.
+    """Support vector regression of the log time, with censored samples.
 
     Solves, to a certified duality gap, ::
 
         min  C sum_i V(f(x_i), log t_i) + ½ sum_m |w_m|^2 / theta_m
         s.t. theta >= 0, |theta|_p <= 1,    f(x) = sum_m <w_m, phi_m(x)> + b
 
-    where a censored sample is charged only for being predicted too early, for its event
-    comes after ``t_i``. With one kernel and the squared loss this is what
-    scikit-survival has as ``FastKernelSurvivalSVM(alpha=C, rank_ratio=0)``.
+    where censored samples incur a loss only if the predicted time is too early, because
+    their events come after ``t_i``. With one kernel and the squared loss this is
+    ``FastKernelSurvivalSVM(alpha=C, rank_ratio=0)`` of scikit-survival.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-        What to combine, as in :class:`MKLClassifier`.
+        The kernels to combine, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
         Covariates, as in :class:`MKLClassifier`.
     C : float
@@ -466,14 +476,13 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLRegressor`.
     support_, dual_coef_, intercept_, duality_gap_, n_iter_, approximation_error_
-        As in :class:`MKLRegressor`; the intercept is that of the log time.
+        As in :class:`MKLRegressor`; the intercept refers to the log time.
     fixed_effects_, fixed_names_, fixed_dropped_
-        Of the covariates, as in :class:`MKLRegressor`: effects on the log time.
+        Effects of the covariates on the log time, as in :class:`MKLRegressor`.
     solution_ : Solution
-        Of the problem with the log times less their median, which differs in the bias
-        only.
+        Solution for the log times minus their median, which differs only in the bias.
     predictor_ : Predictor
-        What remains to predict with, a frozen value.
+        The fitted prediction function, an immutable object.
 
     References
     ----------
@@ -543,16 +552,17 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLSurvivalSVM:
-        """Learn kernel weights and the log time.
+        """Learn the kernel weights and the regression of the log time.
 
         Parameters
         ----------
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : structured array, or array or DataFrame of two columns
-            Times, and whether they are those of events (True or 1) or censored, as in
-            :meth:`MKLCox.fit`; positive, for their logarithm is taken.
+            Times, and whether they are events or censored, as in :meth:`MKLCox.fit`.
+            The times must be positive, because their logarithms are used.
         sample_weight : array of shape (n_samples,), optional
-            Factors of C; weight 2 equals the sample given twice, weight 0 its absence.
+            Multiplied by C. A weight of 2 is equivalent to giving the sample twice, a
+            weight of 0 to leaving it out.
         """
         self._check_parameters()
         training = self._training(X, y, sample_weight)
@@ -574,7 +584,8 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
         made = blocks.then(_timed)
         if not made.reduce(_count_events) > 0:
             raise NothingToLearnError(
-                "All times are censored, or have weight zero; an event is needed to "
+                "All times are censored or have weight zero; at least one event is "
+                "needed to "
                 "learn from."
             )
         return made
@@ -589,7 +600,7 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
 
     @by_blocks
     def predict(self, X: Any) -> FloatArray:
-        """Return the risk: minus the predicted log time, shape (n_samples,).
+        """Return the predicted risk: minus the predicted log time, shape (n_samples,).
 
         Parameters
         ----------
@@ -616,7 +627,9 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
             )
         epsilon = self.epsilon
         if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
-            raise ValueError(f"epsilon must be a number from 0 on, got {epsilon!r}.")
+            raise ValueError(
+                f"epsilon must be a number that is zero or positive, got {epsilon!r}."
+            )
 
 
 def check_logs(target: FloatArray) -> None:
@@ -624,8 +637,8 @@ def check_logs(target: FloatArray) -> None:
     if not (target[:, 0] > 0).all():
         count = int((target[:, 0] <= 0).sum())
         raise ValueError(
-            f"{count} times are zero, which have no logarithm; drop these samples, or "
-            "give them half of the smallest unit of time."
+            f"{count} times are zero and have no logarithm; drop these samples, or set "
+            "their times to half of the smallest time unit."
         )
 
 

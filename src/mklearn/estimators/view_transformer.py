@@ -1,4 +1,4 @@
-"""ViewTransformer: transformers of scikit-learn, one for each view."""
+"""ViewTransformer: applies a scikit-learn transformer to each view."""
 
 from __future__ import annotations
 
@@ -28,40 +28,38 @@ KEEP, DROP = "passthrough", "drop"
 class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
     TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 ):
-    """Transform each view of a ``MultiView`` by a transformer of its own.
+    """Apply a separate transformer to each view of a ``MultiView``.
 
-    As the first step of a pipeline it learns from the training samples of each fold
-    alone: what imputes, scales or selects columns never sees a test sample. A
-    transformer is fitted on the samples that have its view, and samples that lack the
-    view lack it afterwards. Views that are not named stay as they are.
+    As the first step of a pipeline it learns only from the training samples of each
+    fold, so that imputation, scaling or feature selection never uses test samples. Each
+    transformer is fitted on the samples that have its view; samples without the view
+    remain without it. Views without a transformer are passed through unchanged.
 
     Parameters
     ----------
     transformers : mapping of str to transformer, "passthrough" or "drop", optional
-        For each view what transforms it. Views of strings are given to their
-        transformer as an array of strings. Parameters of the transformers are
-        reached as ``view__parameter``, and ``view`` itself is a parameter too.
+        The transformer of each view. Views of strings are passed to their transformer
+        as an array of strings. The parameters of a transformer can be accessed as
+        ``view__parameter``, and the transformer itself as ``view``.
 
     Attributes
     ----------
     transformers_ : dict of str to fitted transformer
-        Without the views that stay as they are or are dropped.
+        The fitted transformers, without the views that are passed through or dropped.
     views_in_ : dict of str to int
-        Columns of each view in ``fit``, 1 for strings.
+        Number of columns of each view in ``fit``, 1 for strings.
     views_out_ : dict of str to int
-        Columns of each view after it.
+        Number of columns of each transformed view.
     n_features_in_ : int
-        Columns of all views.
+        Total number of columns of all views.
 
     See Also
     --------
     sklearn.compose.ColumnTransformer : The same for columns of one table.
 
-    Notes
-    -----
-    Rows with NaN beside numbers are kept by ``MultiView(..., allow_nan=True)``, so that
-    they can be imputed here. A table is taken as one view ``"X"``, and comes out as a
-    table.
+    Notes ----- ``MultiView(..., allow_nan=True)`` keeps rows in which only some values
+    are NaN, so that they can be imputed here. A table is treated as a single view
+    ``"X"`` and returned as a table.
 
     Examples
     --------
@@ -97,34 +95,32 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         X : MultiView, mapping of str to view, or table of shape (n_samples, n_features)
         y : array of shape (n_samples,), optional
         **params : dict
-            What metadata routing hands on to the transformers.
+            Metadata routed to the transformers.
         """
         self._learn(X, y, params, "fit")
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
-        """Fit and return the training samples as the transformers make them.
+        """Fit the transformers and return the transformed training samples.
 
         Parameters
         ----------
         X : MultiView, mapping of str to view, or table of shape (n_samples, n_features)
         y : array of shape (n_samples,), optional
         **params : dict
-            What metadata routing hands on to the transformers.
+            Metadata routed to the transformers.
         """
         views, table = self._learn(X, y, params, "fit_transform")
         return views[TABLE] if table else views
 
     def transform(self, X: Any) -> Any:
-        """Return samples with their views transformed.
+        """Return the samples with transformed views.
 
         Parameters
         ----------
         X : MultiView, mapping of str to view, or table of shape (n_samples, n_features)
 
-        Returns
-        -------
-        MultiView, or array of a table
+        Returns ------- MultiView, or an array if X is a table
         """
         check_is_fitted(self)
         data, table = self._views(X, reset=False)
@@ -159,8 +155,8 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
             there = ~data.absent(view)
             if not there.any():
                 raise ValueError(
-                    f"No training sample has view {view!r}, so that its transformer "
-                    "has nothing to learn from; drop the view ('drop'), or name it "
+                    f"No training sample has view {view!r}, so its transformer cannot "
+                    "be fitted; drop the view ('drop'), or name it "
                     "'passthrough'."
                 )
             transformer, values = clone(what), data[view][there]
@@ -215,7 +211,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
             return {}
         if not isinstance(named, Mapping):
             raise ValueError(
-                "transformers is a mapping from views to transformers, got "
+                "transformers must be a mapping from views to transformers, got "
                 f"{type(named).__name__}; try ViewTransformer({{'view': "
                 "StandardScaler()})."
             )
@@ -224,7 +220,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
                 near = difflib.get_close_matches(str(view), data.names, 1, 0.5)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise ValueError(
-                    f"Unknown view {view!r} in transformers; the data have "
+                    f"Unknown view {view!r} in transformers; the data has "
                     f"{list(data.names)}.{hint}"
                 )
             words = isinstance(what, str) and what in (KEEP, DROP)
@@ -240,13 +236,13 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         for view, width in self.views_in_.items():
             if view not in data:
                 raise ValueError(
-                    f"View {view!r} was there in fit and is not in the new samples, "
-                    f"which have {list(data.names)}; samples that lack a view have "
-                    "NaN in all its columns."
+                    f"View {view!r} was present in fit but is missing in the new "
+                    f"samples, which have {list(data.names)}; for samples that lack a "
+                    "view, set all its columns to NaN."
                 )
             if _width(data, view) != width:
                 raise ValueError(
-                    f"View {view!r} has {_width(data, view)} columns and had {width} "
+                    f"View {view!r} has {_width(data, view)} columns but had {width} "
                     "in fit."
                 )
 
@@ -264,15 +260,15 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
     # --- names and parameters ---------------------------------------------------------
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return the names of all columns that come out, as ``view__column``.
+        """Return the names of all output columns, as ``view__column``.
 
-        Columns without a name have their number. Those of a table have no view before
-        their name.
+        Columns without a name are numbered. The names of a table's columns have no
+        prefix.
 
         Parameters
         ----------
         input_features : array of str, optional
-            Names of the columns of a table, which has none of its own.
+            Column names for a table that has none of its own.
         """
         check_is_fitted(self)
         if list(self.views_out_) == [TABLE] and list(self.views_in_) == [TABLE]:
@@ -309,12 +305,12 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         return dict(named) if isinstance(named, Mapping) else {}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters, those of the transformers as ``view__parameter``.
+        """Return the parameters, and those of the transformers as ``view__parameter``.
 
         Parameters
         ----------
         deep : bool
-            Whether the transformers' parameters are wanted too.
+            Whether to include the parameters of the transformers.
         """
         found: dict[str, Any] = {"transformers": self.transformers}
         if deep:
@@ -361,13 +357,13 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
             return process_routing(self, caller, **params)
         if params:
             raise ValueError(
-                f"{sorted(params)} cannot be handed on to the transformers unless "
-                "sklearn.set_config(enable_metadata_routing=True) says so."
+                f"{sorted(params)} can only be passed on to the transformers with "
+                "sklearn.set_config(enable_metadata_routing=True)."
             )
         return {view: {"fit": {}, "fit_transform": {}} for view in wanted}
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return which metadata the transformers ask for."""
+        """Return the metadata that the transformers request."""
         router = MetadataRouter(owner=self.__class__.__name__)
         for view, what in self._named().items():
             if isinstance(what, str):

@@ -71,7 +71,7 @@ class Piece(Protocol):
         """Yield the features of each kernel, shape (n, width)."""
 
     def check(self) -> None:
-        """Raise ValueError if the values do not fit together."""
+        """Raise ValueError if the values are inconsistent."""
 
     def select(self, which: Sequence[int]) -> Piece:
         """Return the piece with some of the kernels."""
@@ -405,7 +405,7 @@ class Nystroem:
         return tuple(root.shape[1] for root in self.roots)
 
     def check(self) -> None:
-        """Raise ValueError if the values do not fit together."""
+        """Raise ValueError if the values are inconsistent."""
         values = self.points.data if sparse.issparse(self.points) else self.points
         if values.dtype.kind == "f":
             _require_finite(values)
@@ -456,7 +456,7 @@ class Fourier:
         return tuple(2 * count for count in self.counts)
 
     def check(self) -> None:
-        """Raise ValueError if the values do not fit together."""
+        """Raise ValueError if the values are inconsistent."""
         _require_finite(self.omega)
         _require_finite(self.scales)
         known = range(1, self.omega.shape[1] + 1)

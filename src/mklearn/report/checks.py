@@ -1,8 +1,8 @@
-"""What a careful reader would ask of a run, asked by itself, with advice.
+"""Checks that a careful reader would make of a run, with advice.
 
-A check looks at a :class:`~mklearn.report.Report` and returns sentences: what was
-found, and what to do about it. What needs the samples themselves is found by
-:func:`sample_checks` before the report is made, and handed to it.
+A check takes a :class:`~mklearn.report.Report` and returns sentences that say what was
+found and what to do about it. Checks that need the samples themselves are in
+:func:`sample_checks`, which is called before the report is made.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from mklearn.report.facts import (
 from mklearn.report.facts import view_shares as shares_of
 from mklearn.solvers import Status
 
-ALONE = 0.9  # share of a view that carries all
+ALONE = 0.9  # share of a view that dominates the decision
 RARE = 0.1  # part of the samples below which a class is rare
-EQUAL = 0.995  # alignment of kernels that are one
+EQUAL = 0.995  # alignment of kernels that are practically equal
 
 
 def run_checks(report: Report) -> list[str]:
-    """Return what is to be said about a run, most urgent first; empty if all is well.
+    """Return warnings about a run, most urgent first; empty if there are none.
 
     Parameters
     ----------
@@ -51,16 +51,17 @@ def _against_guessing(report: Report) -> Iterator[str]:
         c = errors_of_times(found)["concordance"]
         if c is not None and c <= 0.5:
             yield (
-                "On new samples the risks order times no better than chance "
-                "(concordance is not above one half): do not use the model, and do "
-                "not read its weights."
+                "On new samples the predicted risks order the times no better than "
+                "chance (the concordance is not above one half): do not use the "
+                "model, and do not interpret its weights."
             )
         return
     if is_regressor(report.model):
         if errors_of_values(found)["r2"] <= 0.0:
             yield (
                 "On new samples the model is no better than the mean of the target "
-                "(R² is not positive): do not use it, and do not read its weights."
+                "(R² is not positive): do not use it, and do not interpret its "
+                "weights."
             )
         return
     _, counts = np.unique(found.truth, return_counts=True)
@@ -68,10 +69,11 @@ def _against_guessing(report: Report) -> Iterator[str]:
     right = errors_of_classes(found)["accuracy"]
     if right <= most:
         yield (
-            f"The model is right for {100 * right:.1f} % of new samples, and naming "
-            f"the largest class would be for {100 * most:.1f} %: do not use it as it "
-            "is, and do not read its weights. If classes are unequal, score by "
-            "balanced accuracy or AUC and weight the classes."
+            f"The model is right for {100 * right:.1f} % of new samples, but always "
+            f"predicting the largest class would be right for {100 * most:.1f} %: do "
+            "not use the model as it is, and do not interpret its weights. If the "
+            "classes are imbalanced, score by balanced accuracy or AUC and use class "
+            "weights."
         )
 
 
@@ -96,8 +98,9 @@ def _edge_of_the_grid(report: Report) -> Iterator[str]:
         return
     end = "smallest" if model.C_ == costs[0] else "largest"
     yield (
-        f"The search chose C = {model.C_:.3g}, the {end} that it tried: try "
-        f"{'smaller' if end == 'smallest' else 'larger'} ones, the best may be there."
+        f"The search chose C = {model.C_:.3g}, the {end} value tried: extend the grid "
+        f"to {'smaller' if end == 'smallest' else 'larger'} values, which may be "
+        "better."
     )
 
 
@@ -107,7 +110,7 @@ def _one_view(report: Report) -> Iterator[str]:
     if len(views) > 1 and top.share > ALONE:
         yield (
             f"View {top.view!r} carries {100 * top.share:.0f} % of the decision: "
-            "compare with a model of this view alone, which is simpler; and make sure "
+            "compare with a model of this view alone, which is simpler, and make sure "
             "that the view does not contain the target in disguise."
         )
 
@@ -119,8 +122,8 @@ def _rare_classes(report: Report) -> Iterator[str]:
     name, count = min(classes.items(), key=lambda item: item[1])
     if count < RARE * report.data.n_samples and report.scoring == "accuracy":
         yield (
-            f"Class {name} has {count} of {report.data.n_samples} samples: accuracy "
-            "hardly sees it. Look at the errors by class, and score by balanced "
+            f"Class {name} has {count} of {report.data.n_samples} samples and hardly "
+            "affects the accuracy. Look at the errors by class, and score by balanced "
             "accuracy."
         )
 
@@ -135,8 +138,8 @@ def _kernels_alike(report: Report) -> Iterator[str]:
         i, j = pairs[0]
         rest = f" and {len(pairs) - 1} other pairs" if len(pairs) > 1 else ""
         yield (
-            f"The kernels {names[i]} and {names[j]}{rest} are equal up to scale but "
-            "for half a percent: only the sum of their weights means anything."
+            f"The kernels {names[i]} and {names[j]}{rest} are practically equal up to "
+            "scale: only the sum of their weights is meaningful."
         )
 
 
@@ -157,16 +160,16 @@ CHECKS: tuple[Check, ...] = (
 def sample_checks(
     X: Any, y: Any, splits: Sequence[Split] = (), groups: Any = None
 ) -> tuple[str, ...]:
-    """Return what is suspicious about samples, their targets and their folds.
+    """Return warnings about the samples, their targets and their folds.
 
     Parameters
     ----------
     X : MultiView, or array of shape (n_samples, n_features)
-        Of Gram matrices nothing can be told.
+        Gram matrices cannot be checked.
     y : array of shape (n_samples,)
     splits : sequence of (train, test)
     groups : array of shape (n_samples,), optional
-        Which samples are of one subject.
+        The subject of each sample.
     """
     y = np.asarray(y)
     said = [*_split_groups(groups, splits)]
@@ -199,8 +202,8 @@ def _target_in_disguise(data: MultiView, y: NDArray[Any]) -> Iterator[str]:
             if same:
                 name = str(j) if names is None else names[j]
                 yield (
-                    f"Column {name!r} of view {view!r} tells the target exactly: "
-                    "unless it is known before the target is, leave it out."
+                    f"Column {name!r} of view {view!r} determines the target exactly: "
+                    "leave it out unless it is known before the target is."
                 )
 
 
@@ -222,11 +225,11 @@ def _same_rows(
         return
     twins = sum(int(np.isin(of[test], of[train]).sum()) for train, test in splits)
     apart = twins / max(sum(len(test) for _, test in splits), 1)
-    known = f"; of the test samples {100 * apart:.1f} % have a twin in training"
+    known = f"; {100 * apart:.1f} % of the test samples have a duplicate in training"
     yield (
-        f"{int((counts[of] > 1).sum())} samples are equal to another in all views"
-        f"{known if apart else ''}: if they are the same subject, keep one, or keep "
-        "them in one fold (groups)."
+        f"{int((counts[of] > 1).sum())} samples are identical to another in all "
+        f"views{known if apart else ''}: if they are the same subject, drop the "
+        "duplicates, or keep them in one fold (groups)."
     )
 
 
@@ -258,6 +261,7 @@ def _split_groups(groups: Any, splits: Sequence[Split]) -> Iterator[str]:
         split |= set(np.intersect1d(groups[train], groups[test]).tolist())
     if split:
         yield (
-            f"{len(split)} subjects have samples in training and in test at once, so "
-            "that the score is too good: split by groups (GroupKFold)."
+            f"{len(split)} subjects have samples in both the training and the test "
+            "part of a fold, which makes the score too optimistic: split by groups "
+            "(GroupKFold)."
         )

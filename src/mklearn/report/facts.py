@@ -1,4 +1,4 @@
-"""What is known of a model and of a run, once, as values that JSON can hold.
+"""Facts about a model and a run, as values that can be stored as JSON.
 
 ``results.json``, ``mklearn inspect``, the tables on the screen and the page all show
 what the functions here return, in the words of :mod:`mklearn.report.words`.
@@ -39,7 +39,7 @@ from mklearn.solvers import Solution
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What was learned from.
+    """Summary of the training data.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class DataSummary:
     classes : mapping of str to int
         Samples of each class, empty without classes.
     missing : int
-        Values that were missing and had to be filled in.
+        Number of missing values that were filled in.
     source : str
         Where the samples are from.
     absent : mapping of str to int
-        Samples that lack a view, for views that some lack.
+        Number of samples that lack a view, for each view that some samples lack.
     """
 
     n_samples: int
@@ -80,16 +80,16 @@ class Predictions:
         The classes of ``decisions`` and ``probabilities``.
     probabilities : array of shape (n_samples, n_classes), optional
     parts : array of shape (n_samples, n_decisions, n_views), optional
-        What each view adds to each decision, or to a predicted number.
+        Contribution of each view to each decision, or to a predicted number.
     views : tuple of str
         The views of ``parts``.
     folds : array of shape (n_samples,), optional
         The fold in which a sample was a test sample.
     ids : array of shape (n_samples,), optional
-        What the samples are called; their numbers by default.
+        Names of the samples; their indices by default.
 
-    Where ``truth`` is a structured array of ``event`` and ``time``, ``predicted`` are
-    risks, of which those of different folds are not compared.
+    If ``truth`` is a structured array of ``event`` and ``time``, ``predicted`` holds
+    risks, which are only compared within a fold.
     """
 
     truth: NDArray[Any]
@@ -130,13 +130,13 @@ class Predictions:
 
     @property
     def of_times(self) -> bool:
-        """Whether they are risks of events in time."""
+        """Whether the predictions are risks of survival data."""
         return self.truth.dtype.names is not None
 
 
 @dataclass(frozen=True)
 class ViewShare:
-    """What a view counts: all its kernels together.
+    """Importance of a view: all its kernels together.
 
     Attributes
     ----------
@@ -144,14 +144,14 @@ class ViewShare:
     n_kernels, used : int
         Kernels of the view, and those with more than a negligible weight.
     share : float
-        Its kernels' part of the squared norm of the decision function; all views sum to
-        one.
+        Share of its kernels in the squared norm of the decision function; the shares of
+        all views sum to one.
     low, high : float or None
-        Between them the share lies in most resamples.
+        Interval that contains the share in 95 % of resamples.
     importance : float or None
-        What the score on new samples loses if the view tells nothing.
+        Decrease of the score on new samples if the view is permuted.
     p_value : float or None
-        How likely that is for a view that tells nothing.
+        Probability of such a decrease for an uninformative view.
     """
 
     view: str
@@ -225,7 +225,7 @@ class Report:
     shares : tuple of ViewShare
         As :func:`view_shares` returns them; those of the model by default.
     verdict : str
-        What the comparison comes to, in a sentence; stands first.
+        Conclusion of the comparison in one sentence; shown first.
     findings : tuple of str
         What :func:`~mklearn.report.sample_checks` has found.
     notes : tuple of str
@@ -312,7 +312,7 @@ def view_shares(
     stability: WeightStability | None = None,
     importance: KernelImportance | None = None,
 ) -> tuple[ViewShare, ...]:
-    """Return what each view counts in a fitted model; widths of a view are summed.
+    """Return the importance of each view in a fitted model, summed over its kernels.
 
     Parameters
     ----------
@@ -348,10 +348,10 @@ def view_shares(
 
 
 def headline(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is shown first of kernels: shares of views, and widths together.
+    """Return a summary of the kernels: shares of views, and widths merged.
 
-    Kernels that differ by their width alone resemble each other, and how they share a
-    weight says little; three or more of them are one row.
+    Kernels that differ only in their width are similar, and how they share a weight
+    means little; three or more of them are merged into one row.
 
     Parameters
     ----------
@@ -409,9 +409,10 @@ def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
 
 
 def evidence(solution: Solution, noise: Any) -> dict[str, Any]:
-    """Return how likely the values are and what that says, ready for JSON.
+    """Return the evidence and what it means, ready for JSON.
 
-    Where targets have weights of their own, it is their sum, and the largest promise.
+    If targets have their own weights, it is the sum over targets, with the largest
+    promise.
     """
     about = solution.about
     promise = None if about.promise is None else float(np.max(about.promise))
@@ -480,7 +481,7 @@ def verdict(
     plain : str, optional
         The unweighted sum of the same kernels.
     guess : str, optional
-        What predicts without looking at the samples.
+        A model that predicts without using the samples.
 
     Returns
     -------

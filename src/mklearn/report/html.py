@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mklearn.report.sections import SECTIONS
 
 
 def write_html(path: str | os.PathLike[str], report: Report) -> None:
-    """Write a report as one HTML file that needs no other, whole or not at all.
+    """Write a report as a self-contained HTML file, atomically.
 
-    Figures need matplotlib; without it their numbers stand in tables alone.
+    Figures need matplotlib; without it the report has tables only.
     """
     html = report_html(report)
     with whole_file(path) as temporary:

@@ -1,4 +1,4 @@
-"""How a run was done, as the methods section of a paper tells it, with sources."""
+"""The methods section for a paper about a run, with references."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
     task = "regression" if is_regressor(model) else "classification"
     said = [
         f"{data.n_samples} samples in {views} view{'s' if views > 1 else ''} "
-        f"({', '.join(f'{k}: {n} columns' for k, n in data.views.items())}) entered a "
-        f"{task} by multiple kernel learning (Lanckriet et al., 2004) with {len(rows)} "
-        f"kernels, on {per}: {listed}."
+        f"({', '.join(f'{k}: {n} columns' for k, n in data.views.items())}) were used "
+        f"for {task} by multiple kernel learning (Lanckriet et al., 2004) with "
+        f"{len(rows)} kernels, on {per}: {listed}."
     ]
     norm = getattr(model, "norm_", getattr(model, "norm", None))
     if isinstance(norm, (int, float)):
@@ -59,17 +59,17 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
     cost = getattr(model, "C_", getattr(model, "C", None))
     if hasattr(model, "Cs_"):
         said.append(
-            f"The cost, out of {len(model.Cs_)} values from {min(model.Cs_):.3g} to "
+            f"C, out of {len(model.Cs_)} values from {min(model.Cs_):.3g} to "
             f"{max(model.Cs_):.3g}, and the norm, out of {len(model.norms_)}, were "
-            "chosen by cross-validation within the training samples "
-            f"(C = {model.C_:.3g} on all samples)."
+            "chosen by cross-validation within the training samples (C = "
+            f"{model.C_:.3g} on all samples)."
         )
     elif isinstance(cost, (int, float)):
-        said.append(f"The cost was C = {cost:.3g}.")
+        said.append(f"C was {cost:.3g}.")
     if getattr(model, "rejected_", ()):
         said.append(
-            f"{len(model.rejected_)} kernels with the narrowest widths were left out, "
-            "for the sum of the others scored better on the same folds."
+            f"{len(model.rejected_)} kernels with the narrowest widths were left out "
+            "because the sum of the others scored better on the same folds."
         )
     solutions = proofs(model)
     if solutions:
@@ -82,8 +82,8 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
     if data.absent:
         lacking = ", ".join(f"{n} lacked {view}" for view, n in data.absent.items())
         said.append(
-            f"Of the samples {lacking}; a sample without a view counts as the average "
-            "of those that have it."
+            f"Of the samples, {lacking}; samples without a view were assigned the "
+            "average of those that have it."
         )
     if report.comparison is not None:
         folds = report.comparison.scores.shape[1]

@@ -186,7 +186,7 @@ def kernels_section(report: Report) -> str:
     used = sum(row["used"] for row in kernels)
     caption = f"Kernel weights: {used} of {len(kernels)} kernels are used"
     if np.ndim(report.model.kernel_weights_) == 2:
-        caption += "; each class has its own, and here are their means"
+        caption += "; each class has its own weights, their means are shown"
     parts = table(caption, heads, rows) + paragraph(words.CONTRIBUTIONS)
     if len(headline(kernels)["kernels"]) < len(kernels):
         parts += paragraph(words.ALIKE_WIDTHS)
@@ -216,7 +216,7 @@ def inference_section(report: Report) -> str:
             columns.append([Number(f"{p:.2g}") for p in found[key]])
             heads.append(what)
     rows = list(zip(*columns, strict=True))
-    parts = table("How sure it is that kernels matter", heads, rows)
+    parts = table("Tests and intervals for the kernels", heads, rows)
     parts += paragraph(words.MATTER)
     drawn = None
     if "share_low" in found:
@@ -261,7 +261,7 @@ def alignment_section(report: Report) -> str:
     pairs = sorted(np.argwhere(above).tolist(), key=lambda ij: -values[tuple(ij)])[:10]
     rows = [(f"{names[i]} and {names[j]}", float(values[i, j])) for i, j in pairs]
     if rows:
-        caption = "The pairs of kernels that are most alike"
+        caption = "The most similar pairs of kernels"
         parts += table(caption, ["kernels", "centred alignment"], rows)
     return parts
 
@@ -295,7 +295,7 @@ def evidence_section(report: Report) -> str:
         (f"noise of output {i + 1}, standard deviation", _size(np.sqrt(variance)))
         for i, variance in enumerate(found["noise"])
     ]
-    return parts + table("What the kernels leave", ["", "value"], rows)
+    return parts + table("What the kernels do not explain", ["", "value"], rows)
 
 
 def values_section(report: Report) -> str:
@@ -309,7 +309,7 @@ def values_section(report: Report) -> str:
     rows = [
         ("R²", Number(share)),
         ("mean absolute error", _size(errors["mean_absolute_error"])),
-        ("root of the mean squared error", _size(errors["root_mean_squared_error"])),
+        ("root mean squared error", _size(errors["root_mean_squared_error"])),
         ("standard deviation of the target", _size(errors["standard_deviation"])),
     ]
     caption = f"Cross-validated predictions of {len(truth)} samples"
@@ -391,7 +391,8 @@ def _curves(found: Predictions, errors: dict[str, Any]) -> str:
     chances = _chances(found, classes)
     if chances:
         alt += (
-            " Calibration: how often a class comes true when it is given a probability."
+            " Calibration: the observed frequency of a class against its predicted "
+            "probability."
         )
     drawn = new_figure((4.2 * (3 if chances else 2), 4.2))
     if drawn is None:
@@ -410,7 +411,7 @@ def _curves(found: Predictions, errors: dict[str, Any]) -> str:
     axes[1].set(xlabel="recall", ylabel="precision", ylim=(-0.03, 1.03))
     axes[0].plot([0, 1], [0, 1], color="0.5", ls="--", lw=1)
     if chances:
-        axes[2].set(xlabel="probability given", ylabel="part that came true")
+        axes[2].set(xlabel="predicted probability", ylabel="observed frequency")
         axes[2].plot([0, 1], [0, 1], color="0.5", ls="--", lw=1)
     if 1 < len(ranked) <= 12:
         axes[0].legend(frameon=False, fontsize="small", loc="lower right")
@@ -455,7 +456,9 @@ def curve_section(report: Report) -> str:
         return ""
     facts, name = curve.rows(), words.scoring_name(scoring)
     rows = [(str(row["size"]), Number(words.score(row, scoring))) for row in facts]
-    caption = f"Mean {name} on the folds, learned from parts of their samples"
+    caption = (
+        f"Mean {name} on the folds, for models trained on subsets of their samples"
+    )
     parts = table(caption, ["training samples", name], rows)
     parts += paragraph(words.rise(curve.rise, scoring))
     drawn = new_figure((6, 3.6))
@@ -473,7 +476,7 @@ def curve_section(report: Report) -> str:
         xlabel="training samples", ylabel=f"{name}{f' ({unit.strip()})' * bool(unit)}"
     )
     alt = (
-        f"Learning curve: mean {name} on the folds over the number of training "
+        f"Learning curve: mean {name} on the folds against the number of training "
         "samples, with standard errors"
     )
     return parts + figure(drawn, alt, "learning")
@@ -504,10 +507,10 @@ def samples_section(report: Report) -> str:
         wrong = np.flatnonzero(known & (found.truth != found.predicted))
         right = np.flatnonzero(known & (found.truth == found.predicted))
         surest = wrong[np.argsort(-margin[wrong], kind="stable")][:4]
-        chosen = [(i, "wrong, and sure") for i in surest]
+        chosen = [(i, "wrong, with confidence") for i in surest]
         order = right[np.argsort(margin[right], kind="stable")]
         chosen += [(i, "right, but close") for i in order[:2]]
-        chosen += [(i, "right, and sure") for i in order[-1:]]
+        chosen += [(i, "right, with confidence") for i in order[-1:]]
         said = words.PARTS_OF_CLASSES
     rows = [
         (
@@ -520,7 +523,7 @@ def samples_section(report: Report) -> str:
         for i, why in chosen
     ]
     heads = ["sample", "why it is here", "true", "predicted", *found.views]
-    caption = "Which view spoke for what, for a few samples not learned from"
+    caption = "Contributions of the views for a few test samples"
     return table(caption, heads, rows) + paragraph(said)
 
 
@@ -584,7 +587,7 @@ def origin_section(report: Report) -> str:
     rows = [item for item in report.origin.items() if item[0] != "command"]
     command = report.origin.get("command")
     shown = f"<pre><code>{text(command)}</code></pre>" if command else ""
-    return shown + table("Versions and the like", ["what", "value"], rows)
+    return shown + table("Versions and settings", ["what", "value"], rows)
 
 
 def _short(name: Any) -> str:
@@ -607,7 +610,7 @@ def times_section(report: Report) -> str:
         )
     ]
     heads = ["time", "events by then", "area under the curve"]
-    caption = "Events by a time against samples without one, told apart by risk"
+    caption = "Discrimination between samples with and without an event up to a time"
     parts = paragraph(words.concordance(errors)) + table(caption, heads, rows)
     groups = errors["groups"]
     rows = [(name, g["n_samples"], g["events"]) for name, g in groups.items()]
@@ -625,8 +628,9 @@ def times_section(report: Report) -> str:
     ax.set(xlabel="time", ylabel="share without an event", ylim=(0.0, 1.02))
     ax.legend(frameon=False)
     alt = (
-        "Kaplan-Meier curves of samples with low to high risk, as predicted by models "
-        "that had not seen them; the further apart, the more the risk tells"
+        "Kaplan-Meier curves of groups with low to high predicted risk, on samples "
+        "not used for training; the further apart the curves, the more informative "
+        "the risk"
     )
     return parts + figure(drawn, alt, "times")
 

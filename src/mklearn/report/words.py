@@ -11,89 +11,93 @@ from mklearn.estimators import MKLCox, MKLDiscriminant, MKLOneClass, SubspaceKer
 from mklearn.solvers import Solution, Status
 
 ANOTHER_QUESTION = (
-    "How well the model does on new samples is another question; that is what the "
-    "cross-validated score is for."
+    "This says nothing about the performance on new samples, which the "
+    "cross-validated score estimates."
 )
 MOST_LIKELY = (
-    "The weights are those under which the values of these samples are most likely, "
-    "among all weights near them; there is no proof that others, far from these, are "
-    f"not better. {ANOTHER_QUESTION}"
+    "The weights are a local maximum of the likelihood of the values of these "
+    f"samples; there is no proof that no other weights are better. {ANOTHER_QUESTION}"
 )
 DIFFERENCES = (
-    "Differences are to the first row, on the same folds; ± is one standard error, and "
-    "less than two of them is no clear difference."
+    "Differences are relative to the first row, on the same folds; ± is one standard "
+    "error, and a difference of less than two standard errors is not clear."
 )
 CONTRIBUTIONS = (
     "A contribution is a kernel's share in the squared norm of the decision function; "
     "contributions sum to 100 % and do not depend on the kernels' scales. A dash "
-    "stands for a kernel that is not used."
+    "marks a kernel that is not used."
 )
 WIDTHS = (
-    "Kernels that differ by their width alone are shown together: they resemble each "
-    "other, and how they share a weight says little."
+    "Kernels that differ only in their width are shown together: they are similar, "
+    "and how the weight is divided among them means little."
 )
 ALIKE_WIDTHS = (
-    "Kernels that differ by their width alone resemble each other, and how they share "
-    "a weight says little: read their sum, by view."
+    "Kernels that differ only in their width are similar, and how the weight is "
+    "divided among them means little: interpret their sum, by view."
 )
 MATTER = (
-    "A small p-value says that a kernel has something to do with the target, beyond "
-    "covariates; p-values in the last column account for the number of kernels (Holm). "
-    "Kernels that resemble each other are all found, even if only one of them matters: "
-    "see how alike they are below. Cause is something else."
+    "A small p-value means that a kernel is associated with the target, beyond the "
+    "covariates; p-values in the last column are adjusted for the number of kernels "
+    "(Holm). If kernels are similar, all of them have small p-values even if only one "
+    "of them matters: see their similarity below. An association need not be causal."
 )
 SHARES = (
-    "A share is the part of the squared norm of the decision function that comes from "
+    "A share is the part of the squared norm of the decision function that is due to "
     "the kernels of a view; shares sum to 100 %."
 )
-INTERVALS = "95 % of models of resampled samples have a share between the ends."
+INTERVALS = (
+    "The interval contains the shares in 95 % of the models fitted to resamples."
+)
 ADDS = (
-    "What a view adds is the score that test samples lose when the view is given the "
-    "rows of other samples; p is how often a view that tells nothing adds as much."
+    "What a view adds is the decrease of the score on test samples when the rows of "
+    "the view are permuted; p is the probability that an uninformative view adds as "
+    "much."
 )
 SHARES_SHORT = (
     "A share is a view's part of the decision function, with the interval of 95 % of "
-    "resamples. What it adds is lost on test samples if the view is given rows of "
-    "other samples; p says how often noise would add as much."
+    "resamples. What it adds is the decrease of the score on test samples when its "
+    "rows are permuted; p is the probability that noise would add as much."
 )
 PARTS_OF_CLASSES = (
-    "A number is what a view says for the predicted class and against the next one "
-    "(the true one, where the prediction is wrong), by a model that had not seen the "
-    "sample; with the intercepts they sum to the margin."
+    "A number is the contribution of a view in favour of the predicted class and "
+    "against the next one (the true one if the prediction is wrong), in a model that "
+    "was not trained on the sample; with the intercepts the numbers sum to the margin."
 )
 PARTS_OF_VALUES = (
-    "A number is what a view adds to the prediction, by a model that had not seen the "
-    "sample; with the intercept they sum to it."
+    "A number is the contribution of a view to the prediction, in a model that was "
+    "not trained on the sample; with the intercept the numbers sum to the prediction."
 )
 ALL_WELL = (
-    "None of the automatic checks found anything: better than guessing, no setting at "
-    "the end of its grid, the optimum proven, no view that carries all, no rare class, "
-    "no kernels that are the same, no column that tells the target, no equal samples."
+    "None of the automatic checks found a problem: the model is better than guessing, "
+    "no setting is at the end of its grid, the optimum is certified, no view "
+    "dominates, no class is rare, no kernels or samples are duplicates, no column "
+    "determines the target."
 )
-PASTE = "Sentences for the methods section of a paper, to be checked before use:"
+PASTE = "Text for the methods section of a paper; please check it before use:"
 ALIKE = (
-    "One means that two kernels are equal up to scale. Kernels that are much alike "
-    "share their weight, and how they share it says little."
+    "An alignment of one means that two kernels are equal up to scale. Similar "
+    "kernels share their weight, and how it is divided among them means little."
 )
 BY_VIEW = {
     "product": (
-        "Each prediction is a sum of what the views say; the parts of the score sum to "
-        "it, up to the rest. Views that say the same share what it is worth, and a "
-        "part below zero makes predictions worse. The rest is what is lost because "
-        "predictions are too high or too low on average."
+        "Each prediction is a sum of contributions of the views; the parts of the "
+        "score sum to the score, up to the rest. Views with the same information "
+        "share its value, and a view with a negative part makes the predictions "
+        "worse. The rest is the loss due to predictions that are too high or too low "
+        "on average."
     ),
     "unique": (
-        "What the score loses when the model is fitted again without a view. Two views "
-        "that say the same lose nothing one by one; what only several of them can say "
-        "is in the rest."
+        "The decrease of the score when the model is refitted without a view. Two "
+        "views with the same information lose nothing one by one; information that "
+        "only several views have together is in the rest."
     ),
     "shapley": (
-        "What the score gains when a view is added to others, mean over all orders in "
-        "which views may come, with a model fitted for each set of views. With the "
-        "rest, the score of a model without any, the values sum to the score."
+        "The gain of the score when a view is added to others, averaged over all "
+        "orders of the views, with a model fitted for each set of views. With the "
+        "rest, the score of a model without any view, the values sum to the score."
     ),
 }
-ABSENT = "A sample without a view counts as the average of those that have it."
+ABSENT = "Samples without a view are assigned the average of those that have it."
 
 
 # --- the certificate ------------------------------------------------------------------
@@ -110,9 +114,9 @@ def plain_words(solution: Solution, model: Any = None) -> str:
     """
     setting, learned = _terms(model)
     if solution.status is Status.OPTIMAL:
-        start = "The computation is finished, and there is a proof: with"
+        start = "The solution is certified to be optimal: with"
     else:
-        start = "The computation stopped early, but it is known how far it got: with"
+        start = "The solver stopped early, but the solution has a certificate: with"
     return (
         f"{start} these kernels, these samples and {setting}, no other weights and no "
         f"other {learned} could lower the training objective by more than "
@@ -148,12 +152,12 @@ def _terms(model: Any) -> tuple[str, str]:
 def verdict_words(found: Mapping[str, Any], scoring: str) -> str:
     """Return the closing sentence of a comparison, from the facts of a verdict."""
     if found["over"] is None:
-        return f"Verdict: there is nothing to compare {found['use']} with."
+        return f"Verdict: there is no other method to compare {found['use']} with."
     by = f"{difference(found, scoring)}{' points' if _scale(scoring)[2] else ''}"
     if found["why"] == "nothing found":
         return (
-            f"Verdict: no method predicts clearly better than the {found['over']} "
-            f"(the best, {found['best']}: {by}), so there is no sign of a relation "
+            f"Verdict: no method predicts clearly better than the {found['over']} (the "
+            f"best, {found['best']}: {by}), so there is no evidence of a relation "
             "between these columns and the target."
         )
     if found["why"] == "rival":
@@ -192,10 +196,10 @@ def rise(found: tuple[float, float], scoring: str) -> str:
         said = f"The score is still rising at the end ({by}): more samples would help."
     else:
         said = (
-            f"At the end the score is not clearly rising any more ({by}): more samples "
-            "of the same kind may not help much."
+            f"At the end the score is no longer clearly rising ({by}): more samples of "
+            "the same kind may not help much."
         )
-    return f"{said} Settings are those chosen on all samples, for each part the same."
+    return f"{said} All sizes use the settings chosen on all samples."
 
 
 # --- the data -------------------------------------------------------------------------
@@ -224,7 +228,7 @@ _SCORES = {
     "balanced_accuracy": "balanced accuracy",
     "average_precision": "average precision",
     "f1": "F1",
-    "f1_macro": "F1, mean of classes",
+    "f1_macro": "F1, mean over classes",
     "neg_root_mean_squared_error": "-RMSE",
     "neg_mean_absolute_error": "-MAE",
 }
@@ -238,13 +242,13 @@ def scoring_name(scoring: str) -> str:
 def concordance(errors: Mapping[str, Any]) -> str:
     """Return how well risks order times, in a sentence."""
     if errors["concordance"] is None:
-        return "No two samples of a fold can be compared, so there is no concordance."
+        return "No two samples of a fold are comparable, so there is no concordance."
     error = errors["standard_error"]
     some = "" if error is None else f" ± {error:.3f}"
     return (
-        f"Concordance {errors['concordance']:.3f}{some} on the folds: of two samples, "
-        "that with the earlier event has the higher predicted risk in this share of "
-        "the pairs; one half says nothing."
+        f"Concordance {errors['concordance']:.3f}{some} on the folds: the share of "
+        "comparable pairs in which the sample with the earlier event has the higher "
+        "predicted risk; one half is no better than chance."
     )
 
 
@@ -339,7 +343,7 @@ def percent(share: float) -> str:
 def rejected(names: Sequence[str]) -> str:
     """Return which kernels a search has left out, and why."""
     return (
-        f"Left out, for the sum of the others did better on the folds: "
+        "Left out because the sum of the others scored better on the folds: "
         f"{', '.join(names)}."
     )
 
