@@ -3,11 +3,12 @@ An additive model, one curve for each column
 ============================================
 
 With one kernel for each column, the prediction of :class:`mklearn.MKLRegressor` is a
-sum of functions of one column each: an additive model, which can be drawn.
+sum of functions of one column each. Such an additive model can be drawn term by term;
 :func:`mklearn.interpretation.decision_parts` returns the terms.
 
-The data are 442 diabetes patients, ten measurements each, and how far the disease had
-progressed a year later.
+The data are ten measurements of 442 diabetes patients; the target is the progression of
+the disease a year later. Among the columns, ``bp`` is the mean blood pressure, ``s5``
+the logarithm of serum triglycerides, and ``s6`` the blood sugar level.
 """
 
 import matplotlib.pyplot as plt
@@ -31,8 +32,10 @@ print(f"R² by cross-validation: {cross_val_score(model, X, y, cv=5).mean():.2f}
 model.fit(X, y)
 
 # %%
-# Centred kernels (``normalize="center"``) make the terms comparable: each has the mean
-# zero over the training samples. The six with the largest contribution:
+# With centred kernels (``normalize="center"``), each term has mean zero over the
+# training samples, so that terms can be compared. These are the six with the largest
+# contribution to the norm of the function (in brackets). Ticks along the bottom mark
+# the samples.
 
 parts = decision_parts(model, X).parts
 parts = parts.reshape(len(X), -1)
@@ -46,5 +49,5 @@ for ax, m in zip(axes.flat, order, strict=True):
     ax.set_title(f"{names[m]} ({share:.0f} %)")
     ax.axhline(0, color="0.8", lw=0.8, zorder=0)
     ax.spines[["top", "right"]].set_visible(False)
-fig.supylabel("effect on the progression")
+fig.supylabel("effect on disease progression")
 plt.show()

@@ -1,12 +1,12 @@
 """
-Which description tells which digit?
-====================================
+Which description identifies which digit?
+=========================================
 
-:class:`mklearn.BilinearMKLClassifier` learns all classes in one problem and gives every
-class kernel weights of its own. The samples are handwritten digits in six descriptions
-(Fourier coefficients, profile correlations, Karhunen-Loève coefficients, pixel
-averages, Zernike moments and morphological features); without the file, scikit-learn's
-digits in three.
+:class:`mklearn.BilinearMKLClassifier` solves a single problem for all classes and gives
+every class its own kernel weights. The data are handwritten digits in six descriptions:
+Fourier coefficients, profile correlations, Karhunen-Loève coefficients, pixel averages,
+Zernike moments and morphological features. If the data file is not available,
+scikit-learn's digits in three descriptions are used instead.
 """
 
 import matplotlib.pyplot as plt
@@ -41,9 +41,9 @@ print(f"accuracy on new digits: {model.score(X[test], y[test]):.3f}")
 print(f"certified gap: {model.duality_gap_:.1e}")
 
 # %%
-# A row is a class. The contributions of a row sum to one, so that classes can be
-# compared. A six that is turned round is a nine, and the sizes of Zernike moments do
-# not see the turn: look at how little those two classes rely on ``zer``.
+# Each row is a class, and the contributions in a row sum to one, so that classes can be
+# compared. The digits 6 and 9 hardly use Zernike moments (``zer``): a rotated six is a
+# nine, and the magnitudes of Zernike moments are invariant under rotation.
 
 fig, ax = plt.subplots(figsize=(6.5, 5), layout="constrained")
 ClassKernelHeatmapDisplay.from_estimator(model, values="contributions", ax=ax)

@@ -1,14 +1,15 @@
 """
-Which measurements enter first?
-===============================
+Which measurements are selected first?
+======================================
 
 With one kernel for each column and ``norm=1``, multiple kernel learning selects
-columns. As the cost of errors rises, more columns are worth their place:
-:func:`mklearn.mkl_path` follows the weights over a grid of costs, each problem started
-from the one before it, all on one bank of kernels.
+columns. The larger the cost of errors, the more columns are used.
+:func:`mklearn.mkl_path` computes the weights on a grid of costs: all problems use the
+same kernels, and each starts from the solution of the previous one.
 
-Here the columns are thirteen measurements of patients with suspected heart disease
-(without the file: the ten worst values of the breast cancer data).
+The columns are thirteen measurements of patients with suspected heart disease. If the
+data file is not available, the ten worst values of the breast cancer data are used
+instead.
 """
 
 import matplotlib.pyplot as plt
@@ -45,8 +46,9 @@ path = mkl_path(
 print(f"largest gap along the path: {path.gap.max():.1e}")
 
 # %%
-# A small ``tol`` matters at the left end: where C is small the objective hardly depends
-# on the weights, and a loose tolerance would leave them arbitrary.
+# The seven kernels with the largest weights are named; the others are grey. A small
+# ``tol`` matters at the left end: if C is small, the objective hardly depends on the
+# weights, and a loose tolerance would leave them arbitrary.
 
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(10, 3.8), width_ratios=[2, 1], layout="constrained"

@@ -1,10 +1,10 @@
 """
-Why this decision?
-==================
+Explaining a single decision
+============================
 
-A decision of a kernel machine is a sum over kernels.
-:func:`mklearn.interpretation.decision_parts` takes it apart, so that one can see for a
-single sample which view spoke for which class, and whether the views agreed.
+The decision value of a kernel machine is a sum over kernels.
+:func:`mklearn.interpretation.decision_parts` returns its terms. They show, for a single
+sample, which view supports which class, and whether the views agree.
 """
 
 import matplotlib.pyplot as plt
@@ -28,9 +28,10 @@ model = MKLClassifier(kernels, normalize="center").fit(X_train, y_train)
 found = decision_parts(model, X_test)
 
 # %%
-# Six tumours near the border and three on either side of it. A bar to the right speaks
-# for the second class. The diamond is the decision: the sum of the bars and the
-# intercept. Wrong decisions have their names in bold.
+# The figure shows the six tumours closest to the decision boundary and three clear
+# cases of each class. The bars are the contributions of the views, and the diamond is
+# the decision value: the sum of the bars and the intercept. Misclassified tumours are
+# in bold.
 
 decision = found.decision
 order = np.argsort(decision)
@@ -53,7 +54,7 @@ wrong = model.predict(X_test)[shown] != y_test[shown]
 for tick, bad in zip(ax.get_yticklabels(), wrong, strict=True):
     tick.set_fontweight("bold" if bad else "normal")
 first, second = model.classes_
-ax.set_xlabel(f"← speaks for {first}          speaks for {second} →")
+ax.set_xlabel(f"decision value (negative: {first}, positive: {second})")
 ax.legend(frameon=False, loc="lower right")
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -1,12 +1,13 @@
 """
-Regression without anything to tune
-===================================
+Regression without tuning parameters
+====================================
 
-Eight views of the same samples, of which two tell something of a number: one linearly,
-one not. Each view gets a linear kernel and three widths, 32 kernels in all. Which of
-them count, and how strongly to regularise, :class:`mklearn.EvidenceMKLRegressor` finds
-by itself: its weights are those under which the values are most likely.
-:class:`mklearn.MKLRegressorCV` chooses its cost and norm by cross-validation.
+There are eight views of the same samples, and only two of them are related to the
+target, one linearly and one nonlinearly. Each view has a linear kernel and three RBF
+kernels, which makes 32 kernels. :class:`mklearn.EvidenceMKLRegressor` finds the weights
+and the regularisation by maximising the likelihood of the data, without any parameter
+to tune. It is compared with :class:`mklearn.MKLRegressorCV`, which chooses its cost and
+norm by cross-validation.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +29,8 @@ widths = [RBF("scale", factor) for factor in (1 / 4, 1.0, 4.0)]
 kernels = per_view(Linear(), *widths)
 
 # %%
-# Both on the same folds. The best R² that is possible here is 0.77: the rest of the
-# variance is noise.
+# Both models are evaluated on the same folds. The best possible R² is 0.77, because the
+# remaining variance is noise.
 
 models = {
     "evidence": EvidenceMKLRegressor(kernels),
@@ -39,7 +40,7 @@ for name, model in models.items():
     print(f"{name:17s} R² {cross_val_score(model, X, y, cv=3).mean():.2f}")
 
 # %%
-# The weights of a view are added up, as shares of the sum of all.
+# The weights of each view are summed and shown as fractions of the total.
 
 fig, ax = plt.subplots(figsize=(7, 3.5), layout="constrained")
 for i, (name, model) in enumerate(models.items()):
@@ -49,12 +50,14 @@ for i, (name, model) in enumerate(models.items()):
     ax.bar(places, weights / weights.sum(), 0.4, label=name, color=OKABE_ITO[i])
 ax.set_xticks(np.arange(len(views)), X.names, rotation=30, ha="right")
 ax.set_ylabel("share of the weight")
-ax.legend()
+ax.legend(frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# The noise has the variance 1. A part of it is found in narrow kernels of views that
-# say nothing: on training samples these look like noise, and do no harm elsewhere.
+# The true variance of the noise is 1. The estimate is smaller, because narrow kernels
+# can take over part of the noise: on the training samples they cannot be distinguished
+# from it. This does no harm to predictions.
 
 evidence = models["evidence"]
 print(f"variance of the noise: {evidence.noise_[0]:.2f}")

@@ -1,15 +1,16 @@
 """
-Is it worth it?
-===============
+Is multiple kernel learning worth it?
+=====================================
 
 Learned weights are compared with three simpler methods on the same folds: a support
 vector machine on all columns, the best single kernel, and the plain sum of the kernels.
-:func:`mklearn.model_selection.compare` fits all of them fold by fold and compares them
-in pairs, so that a hard fold is hard for everybody.
+:func:`mklearn.model_selection.compare` fits all methods on every fold and compares them
+pairwise, so that the difficulty of a fold affects all of them equally.
 
-The data are two. Breast cancer is *one* homogeneous table that has been cut into three
-views; in the other set (handwritten digits in six different descriptions, or, without
-its file, two descriptions of scikit-learn's digits) the views differ in kind.
+There are two data sets. Breast cancer is *one* homogeneous table that was divided into
+three views. The other one consists of handwritten digits in six different descriptions
+(or, if the data file is not available, scikit-learn's digits in two), so its views
+differ in kind.
 """
 
 import matplotlib.pyplot as plt
@@ -33,14 +34,14 @@ from mklearn.plotting import OKABE_ITO
 
 
 def tumours():
-    """Return one table that was cut into views."""
+    """Return one table that is divided into views."""
     X, y = load_breast_cancer(return_X_y=True)
     views = {"mean": slice(0, 10), "error": slice(10, 20), "worst": slice(20, 30)}
     return "breast cancer, 3 views", MultiView.from_columns(X, views), y
 
 
 def digits(n=200):
-    """Return descriptions that differ in kind."""
+    """Return views that differ in kind."""
     try:
         X, y = load("mfeat", return_X_y=True)
         title = "digits, 6 descriptions"
@@ -84,12 +85,14 @@ for ax, (title, X, y) in zip(axes, (tumours(), digits()), strict=True):
     ax.set_title(title)
     ax.set_xlabel("accuracy (dots: folds, bar: mean)")
     ax.set_yticks(range(len(models)), list(models))
+    ax.locator_params(axis="x", nbins=5)
     ax.set_ylim(len(models) - 0.5, -0.5)
     ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Where one table has been cut into pieces, nothing is gained by weighing the pieces,
-# and a plain support vector machine is hard to beat. Where the descriptions differ in
-# kind, combining them helps, and then the plain sum is often nearly as good as learned
-# weights. What the weights add in any case is the answer to *which* descriptions count.
+# If one homogeneous table is divided into views, weighting them gains nothing, and a
+# support vector machine on all columns is hard to beat. If the descriptions differ in
+# kind, combining them helps, although the plain sum is often nearly as good as learned
+# weights. What learned weights provide in any case is an answer to the question *which*
+# descriptions matter.

@@ -2,11 +2,11 @@
 Four tables, and a third of the patients missing from each
 ==========================================================
 
-Studies have one table for each assay, with other patients in each. Here the 30 columns
-of the diagnostic breast cancer data are cut into four tables, and a third of the
-patients is taken out of each; what remains is put into another order. From there on,
-nothing is done by hand: tables are joined on the patients, a missing table is a missing
-view, and patients are called by their names in what comes out.
+Many studies have one table for each assay, and the tables do not contain the same
+patients. Here the 30 columns of the diagnostic breast cancer data are used to make four
+tables. A third of the patients is removed from each, and the rows are shuffled.
+:class:`mklearn.MultiView` joins the tables by patient, treats a missing table as a
+missing view, and keeps the names of the patients in all results.
 """
 
 from pathlib import Path

@@ -1,14 +1,15 @@
 """
-When weights mean little
-========================
+When weights are nearly arbitrary
+=================================
 
-The duality gap is that of the *objective*. Where the objective hardly depends on the
-weights, because C is small, a gap of 0.1 % leaves them nearly arbitrary. So before
-weights are read: ask for a smaller ``tol``, and see whether they move.
+The duality gap measures the accuracy of the *objective*. If C is small, the objective
+hardly depends on the weights, and a gap of 0.1 % leaves them nearly arbitrary. Before
+you interpret weights, fit again with a smaller ``tol`` and check whether they change.
 
-Each panel shows the weights of ten Gaussian widths on the tumours, by the tolerance
-that was asked for. All of these models are certified, and at their C they predict
-alike.
+Each panel shows the weights of ten RBF kernels of different widths on the breast cancer
+data, for several tolerances. All of these models are certified to their tolerance, and
+models with the same C predict alike. With C = 0.0001, the weights for the tolerances
+0.1 and 0.01 coincide: both are the equal weights that the solver starts from.
 """
 
 import matplotlib.pyplot as plt
@@ -31,14 +32,16 @@ for ax, C in zip(axes, costs, strict=True):
         ax.plot(weights, color=color, marker=marker, label=f"tol = {tol:g}")
     ax.set_title(f"C = {C:g}")
     ax.set_xticks([0, 9], ["wide", "narrow"])
+    for tick, side in zip(ax.get_xticklabels(), ("left", "right"), strict=True):
+        tick.set_horizontalalignment(side)
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("weight θ")
 axes[-1].legend(frameon=False)
 plt.show()
 
 # %%
-# For p = 1 the solution itself says what its gap leaves open: ``weight_bounds`` are
-# numbers that no optimal weights exceed. Here are those of the last model.
+# For p = 1, the solution also contains upper bounds on the weights of all optimal
+# solutions, ``weight_bounds``. These are the bounds of the last model:
 
 bounds = np.minimum(model.solution_.weight_bounds, 1.0)
 for name, weight, bound in zip(model.kernel_names_, weights, bounds, strict=True):

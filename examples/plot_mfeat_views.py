@@ -2,13 +2,14 @@
 Six views of handwritten digits
 ===============================
 
-The UCI set *multiple features* describes 2000 digits by six sets of features: Fourier
-coefficients, profile correlations, Karhunen-Loeve coefficients, pixel averages, Zernike
-moments and morphological features. Each view gets three RBF kernels. Discriminant
-kernel learning weighs the 18 kernels; it is compared with the same classifier on their
-unweighted sum and on the best single kernel.
+The UCI data set *multiple features* describes 2000 digits by six sets of features:
+Fourier coefficients, profile correlations, Karhunen-Loève coefficients, pixel averages,
+Zernike moments and morphological features. Each view has three RBF kernels.
+Discriminant kernel learning finds weights for the 18 kernels and is compared with the
+same classifier on their unweighted sum and on the best single kernel.
 
-Without the file, scikit-learn's digits in three descriptions stand in.
+If the data file is not available, scikit-learn's digits in three descriptions are used
+instead.
 """
 
 import sys
@@ -17,6 +18,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from mklearn import MKLDiscriminant, MultiView, SingleKernelCV, datasets, kernels
+from mklearn.plotting import OKABE_ITO
 
 FACTORS = (0.1, 1.0, 10.0)
 
@@ -86,11 +88,13 @@ def draw(names, weights, figure):
         return
     fig, ax = plt.subplots(figsize=(6, 3.2), layout="constrained")
     bottom = np.zeros(len(names))
-    for factor, column in zip(FACTORS, weights.T, strict=True):
-        ax.bar(names, column, bottom=bottom, label=f"γ × {factor:g}")
+    for factor, column, color in zip(FACTORS, weights.T, OKABE_ITO, strict=False):
+        style = {"color": color, "edgecolor": "black", "lw": 0.5}
+        ax.bar(names, column, bottom=bottom, label=f"γ × {factor:g}", **style)
         bottom += column
     ax.set_ylabel("kernel weight")
     ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
     if figure is not None:
         fig.savefig(figure, dpi=120)
         plt.close(fig)

@@ -1,14 +1,16 @@
 """
-How sparse? Choosing p and C
-============================
+How sparse? Choosing the norm and the cost
+==========================================
 
-The norm p on the kernel weights goes from 1, where few kernels are used, to infinity,
-where all count the same. No theory says which is best for given data, so
-:class:`mklearn.MKLClassifierCV` tries a grid of norms and costs by cross-validation.
-Kernels are computed once, and each problem starts from the solution of its neighbour.
+The norm p of the kernel weights controls their sparsity: with p = 1 few kernels are
+used, and with p = ∞ all of them have the same weight. Which norm is best depends on the
+data, so :class:`mklearn.MKLClassifierCV` evaluates a grid of norms and costs by
+cross-validation. Kernels are computed once, and each problem starts from the solution
+of its neighbour.
 
-The data are radar returns from the ionosphere (without their file: tumours), with one
-Gaussian kernel for each single column and one for all of them.
+The data are radar returns from the ionosphere (or, if the data file is not available,
+breast tumours), with one Gaussian kernel for each column and one for all columns
+together.
 """
 
 import matplotlib.pyplot as plt
@@ -35,9 +37,10 @@ model.fit(X, y)
 print(f"chosen: p = {model.norm_:.3g}, C = {model.C_:.3g}")
 
 # %%
-# Left: the mean accuracy of every pair, the choice marked. Right: what happens to the
-# weights along the norms, at the chosen cost. For p = 1 most of them are zero; as p
-# grows they come together.
+# Left: the mean accuracy for each norm and cost, with the chosen pair marked by a
+# circle. Right: the weights as a function of the norm, at the chosen cost; shaded areas
+# are the range over the folds. With p = 1 most weights are zero, and with increasing p
+# they become similar.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 shown = left.imshow(model.mean_scores_, cmap="cividis", aspect="auto")
@@ -46,7 +49,7 @@ left.set_xticks(range(len(model.Cs_)), [f"{C:g}" for C in model.Cs_])
 left.set_xlabel("cost C")
 left.set_ylabel("norm p")
 row, column = model.best_index_
-left.plot(column, row, "o", ms=16, mfc="none", mec="white", mew=2.5)
+left.plot(column, row, "o", ms=16, mfc="none", mec="black", mew=2.5)
 left.set_title("cross-validated accuracy")
 fig.colorbar(shown, ax=left)
 PathDisplay.from_estimator(model, against="norm", ax=right, top=5)

@@ -1,11 +1,11 @@
 """
-What is unlike the others?
-==========================
+Novelty detection with several kernels
+======================================
 
-:class:`mklearn.MKLOneClass` learns from samples of one kind where they lie, and tells
-which new ones do not belong there; the kernels are weighed on the way. It has seen
-nothing but fours, in two descriptions, pixels and the sizes of their Fourier
-coefficients, and is shown other digits.
+:class:`mklearn.MKLOneClass` learns the region in which samples of one kind lie,
+together with the kernel weights, and detects new samples that lie outside. Here it is
+trained on handwritten fours, described by their pixels and by the magnitudes of their
+Fourier coefficients, and then applied to other digits.
 """
 
 import matplotlib.pyplot as plt
@@ -33,7 +33,7 @@ for name, share in zip(model.kernel_names_, model.kernel_contributions_, strict=
     print(f"{name:20s} {share:.2f}")
 
 # %%
-# A negative score means that the sample lies outside.
+# A negative score means that the sample lies outside of the region.
 
 score = {
     "new fours": model.decision_function(X[new_fours]),
@@ -46,8 +46,8 @@ print(f"area under the ROC curve: {area:.3f}")
 fig, axes = plt.subplots(3, 7, figsize=(8, 4.2), layout="constrained")
 rows = {
     "most typical\nfours": new_fours[np.argsort(-score["new fours"])],
-    "strangest\nfours": new_fours[np.argsort(score["new fours"])],
-    "others taken\nfor fours": others[np.argsort(-score["other digits"])],
+    "least typical\nfours": new_fours[np.argsort(score["new fours"])],
+    "most similar\nothers": others[np.argsort(-score["other digits"])],
 }
 for line, (title, index) in zip(axes, rows.items(), strict=True):
     for ax, i in zip(line, index, strict=False):

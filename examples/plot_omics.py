@@ -1,11 +1,12 @@
 """
-Which kind of measurement tells tumour subtypes?
-================================================
+Which measurements distinguish tumour subtypes?
+===============================================
 
-150 breast tumours, measured in three ways: messenger RNA, micro-RNA and proteins; the
-task is to tell three subtypes. One kernel for each kind is weighed, and then each kind
-is put to the test: how much accuracy is lost on new samples if its rows are mixed up?
-(Without the file, the three views of the diagnostic breast cancer data stand in.)
+150 breast tumours of three subtypes were measured in three ways: messenger RNA,
+micro-RNA and proteins. Each view has a linear and an RBF kernel. How much does the
+model use each view, and how much accuracy is lost on new samples if the rows of a view
+are permuted? (If the data file is not available, the three views of the diagnostic
+breast cancer data are used instead.)
 """
 
 import matplotlib.pyplot as plt
@@ -38,10 +39,11 @@ found = kernel_importance(model, X_test, y_test, by="view", random_state=0)
 print(f"accuracy on new samples: {found.score:.3f}")
 
 # %%
-# The weight of a view (left) says how much the model uses it; the loss (middle, with
-# the standard deviation over permutations) says how much it *needs* it. They differ
-# where views can stand in for each other, and the alignment (right) tells which can: a
-# value near one means that two kernels see the same.
+# The contribution of a view (left) measures how much the model uses it. The loss of
+# accuracy (middle, with the standard deviation over permutations) measures how much the
+# model *needs* it. The two differ if views can replace each other. The alignment
+# (right) shows which ones can: a value close to one means that two kernels contain the
+# same information.
 
 fig, (left, middle, right) = plt.subplots(
     1, 3, figsize=(11, 3.8), width_ratios=[1, 1, 1.5], layout="constrained"
@@ -60,7 +62,7 @@ middle.bar(
     lw=0.5,
     capsize=4,
 )
-middle.set_title("accuracy lost without it")
+middle.set_title("accuracy lost if permuted")
 middle.axhline(0, color="0.4", lw=0.8)
 for ax in (left, middle):
     ax.set_xticks(places, found.names)

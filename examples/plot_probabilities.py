@@ -1,13 +1,15 @@
 """
-Probabilities that can be believed
-==================================
+Calibrated probabilities
+========================
 
-Three ways to a probability: the logistic loss, discriminant analysis, and calibration
-of a classifier that has none of its own by scikit-learn. On a bank of kernels the last
-one computes no kernel twice. Which of them says 70 % where 70 % is true?
+There are three ways to predict probabilities: the logistic loss, discriminant analysis,
+and scikit-learn's calibration of a classifier that has no probabilities of its own.
+With a bank of kernels, calibration computes each kernel only once. A model is well
+calibrated if, among the samples for which it predicts 70 %, about 70 % belong to the
+class.
 
-The data are measurements of women of whom some developed diabetes (without the file:
-tumours).
+The data are measurements of women, some of whom developed diabetes. If the data file is
+not available, breast tumours are used instead.
 """
 
 import matplotlib.pyplot as plt
@@ -49,11 +51,11 @@ ax.plot([0, 1], [0, 1], color="0.6", lw=1, ls="--")
 for (name, model), color, marker in zip(models.items(), OKABE_ITO, "os^", strict=False):
     model.fit(bank, y_train)
     p = model.predict_proba(bank.cross(X_test))[:, 1]
-    happened, said = calibration_curve(y_test, p, n_bins=8, strategy="quantile")
+    observed, predicted = calibration_curve(y_test, p, n_bins=8, strategy="quantile")
     label = f"{name}, log-loss {log_loss(y_test, p):.3f}"
-    ax.plot(said, happened, color=color, marker=marker, label=label)
-ax.set_xlabel("probability that the model says")
-ax.set_ylabel("share of new samples for which it is so")
+    ax.plot(predicted, observed, color=color, marker=marker, label=label)
+ax.set_xlabel("predicted probability")
+ax.set_ylabel("observed frequency, new samples")
 ax.set_aspect("equal")
 ax.legend(frameon=False, loc="upper left", fontsize="small")
 ax.spines[["top", "right"]].set_visible(False)

@@ -2,13 +2,13 @@
 Where in the cell? Kernels on protein sequences
 ===============================================
 
-Kernels need no numbers as input. A spectrum kernel compares two sequences by the
-substrings they share; several lengths, and the two ends of the protein apart from the
-whole, are kernels to choose from. Signals that send a protein to its place often stand
-at one of its ends.
+Kernels do not need numbers as input. A spectrum kernel compares two sequences by the
+substrings of length k that they share. The signals that direct a protein to its place
+in the cell are often at one of its ends, so the first and the last residues are views
+of their own beside the whole sequence, with three kernels each.
 
-The sequences are those of MultiLoc; without the file, the rows of handwritten digits
-written as letters stand in for them.
+The sequences are those of MultiLoc. If the data file is not available, rows of
+handwritten digits, encoded as letters, are used instead.
 """
 
 import matplotlib.pyplot as plt
@@ -52,8 +52,8 @@ y = labels[rows]
 train, test = slice(0, 280), slice(280, None)
 
 # %%
-# ``normalize="spherical"`` divides by the length of the feature vectors, so that a long
-# protein is not similar to everything.
+# ``normalize="spherical"`` scales all feature vectors to unit length, so that long
+# proteins are not similar to everything.
 
 kernels = [Spectrum(k, view=view) for view in X for k in (1, 2, 3)]
 model = MKLClassifier(kernels, norm=1, C=10.0, normalize="spherical")
@@ -62,7 +62,7 @@ print(f"accuracy on {len(y[test])} new sequences: {model.score(X[test], y[test])
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.6), layout="constrained")
 KernelWeightsDisplay.from_estimator(model, ax=left)
-left.set_xlabel("weight θ (beside it: contribution)")
+left.set_xlabel("weight θ (number: contribution)")
 ConfusionMatrixDisplay.from_predictions(
     y[test],
     model.predict(X[test]),

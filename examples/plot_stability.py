@@ -2,9 +2,10 @@
 Would other samples give the same weights?
 ==========================================
 
-Weights come from one sample. :func:`mklearn.interpretation.weight_stability` fits the
-model again on resamples and tells how far the weights wander, and how often a kernel is
-used at all. The data are the tumours of the first example.
+Weights depend on the sample from which they were learned.
+:func:`mklearn.interpretation.weight_stability` refits the model on resamples and shows
+how much the weights vary, and how often each kernel is used. The data are the breast
+tumours of the first example.
 """
 
 import matplotlib.pyplot as plt
@@ -29,11 +30,13 @@ for ax, norm in zip(axes, (1, 2), strict=True):
     model = MKLClassifier(kernels, norm=norm)
     found = weight_stability(model, X, y, n_resamples=15, random_state=0)
     KernelWeightsDisplay.from_stability(found, ax=ax, title=f"norm = {norm}")
-    ax.set_xlabel("mean weight, 95 % of resamples (how often used)")
+    ax.set_xlabel("mean weight, 95 % of resamples (number: how often used)")
 plt.show()
 
 # %%
-# Sparse weights (left) jump: of two kernels that say nearly the same, one resample
-# takes this and the next takes that. With ``norm=2`` (right) they share, and the
-# intervals are narrower. If the question is *which* kernels matter, look at the
-# intervals before you believe a zero.
+# Bars are mean weights, lines contain 95 % of the resamples, and the numbers are the
+# percentage of resamples in which a kernel has a nonzero weight. Sparse weights (left)
+# are unstable: of two similar kernels, one resample uses one and the next uses the
+# other. With ``norm=2`` (right), similar kernels share their weight, and the intervals
+# are narrower. If you want to know *which* kernels matter, look at the intervals before
+# you believe a zero.

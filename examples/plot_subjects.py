@@ -1,10 +1,11 @@
 """
-Subjects in both parts of a fold
-================================
+Subjects in both the training and the test part
+===============================================
 
-Thirty subjects give six samples each. What is measured differs between subjects and has
-nothing to do with their class. A model that is tested on other samples of the subjects
-that it knows seems to do well; on new subjects it does not.
+Thirty subjects contribute six samples each. The measurements differ between subjects,
+but have nothing to do with their class. If samples of the same subject are in both the
+training and the test part of a fold, the model recognises the subjects and seems to
+predict well. On new subjects it is no better than chance.
 """
 
 import matplotlib.pyplot as plt
@@ -13,6 +14,7 @@ import numpy as np
 from mklearn import MKLClassifier, MKLClassifierCV
 from mklearn.kernels import rbf_ladder
 from mklearn.model_selection import compare
+from mklearn.plotting import OKABE_ITO
 
 rng = np.random.default_rng(0)
 subject = np.tile(np.arange(30), 6)
@@ -30,16 +32,23 @@ for name, a, b in zip(models, known.mean, new.mean, strict=True):
     print(f"{name:14s} known subjects {a:.2f}, new subjects {b:.2f}")
 
 # %%
-# ``groups`` makes folds of subjects, and hands the subjects on to the search for C,
-# which would otherwise be misled in the same way.
+# With ``groups``, all samples of a subject are in the same fold. The groups are also
+# passed on to the search for C, which would otherwise be misled in the same way.
 
 place = np.arange(len(models))
-figure, axes = plt.subplots(layout="constrained")
-axes.bar(
-    place - 0.2, known.mean, 0.4, yerr=known.standard_error, label="known subjects"
-)
-axes.axhline(0.5, color="black", linewidth=0.8)
+figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+bars = {"known subjects": known, "new subjects": new}
+for side, color, (name, found) in zip(
+    (-0.2, 0.2), OKABE_ITO, bars.items(), strict=False
+):
+    axes.bar(
+        place + side, found.mean, 0.4, yerr=found.standard_error, label=name,
+        color=color, edgecolor="black", lw=0.5, capsize=4,
+    )  # fmt: skip
+axes.axhline(0.5, color="black", ls="--", lw=1, label="chance")
 axes.set_xticks(place, list(models))
+axes.set_ylim(0, 1.3)
 axes.set_ylabel("accuracy")
-axes.legend()
+axes.legend(frameon=False, ncols=3, loc="upper center")
+axes.spines[["top", "right"]].set_visible(False)
 plt.show()

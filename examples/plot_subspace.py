@@ -1,12 +1,13 @@
 """
-A subspace in which classes come apart
-======================================
+A subspace that separates the classes
+=====================================
 
-:class:`mklearn.SubspaceKernel` learns a few features of a kernel, at most one less than
-there are classes, in which the classes come apart. It is a transformer: any classifier
-can follow. Here are pixels of satellite images with their neighbours, six kinds of land
-(without the file: handwritten digits), seen by principal components of the same kernel
-and by the subspace kernel. Only samples that were not learned from are drawn.
+:class:`mklearn.SubspaceKernel` learns a few features from kernels, at most one less
+than there are classes, that separate the classes. It is a transformer and can be
+followed by any classifier. The data are pixels of satellite images together with their
+neighbours, in six classes of land use (or, if the data file is not available,
+handwritten digits). The figure compares kernel principal components with the features
+of the subspace kernel, on samples that were not used for training.
 """
 
 import matplotlib.pyplot as plt
@@ -53,8 +54,8 @@ for ax in axes[:2]:
 plt.show()
 
 # %%
-# With several kernels the weights are learned for the same criterion, by the solver of
-# discriminant kernel learning, and come with a certificate.
+# With several kernels, the weights are learned with the same criterion, by the solver
+# for discriminant kernel learning, and come with a certificate.
 
 for name, weight in zip(method.kernel_names_, method.kernel_weights_, strict=True):
     print(f"{name:20s} {weight:.3f}")

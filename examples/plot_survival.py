@@ -1,12 +1,12 @@
 """
-Clinic and genes: who stays free of metastases?
-===============================================
+Survival analysis with clinical variables and genes
+===================================================
 
-198 women with breast cancer (GSE7390, which comes with scikit-survival): the time until
-distant metastases, censored for three of four. There are two views, what the clinic
-knows (age, oestrogen receptor, grade, size) and 76 genes. Cox's model with a kernel for
-each view weighs them against each other. (Without scikit-survival, simulated patients
-stand in.)
+The data are 198 women with breast cancer (GSE7390, included in scikit-survival). The
+target is the time until distant metastases, which is censored for three quarters of
+them. There are two views: clinical variables (age, oestrogen receptor, grade, size) and
+the expression of 76 genes. A Cox model with kernels on both views learns their weights.
+(If scikit-survival is not installed, the patients are simulated.)
 """
 
 import matplotlib.pyplot as plt
@@ -46,9 +46,9 @@ kernels = {
 kernels["both"] = kernels["clinic"] + kernels["genes"]
 
 # %%
-# Each patient gets a risk from a model that has not seen her. Risks of different models
-# are not comparable, so concordance, and the halves of low and high risk, are those of
-# each fold.
+# Risks are predicted by cross-validation, so that no patient's risk comes from a model
+# that has seen her. Risks of different models are not comparable; therefore the
+# concordance, and the division into low and high risk, are computed within each fold.
 
 folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(clinic, event))
 for name, chosen in kernels.items():
@@ -64,8 +64,9 @@ for name, chosen in kernels.items():
           f"curve at 3, 5 and 8 years {np.mean(areas, axis=0).round(2)}")  # fmt: skip
 
 # %%
-# Kaplan-Meier curves of the two halves (left), from the folds, and what each kernel
-# contributes to the log hazard of a model of all patients (right).
+# Left: Kaplan-Meier curves of the patients with low and high cross-validated risk;
+# after 12 years only few patients are left. Right: the contribution of each kernel to
+# the log hazard, in a model fitted on all patients.
 
 model = MKLCox(kernels["both"], C=0.1, norm=2).fit(X, y)
 print(model.solution_.message)
@@ -74,12 +75,14 @@ for group, label, color in ((~high, "low risk", 0), (high, "high risk", 1)):
     curve = kaplan_meier(y[group])
     left.step(
         [0, *curve.x], [1, *curve.y], where="post", color=OKABE_ITO[color],
-        label=f"{label}: {int(event[group].sum())} of {int(group.sum())}",
+        label=f"{label}: {int(event[group].sum())} events in {int(group.sum())}",
     )  # fmt: skip
-left.set(xlabel="years", ylabel="share without metastases", ylim=(0, 1.02))
+left.set(xlabel="years", ylabel="free of metastases", xlim=(0, 12), ylim=(0, 1.02))
 left.legend(frameon=False)
 places = np.arange(len(model.kernel_names_))
 right.barh(places, model.kernel_contributions_, color=OKABE_ITO[2])
 right.set_yticks(places, model.kernel_names_)
 right.set(xlabel="contribution", xlim=(0, 1))
+for ax in (left, right):
+    ax.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -1,11 +1,11 @@
 """
-Which part of an image tells about a pixel?
-===========================================
+Which rows of an image predict a pixel?
+=======================================
 
-Each pixel in the lower half of a digit is a number to be predicted from the upper half,
-in four views: its rows. The 32 pixels are 32 targets on the same samples. With
-``weights="per-target"`` each of them has kernel weights of its own
-(:class:`mklearn.EvidenceMKLRegressor`), which say what it depends on.
+Each pixel in the lower half of a digit is predicted from the upper half, whose four
+rows are the views. The 32 pixels are 32 targets on the same samples. With
+``weights="per-target"``, :class:`mklearn.EvidenceMKLRegressor` learns separate kernel
+weights for each of them, which show what it depends on.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ Y = images[:, 4:].reshape(len(images), -1)
 train, test = train_test_split(np.arange(len(images)), test_size=0.4, random_state=0)
 
 # %%
-# Pixels at the border that are always dark have nothing to be predicted: their values
-# do not vary, they get no weights, and R² has no meaning there.
+# Some pixels at the border are always dark. There is nothing to predict: they get no
+# weights, and R² is not defined for them.
 
 model = EvidenceMKLRegressor(per_view(RBF()), weights="per-target", tol=0.1)
 model.fit(rows[train], Y[train])
@@ -33,7 +33,8 @@ all_of = np.sum((Y[test] - Y[test].mean(axis=0))[:, varied] ** 2, axis=0)
 print(f"{varied.sum()} pixels, median R² {np.median(1 - off / all_of):.2f}")
 
 # %%
-# The share of each row of the upper half in the variance of every pixel below.
+# The share of the variance of each pixel in the lower half (4 × 8 pixels) that is
+# explained by each row of the upper half:
 
 weights = model.kernel_weights_
 shares = weights / (1 + weights.sum(axis=1, keepdims=True))
@@ -43,11 +44,11 @@ for m, ax in enumerate(axes):
     ax.set_title(rows.names[m])
     ax.set_xticks([])
     ax.set_yticks([])
-fig.colorbar(picture, ax=axes, label="share of the variance")
+fig.colorbar(picture, ax=axes, label="share of variance", shrink=0.8)
 plt.show()
 
 # %%
-# The nearest row, the fourth, tells most about the pixels below.
+# On average, the adjacent row, which is the fourth, explains most of the variance.
 
 for name, share in zip(rows.names, shares[varied].mean(axis=0), strict=True):
     print(f"{name}: {share:.2f}")

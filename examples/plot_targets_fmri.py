@@ -2,11 +2,11 @@
 A target per voxel: simulated recordings with known truth
 =========================================================
 
-Encoding models predict the response of each voxel from descriptions of what was seen or
-heard. Here 300 voxels in three regions respond to three feature spaces. A voxel has
-kernel weights of its own with ``weights="per-target"``
-(:class:`mklearn.EvidenceMKLRegressor`); the truth is known, so that estimated and true
-shares of variance can be laid side by side.
+Encoding models predict the response of each voxel from features of what was seen or
+heard. In this simulation, 300 voxels in three regions respond to three feature spaces.
+With ``weights="per-target"``, :class:`mklearn.EvidenceMKLRegressor` learns separate
+kernel weights for each voxel. The truth is known, so the estimated shares of variance
+can be compared with the true ones.
 """
 
 import matplotlib.pyplot as plt
@@ -22,8 +22,8 @@ names = ("motion", "objects", "words")
 views = {name: random.standard_normal((n + n_test, 20)) for name in names}
 
 # %%
-# Each region prefers one space; within it the shares differ from voxel to voxel, and
-# half of the variance or more is noise.
+# Each region prefers one feature space. Within a region the shares differ from voxel to
+# voxel, and at least half of the variance is noise.
 
 region = np.repeat(np.arange(3), voxels // 3)
 preference = np.full((voxels, 3), 0.4)
@@ -38,7 +38,8 @@ X = MultiView(views)
 train, test = np.arange(n), np.arange(n, n + n_test)
 
 # %%
-# One set of weights for all voxels, one for each region, and one for each voxel.
+# Fit three models: one set of weights for all voxels, one for each region, and one for
+# each voxel.
 
 
 def median_r2(model):
@@ -60,8 +61,9 @@ for kind, model in models.items():
     print(f"{kind:10s} median R² {median_r2(model):.3f}")
 
 # %%
-# With ``normalize="multiplicative"`` a weight is the variance that a kernel explains in
-# units of that of the noise: shares follow from it.
+# With ``normalize="multiplicative"``, a weight is the variance that a kernel explains
+# relative to the variance of the noise, so shares of the variance can be computed from
+# it.
 
 weights = models["per voxel"].kernel_weights_
 found = weights / (1 + weights.sum(axis=1, keepdims=True))
@@ -71,12 +73,14 @@ for m, name in enumerate(names):
 ax.plot([0, 0.5], [0, 0.5], color="0.5", linewidth=1)
 ax.set_xlabel("true share of the variance")
 ax.set_ylabel("estimated share")
-ax.legend()
+ax.legend(frameon=False)
+ax.set_aspect("equal")
+ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# Estimates scatter around the truth by a few hundredths of the variance. Voxels of a
-# region are alike here, and sharing weights within it does as well as weights of their
-# own; one set for all does not.
+# The estimates differ from the truth by a few hundredths of the variance. The voxels
+# within a region are similar in this simulation, so sharing weights within a region
+# works as well as individual weights. One set of weights for all voxels does not.
 
 print(f"bias {np.mean(found - shares):.3f}, spread {np.std(found - shares):.3f}")

@@ -2,12 +2,13 @@
 Texture of photographs: 48 kernels from a log-Gabor bank
 ========================================================
 
-Ye, Ji and Chen (2008) combine texture features of gene expression images: a log-Gabor
-bank of 4 scales x 6 orientations turns every picture into 24, and two RBF kernels on
-each make 48. Here the same bank is built with the FFT of numpy, on patches of the two
-photographs that come with scikit-learn: ten squares of the photographs are the classes,
-and a noisy patch is to be recognised as part of its square. Discriminant kernel
-learning is compared with the unweighted sum and with the best single kernel.
+Ye, Ji and Chen (2008) combine texture features of gene expression images: a bank of
+log-Gabor filters with 4 scales and 6 orientations turns every image into 24, and two
+RBF kernels on each of them make 48 kernels. This example builds the same filter bank
+with numpy's FFT and applies it to the two photographs that come with scikit-learn. The
+classes are ten squares of these photographs, and the task is to assign noisy patches to
+the square that they were taken from. Discriminant kernel learning is compared with the
+unweighted sum and with the best single kernel.
 """
 
 import sys
@@ -58,7 +59,7 @@ def textures(patches):
 
 
 def photographs(per_class, size=32, seed=0):
-    """Return grey patches, and from which square of the photographs they are."""
+    """Return grey patches and the squares of the photographs they come from."""
     rng = np.random.default_rng(seed)
     patches, labels = [], []
     for p, image in enumerate(load_sample_images().images):
@@ -109,7 +110,7 @@ def main(per_class=120, n_train=200, figure=None):
         print(f"  {name:20s} {100 * value:5.1f} %")
     weights = model.kernel_weights_.reshape(SCALES, ORIENTATIONS, len(FACTORS))
     used = np.count_nonzero(model.kernel_weights_)
-    print(f"{used} of 48 kernels have weight; reg {model.reg_:.2g} by leaving one out,")
+    print(f"{used} of 48 kernels have weight; reg {model.reg_:.2g} by leave-one-out,")
     print(f"certified gap {model.duality_gap_:.1e}. Weight by scale, fine to coarse:")
     print("  " + "  ".join(f"{w:.3f}" for w in weights.sum(axis=(1, 2))))
     draw(weights.sum(axis=2), figure)
@@ -126,8 +127,8 @@ def draw(weights, figure):
     fig, ax = plt.subplots(figsize=(5, 3.2), layout="constrained")
     shown = ax.imshow(weights, cmap="viridis")
     ax.set_yticks(range(SCALES))
-    ax.set_xlabel("orientation, in steps of 30°")
-    ax.set_ylabel("scale, from fine to coarse")
+    ax.set_xlabel("orientation (steps of 30°)")
+    ax.set_ylabel("scale (fine to coarse)")
     fig.colorbar(shown, label="kernel weight")
     if figure is not None:
         fig.savefig(figure, dpi=120)

@@ -2,10 +2,10 @@
 Three views of tumours
 ======================
 
-The first example: 569 tumours, whose cell nuclei are described by ten measurements in
-three ways, the mean, its standard error and the worst value. Each way is a *view*.
-Every view gets a linear kernel and five Gaussian ones, and the classifier learns what
-each of the 18 is worth.
+This is a good example to start with. The cell nuclei of 569 tumours are described by
+ten measurements in three ways: the mean, its standard error and the worst value. Each
+of the three is a *view*. Every view gets a linear kernel and five Gaussian kernels, and
+the classifier learns the weights of these 18 kernels.
 """
 
 import matplotlib.pyplot as plt
@@ -26,17 +26,17 @@ print(f"accuracy on {len(y_test)} new tumours: {model.score(X_test, y_test):.3f}
 print(model.solution_.message)
 
 # %%
-# With ``norm=1`` the weights sum to one and most are zero. The number beside a bar is
-# the kernel's contribution: its share in the squared norm of the decision function,
-# which does not depend on how kernels are scaled.
+# With ``norm=1``, the weights sum to one, and most of them are zero. The number beside
+# each bar is the contribution of the kernel: its share of the squared norm of the
+# decision function, which does not depend on how kernels are scaled.
 
 fig, ax = plt.subplots(figsize=(7, 6.5), layout="constrained")
 KernelWeightsDisplay.from_estimator(model, ax=ax)
 plt.show()
 
 # %%
-# Training stopped where two bounds met. No weights and no decision function can have an
-# objective below the lower one; the model has the upper one.
+# Training stopped when two bounds met. No weights and no decision function have an
+# objective below the lower bound, and the model attains the upper bound.
 
 fig, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 ConvergenceDisplay.from_estimator(model, ax=ax)

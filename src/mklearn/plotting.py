@@ -101,7 +101,7 @@ class KernelWeightsDisplay:
             names=[row.short_name for row in rows],
             views=[row.view for row in rows],
             notes=[f"{100 * r.contribution:.0f} %" if r.used else "0" for r in rows],
-            label="weight θ (beside it: contribution to the decision)",
+            label="weight θ (number: contribution to the decision)",
         )
         return display.plot(ax, title=title)
 
@@ -134,7 +134,7 @@ class KernelWeightsDisplay:
             notes=[f"{100 * f:.0f} %" for f in stability.selection_frequency],
             interval=stability.interval,
             label=f"mean weight θ, {100 * stability.level:g} % of resamples "
-            "(beside it: how often used)",
+            "(number: how often used)",
         )
         default = f"Kernel weights over {len(stability.weights)} resamples"
         return display.plot(ax, title=title or default)
@@ -308,7 +308,7 @@ class ViewScoresDisplay:
         ax.set_xlabel(self.label)
         default = "Score by view"
         if self.total is not None:
-            default += f", {self.total:.3g} in all"
+            default += f" (total {self.total:.3g})"
         ax.set_title(title or default)
         _open_frame(ax)
         self.ax_, self.figure_ = ax, ax.figure
@@ -412,7 +412,7 @@ class ForestDisplay:
             names=estimator.kernel_names_,
             notes=notes,
             label=f"{share if of == 'share' else 'weight θ'}, {100 * level:g} % "
-            "interval" + (" (beside it: adjusted p)" if notes else ""),
+            "interval" + (" (number: adjusted p)" if notes else ""),
         )
         return display.plot(ax, title=title)
 
@@ -531,10 +531,10 @@ class ConvergenceDisplay:
         n = np.arange(1, len(upper) + 1)
         ax.fill_between(
             n, lower, upper, color="0.5", alpha=0.25, lw=0,
-            label="the optimum is in here",
+            label="contains the optimum",
         )  # fmt: skip
-        above = {"color": OKABE_ITO[5], "label": "upper: best model so far"}
-        below = {"color": OKABE_ITO[0], "label": "lower: proven by duality"}
+        above = {"color": OKABE_ITO[5], "label": "upper bound: best model so far"}
+        below = {"color": OKABE_ITO[0], "label": "lower bound: from duality"}
         self.lines_ = ax.plot(n, upper, "o-", ms=4, **above)
         self.lines_ += ax.plot(n, lower, "s-", ms=4, **below)
         ax.set_xlabel("iteration")
@@ -644,12 +644,11 @@ class KernelAlignmentDisplay:
         if len(table) <= 12:
             style = {"ha": "center", "va": "center", "fontsize": "small"}
             for (i, j), value in np.ndenumerate(table):
-                # not black, which takes the page's colour where a report is dark
-                shade = "0.05" if value > 0.5 else "white"
+                shade = _ink(self.image_, value)
                 drawn = ax.text(j, i, f"{value:.2f}", color=shade, **style)
                 self.text_.append(drawn)
         ax.figure.colorbar(self.image_, ax=ax, label="centred alignment")
-        ax.set_title("How alike the kernels are")
+        ax.set_title("Similarity of the kernels")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -769,7 +768,7 @@ class PathDisplay:
         order = np.argsort(-size, kind="stable")
         named = order[: min(top, len(OKABE_ITO))]
         for m in order[len(named) :]:
-            ax.plot(x, mean[:, m], color="0.8", lw=1)
+            (others,) = ax.plot(x, mean[:, m], color="0.8", lw=1)
         self.lines_ = []
         for j, m in enumerate(named):
             # markers besides colours, for those who cannot tell these apart
@@ -779,6 +778,8 @@ class PathDisplay:
                 ax.fill_between(
                     x, low[:, m], high[:, m], color=OKABE_ITO[j], alpha=0.15, lw=0
                 )
+        if len(order) > len(named):
+            others.set_label("other kernels")
         if self.chosen is not None:
             place = x[int(np.argmin(np.where(values == self.chosen, 0, 1)))]
             ax.axvline(place, color="0.4", ls="--", lw=1, label="chosen", zorder=0)
@@ -1005,7 +1006,7 @@ class ClassKernelHeatmapDisplay:
         if table.size <= 150:
             for (c, r), value in np.ndenumerate(table):
                 shown = f"{value:.2g}" if value > 5e-3 * top else "0"
-                shade = "white" if value > 0.6 * top else "0.35"
+                shade = _ink(self.image_, value)
                 self.text_.append(
                     ax.text(
                         r, c, shown, ha="center", va="center", color=shade,
@@ -1015,7 +1016,8 @@ class ClassKernelHeatmapDisplay:
         ax.figure.colorbar(self.image_, ax=ax, label=self.label)
         ax.set_xlabel("kernel")
         ax.set_ylabel("class")
-        ax.set_title("Kernel weights of the classes")
+        what = "contributions" if "contribution" in self.label else "weights"
+        ax.set_title(f"Kernel {what} by class")
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -1037,6 +1039,13 @@ def _axes(ax: Any) -> Any:
             "Figures need matplotlib: pip install 'mklearn[plot]'."
         ) from error
     return pyplot.subplots(layout="constrained")[1]
+
+
+def _ink(image: Any, value: float) -> str:
+    """Return the colour of a number on a cell, for the better contrast of two."""
+    red, green, blue, _ = np.asarray(image.cmap(image.norm(value))) ** 2.2
+    # not black, which takes the page's colour where a report is dark
+    return "0.05" if 0.21 * red + 0.72 * green + 0.07 * blue > 0.18 else "white"
 
 
 def _open_frame(ax: Any) -> None:
