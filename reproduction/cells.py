@@ -305,6 +305,15 @@ def run(
         if cell.data not in missing
     ]
     limited = protocol.slow | protocol.long
+    # what has no limit first: a run that is stopped early has most rows whole
+    _work_on(
+        protocol,
+        folder,
+        settings,
+        [c for c in cells if c.method not in limited],
+        jobs,
+        tick,
+    )
     first = [c for c in cells if c.method not in limited or not c.repetition]
     _work_on(protocol, folder, settings, first, jobs, tick)
     done = finished(protocol, folder, settings, cells)
