@@ -590,6 +590,7 @@ PROTOCOL = Protocol(
             "the training size of Table 17",
         ),
     ),
+    conclusions=dkl_claims.conclusions,
     remarks=remarks,
     figures=figures,
 )
