@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from reproduction import PAPERS, Settings, protocol, run
-from reproduction.page import content, outside, write
+from reproduction.page import agreement, compared, content, outside, write
+from reproduction.renew import renew
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -35,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         fail(str(error))
     if args.jobs == 0:
         fail("--jobs must not be 0; -1 takes all cores")
+    if args.renew:
+        with writing(args.out):
+            print(renew(plan, args.out, settings))
+        return
     with writing(args.out):
         found = run(plan, args.out, settings, jobs=args.jobs, tick=tick)
         page = write(found, args.out, time.perf_counter() - began)
@@ -42,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps({**content(found), "page": str(page)}, allow_nan=False))
     else:
         print(page)
+    for line in agreement(compared(found)):
+        print(line, file=sys.stderr)
     for name, reason in found.missing.items():
         print(f"left out {name}: {reason}", file=sys.stderr)
     if not found.cells:
@@ -85,6 +92,11 @@ def parser() -> argparse.ArgumentParser:
         "--cap",
         type=at_least(1, float),
         help="seconds for one conic program; as many as --budget if not given",
+    )
+    add(
+        "--renew",
+        action="store_true",
+        help="run nothing: write anew what a page says of the numbers in its tables",
     )
     add("--json", action="store_true", help="print the numbers of the page as JSON")
     return made

@@ -179,6 +179,11 @@ class Protocol:
         What ``--quick`` runs in place of the tables.
     bands : tuple of Band
         For the quick run.
+    conclusions : callable, optional
+        Takes a function that returns the mean of a value by data, method and name, and
+        yields the claims for the top of the page.
+    evidence : callable, optional
+        Takes the folder of the published numbers and returns lines about these alone.
     remarks : callable, optional
         Takes the results and returns lines for the end of the page.
     figures : callable, optional
@@ -197,6 +202,10 @@ class Protocol:
     slow: frozenset[str] = frozenset()
     long: frozenset[str] = frozenset()
     explanations: tuple[Explanation, ...] = ()
+    conclusions: Callable[[Callable[[str, str, str], float]], Iterable[Any]] | None = (
+        None
+    )
+    evidence: Callable[[Path], list[str]] | None = None
     remarks: Callable[[Results], list[str]] | None = None
     figures: Callable[[Results, Path], list[str]] | None = None
 
@@ -305,6 +314,15 @@ def run(
         if cell.data not in missing
     ]
     limited = protocol.slow | protocol.long
+    # what has no limit first: a run that is stopped early has most rows whole
+    _work_on(
+        protocol,
+        folder,
+        settings,
+        [c for c in cells if c.method not in limited],
+        jobs,
+        tick,
+    )
     first = [c for c in cells if c.method not in limited or not c.repetition]
     _work_on(protocol, folder, settings, first, jobs, tick)
     done = finished(protocol, folder, settings, cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproduction.cells import Results, Values
+
+CONCLUSIONS = "What the paper concludes, and whether it holds here"
+
+# The mean of a value by data, method and its name; NaN if there is none.
+Mean = Callable[[str, str, str], float]
 
 
 @dataclass(frozen=True)
@@ -63,15 +68,47 @@ def listed(claims: Iterable[Claim], *, title: str, rule: str) -> list[str]:
     ]
 
 
-class Means:
-    """Means over the finished repetitions of the tables, figures left out."""
+def conclusions(claims: Iterable[Claim]) -> list[str]:
+    """Return the first section of a page: what the paper concludes, and if it holds."""
+    kept = [claim for claim in claims if len(claim.holds)]
+    if not kept:
+        return []
+    return [
+        "",
+        f"## {CONCLUSIONS}",
+        "",
+        "From the means of the tables below. Where a conclusion is about several data "
+        "sets or methods, the last column says on how many it holds.",
+        "",
+        "| the paper concludes | here | holds |",
+        "|---|---|---|",
+        *(f"| {claim.says} | {claim.found} | {claim.verdict} |" for claim in kept),
+    ]
 
-    def __init__(self, results: Results) -> None:
+
+def of_sets(
+    says: str,
+    found: dict[str, float],
+    holds: Callable[[float], bool],
+    form: str = "{:+.2f}",
+    what: str = "",
+    unit: str = "",
+) -> Claim:
+    """Return a claim about one number of each data set; those without are left out."""
+    known = {data: value for data, value in found.items() if not np.isnan(value)}
+    text = f"{what}{by_data(known.items(), form)}{unit}."
+    return Claim(says, text, [bool(holds(value)) for value in known.values()])
+
+
+class Means:
+    """Means over the finished repetitions of the tables, and of figures if asked."""
+
+    def __init__(self, results: Results, figures: bool = False) -> None:
         self._rows: dict[tuple[str, str], list[Values]] = defaultdict(list)
         for cell, values in sorted(
             results.cells.items(), key=lambda item: item[0].repetition
         ):
-            if cell.table.isdigit() and "stopped" not in values:
+            if (figures or cell.table.isdigit()) and "stopped" not in values:
                 self._rows[cell.data, cell.method].append(
                     values | {"repetition": cell.repetition}
                 )

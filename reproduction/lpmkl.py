@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from reproduction.cells import (
     Table,
     Values,
 )
+from reproduction.claims import Claim, Mean, of_sets
 from reproduction.page import (
     Printed,
     number,
@@ -193,6 +195,31 @@ METABOLIC = (
 
 
 # --- remarks and figures --------------------------------------------------------------
+
+
+def conclusions(mean: Mean) -> Iterator[Claim]:
+    """Yield what the paper concludes, from the means of tables and figures."""
+    yield from toy.conclusions(mean)
+
+    def error(method: str) -> float:
+        return mean("MultiLoc", method, "error")
+
+    beyond = min((error(norm) for norm in NORMS if norm != "p = 1"), default=np.nan)
+    yield of_sets(
+        "On protein localisation l1 beats the sum kernel (5.2; substitute data here).",
+        {"MultiLoc": error("p = 1") - error("p = inf")},
+        lambda value: value < 0,
+        what="p = 1 minus p = inf: ",
+        unit=" of 100 (1 - MCC)",
+    )
+    yield of_sets(
+        "There a p above 1 recovers l1 (5.2).",
+        {"MultiLoc": beyond - error("p = 1")},
+        lambda value: value <= 0,
+        what="The best other p minus p = 1: ",
+        unit=" of 100 (1 - MCC)",
+    )
+    yield from scaling.conclusions(mean)
 
 
 def remarks(results: Results) -> list[str]:
@@ -430,6 +457,7 @@ PROTOCOL = Protocol(
             for method in scaling.SOLVERS
         ),
     ),
+    conclusions=conclusions,
     remarks=remarks,
     figures=figures,
 )

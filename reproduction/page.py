@@ -18,13 +18,15 @@ import sklearn
 
 import mklearn
 from mklearn.report import whole_file
-from reproduction.cells import Band, Results, Table, Values, commit
+from reproduction.cells import Band, Protocol, Results, Table, Values, commit
+from reproduction.claims import Means, conclusions
 
 Printed = dict[tuple[str, str, str, str], tuple[float, float]]
 
 TIMES = ("seconds",)
 
 BEYOND = "**no**"
+AGREEMENT = "How many rows agree with the printed ones"
 UNKNOWN = "We do not know why, and have not looked into this row on its own."
 FEW = 4  # repetitions
 HARDLY = (
@@ -67,7 +69,7 @@ class Row:
     """One value of a method on a data set: ours and the printed one.
 
     ``error`` is the standard error of our mean, ``printed_error`` that of the printed
-    one. NaN is what is not known.
+    one, ``unit`` one of the last digit printed. NaN is what is not known.
     """
 
     data: str
@@ -78,6 +80,7 @@ class Row:
     error: float
     printed: float
     printed_error: float
+    unit: float = 0.0
 
     @property
     def difference(self) -> float:
@@ -97,8 +100,12 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """Whether the difference is within the combined standard error."""
-        size = abs(self.difference)
+        """Whether the difference is within the combined standard error.
+
+        Less than one of the last digit printed is no difference: some papers round, and
+        some cut off.
+        """
+        size = max(abs(self.difference) - self.unit, 0.0)
         if np.isnan(size) or np.isnan(self.combined):
             return ""
         if size <= self.combined:
@@ -120,11 +127,102 @@ def rows(results: Results, table: Table, printed: Printed) -> Iterator[Row]:
                 at = printed.get((table.name, data, method, key), (np.nan, np.nan))
                 if values or not np.isnan(at[0]):
                     mean, error = summary(values)
-                    yield Row(data, method, key, len(values), mean, error, *at)
+                    unit = last_digit(printed, table.name, key)
+                    yield Row(data, method, key, len(values), mean, error, *at, unit)
 
 
 def _part(key: str, of: str) -> bool:
     return key.startswith(f"{of} ")
+
+
+def last_digit(printed: Printed, table: str, key: str) -> float:
+    """Return one of the last digit that a table prints; digits count, zeros do not."""
+    values = [v for (t, _, _, k), (v, _) in printed.items() if (t, k) == (table, key)]
+    places = [len(f"{v:.6f}".rstrip("0").partition(".")[2]) for v in values]
+    return 10.0 ** -max(places) if places else 0.0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One row beside its printed number: where it is, by how much and what of it."""
+
+    table: str
+    data: str
+    method: str
+    key: str
+    difference: str
+    verdict: str
+
+    @property
+    def kind(self) -> str:
+        """What is measured: "accuracy" for "accuracy 3"."""
+        return self.key.rstrip("0123456789 ")
+
+
+def compared(results: Results) -> list[Compared]:
+    """Return the rows of all tables that have a printed number, times left out."""
+    folder = published_folder()
+    printed = results.protocol.printed(folder) if folder else {}
+    return [
+        Compared(
+            table.name,
+            row.data,
+            row.method,
+            row.key,
+            f"{row.difference:+.3g}",
+            row.verdict,
+        )
+        for table in results.tables
+        if table.name.isdigit() and not set(table.keys) <= set(TIMES)
+        for row in rows(results, table, printed)
+        if row.verdict
+    ]
+
+
+def agreement(found: list[Compared]) -> list[str]:
+    """Say how many rows agree, for each thing that is measured."""
+    lines = []
+    for kind in dict.fromkeys(row.kind for row in found):
+        part = [row for row in found if row.kind == kind]
+        one, two = within(part)
+        lines.append(
+            f"{kind}: {one} of {len(part)} rows are within one combined standard error "
+            f"of the printed number, {two} within two ({two / len(part):.0%})"
+        )
+    return lines
+
+
+def within(found: list[Compared]) -> tuple[int, int]:
+    """Return how many rows are within one and two combined standard errors."""
+    one = sum(row.verdict == "yes" for row in found)
+    return one, sum(row.verdict != BEYOND for row in found)
+
+
+def agreements(found: list[Compared]) -> list[str]:
+    """Show how many rows of each table agree, and which are beyond two errors."""
+    if not found:
+        return []
+    text = ["", f"## {AGREEMENT}", "", *(f"- {line}." for line in agreement(found))]
+    text += [
+        "",
+        "Rows of one table share their splits, so that they are not so many "
+        "independent comparisons.",
+        "",
+        "| table | data | value | rows | within one | within two | beyond two |",
+        "|---|---|---|---:|---:|---:|---|",
+    ]
+    for at in dict.fromkeys((row.table, row.data, row.kind) for row in found):
+        part = [row for row in found if (row.table, row.data, row.kind) == at]
+        one, two = within(part)
+        beyond = [
+            f"{row.method}{row.key.removeprefix(row.kind)} ({row.difference})"
+            for row in part
+            if row.verdict == BEYOND
+        ]
+        text.append(
+            f"| {' | '.join(at)} | {len(part)} | {one} | {two} | {', '.join(beyond)} |"
+        )
+    return text
 
 
 def summary(values: list[float]) -> tuple[float, float]:
@@ -195,6 +293,11 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
     folder = published_folder()
     printed = protocol.printed(folder) if folder else {}
     text = [f"# {protocol.title}", "", *_head(results, seconds)]
+    if protocol.conclusions is not None and not results.settings.quick:
+        text += conclusions(protocol.conclusions(Means(results, figures=True).mean))
+    if not results.settings.quick:
+        text += agreements(compared(results))
+        text += evidence(protocol)
     if folder and not printed:
         text += ["", "There are no printed numbers of this paper: ours only."]
     if not folder:
@@ -209,21 +312,32 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
         text += ["", "## Data that are not at hand", ""]
         text += [f"- {name}: {reason}" for name, reason in results.missing.items()]
     for table in results.tables:
-        text += ["", f"## {table.heading}: {table.title}", ""]
-        text += [f"Not run: {table.absent}", ""] if table.absent else []
-        if table.name.isdigit():
-            found = list(rows(results, table, printed))
-            notes = explained(results, table, found)
-            text += _table(results, table, found, notes)
-            text += _notes(notes)
-        else:
-            text += _grid(results, table)
-        text += _stopped(results, table)
+        text += section(results, table, printed)
     if protocol.remarks is not None:
         text += protocol.remarks(results)
     for name in figures:
         text += ["", f"![{name}]({name})"]
     return text
+
+
+def section(results: Results, table: Table, printed: Printed) -> list[str]:
+    """Return the section of a table, or of a figure."""
+    text = ["", f"## {table.heading}: {table.title}", ""]
+    text += [f"Not run: {table.absent}", ""] if table.absent else []
+    if table.name.isdigit():
+        found = list(rows(results, table, printed))
+        notes = explained(results, table, found)
+        text += _table(results, table, found, notes)
+        text += _notes(notes)
+    else:
+        text += _grid(results, table)
+    return text + _stopped(results, table)
+
+
+def evidence(protocol: Protocol) -> list[str]:
+    """Return what the printed numbers say of themselves."""
+    folder = published_folder()
+    return protocol.evidence(folder) if protocol.evidence and folder else []
 
 
 def _head(results: Results, seconds: float) -> list[str]:
@@ -248,7 +362,8 @@ def _head(results: Results, seconds: float) -> list[str]:
         "",
         "Ours is the mean over repetitions ± its standard error. *Within* tells "
         "whether the difference is within the combined standard error of both means "
-        "(a spread not printed is taken to be ours), within two of them, or not. "
+        "(a spread not printed is taken to be ours), within two of them, or not; less "
+        "than one of the last digit printed is no difference. "
         "Repetitions share most of their samples, so that the true errors are larger. "
         "*Why* points to what is said below the table of rows that differ.",
     ]

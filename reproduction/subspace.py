@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 from mklearn.estimators import SubspaceClassifier, SubspaceKernel
 from mklearn.kernels import RBF
 from mklearn.problems.subspace import Criterion, label_factor
-from reproduction import subspace_claims, subspace_figures
+from reproduction import subspace_claims, subspace_figures, subspace_printed
 from reproduction.cells import (
     Band,
     Cell,
@@ -57,6 +57,11 @@ COSTS = tuple(map(float, (*range(3, 20, 2), *range(25, 101, 5), *range(150, 1001
 COST = 50.0  # while sigma and lambda are chosen
 ROUGH = 1e-2  # precision of SKFE while sigma and C are chosen
 REPETITIONS = 20
+
+# What is tried beside the scaling of the tables: the gene sets divided by one number.
+FROBENIUS = ", Frobenius"
+TRIED = tuple(f"{data}{FROBENIUS}" for data in ("B_Tumor1", "B_Tumor2"))
+TRIED_REPETITIONS = 10
 
 SINGLE: dict[str, dict[str, Any]] = {
     "SKFE": {"criterion": "alignment"},
@@ -149,10 +154,11 @@ def halves(
 ) -> tuple[FloatArray, NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """Return data, labels, and the rows to learn from and to test on."""
     random = rng(seed, repetition)
-    file, size = SETS[data]
+    file, size = SETS[data.removesuffix(FROBENIUS)]
     X, y = first_classes(*load_set(file), None, size, random)
     labels = np.unique(y, return_inverse=True)[1]
-    return unit_columns(X), labels, *stratified(labels, 0.5, random)
+    X = X / np.linalg.norm(X) if data.endswith(FROBENIUS) else unit_columns(X)
+    return X, labels, *stratified(labels, 0.5, random)
 
 
 @lru_cache(maxsize=32)
@@ -387,8 +393,10 @@ EXPLANATIONS = (
         keys=("error",),
     ),
     Explanation(
-        "Printed errors fit our error of all classes on this set, not that of one "
-        "class against the rest.",
+        "On wine the printed errors are nearer to our error of all classes than to "
+        "that of one class against the rest, by a hair. On waveform neither fits: "
+        "Table 2 is two to three points away from both, and the spread of its printed "
+        "errors is that of one class against the rest (see above).",
         data=("waveform", "wine"),
         keys=("one against rest",),
     ),
@@ -466,6 +474,16 @@ PROTOCOL = Protocol(
             keys=("seconds",),
             of=("2",),
         ),
+        Table(
+            "2b",
+            "gene sets divided by their Frobenius norm, in place of columns of length "
+            "one; sigma, lambda and C by cross-validation over the printed grids, "
+            f"{TRIED_REPETITIONS} of the halves; error in percent",
+            TRIED,
+            ("SVM_org", "HSIC", "uHSIC", "SVM_joint", "uSVM_joint"),
+            TRIED_REPETITIONS,
+            keys=KEYS,
+        ),
         *subspace_figures.TABLES,
     ),
     work=work,
@@ -474,8 +492,11 @@ PROTOCOL = Protocol(
     ),
     choices=CHOICES | subspace_figures.CHOICES,
     explanations=EXPLANATIONS,
+    conclusions=subspace_claims.conclusions,
+    evidence=subspace_printed.evidence,
     remarks=remarks,
-    files={data: file for data, (file, _) in SETS.items()},
+    files={data: file for data, (file, _) in SETS.items()}
+    | {data: SETS[data.removesuffix(FROBENIUS)][0] for data in TRIED},
     printed=printed,
     quick=(
         Table(
