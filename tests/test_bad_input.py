@@ -128,10 +128,10 @@ def test_some_contradictions_are_no_obstacle():
         (np.ones(39), r"shape \(40,\)"),
         (np.ones((40, 1)), r"shape \(40,\)"),
         (2.0, r"shape \(40,\)"),
-        (-np.ones(40), "not negative"),
+        (-np.ones(40), "nonnegative"),
         (np.full(40, np.nan), "finite"),
         (np.full(40, np.inf), "finite"),
-        (np.zeros(40), "weights are zero"),
+        (np.zeros(40), "sample_weight are zero"),
         (1.0 * (Y == 0), r"weight zero: \[1\]"),
     ],
 )

@@ -136,7 +136,7 @@ def test_what_counts_as_blocks(samples):
     assert as_blocks(source) is source
     assert not as_blocks(lambda: iter([(X, y)])).one_pass
     assert as_blocks(iter([(X, y)])).one_pass
-    with pytest.raises(ValueError, match="carry their targets"):
+    with pytest.raises(ValueError, match="contain their targets"):
         as_blocks(source, y)
 
 
@@ -188,11 +188,11 @@ def test_a_function_must_not_run_dry(samples):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (lambda: iter([]), "holds no samples"),
-        (lambda: (np.ones((2, 2)), np.ones(2)), "write yield in place of return"),
+        (lambda: iter([]), "contains no samples"),
+        (lambda: (np.ones((2, 2)), np.ones(2)), "use yield instead of return"),
         (lambda: iter([(np.ones((2, 2)), 1, 1, 1)]), "has 4 parts"),
         (lambda: iter([np.ones(2)]), "must be a table"),
-        (lambda: iter([(np.array([["a"]]),)]), "no table of numbers"),
+        (lambda: iter([(np.array([["a"]]),)]), "not a table of numbers"),
         (lambda: iter([(np.ones((2, 2)), np.ones(3))]), "2 samples and targets"),
         (
             lambda: iter([(np.ones((2, 2)), np.ones(2), np.ones(3))]),
@@ -233,14 +233,14 @@ def test_blocks_without_rows_are_passed_over(samples):
     blocks = GeneratorBlocks(lambda: iter(parts))
     assert blocks.map(lambda block: block.n_rows) == [20, 37]
     assert blocks.names == ("a", "b", "c")
-    with pytest.raises(ValueError, match="holds no samples"):
+    with pytest.raises(ValueError, match="contains no samples"):
         GeneratorBlocks([parts[0], parts[2]]).reduce(lambda block: block.n_rows)
 
 
 def test_no_source_is_no_source():
     with pytest.raises(ValueError, match="takes a function"):
         GeneratorBlocks(3)
-    with pytest.raises(ValueError, match="rows must be a whole number"):
+    with pytest.raises(ValueError, match="rows must be a positive integer"):
         ArrayBlocks(np.ones((2, 2)), rows=0)
     with pytest.raises(ValueError, match="X has 2 samples and y has 3"):
         ArrayBlocks(np.ones((2, 2)), np.ones(3))
@@ -303,7 +303,7 @@ def test_lines_of_another_width_are_told(tmp_path):
     with pytest.raises(ValueError, match=r"other\.csv has no column 'b'"):
         list(CSVBlocks(files, "y", columns=["b"]))
     (tmp_path / "text.csv").write_text("y,a\n0,red\n")
-    with pytest.raises(ValueError, match="column 'a' that are not numbers"):
+    with pytest.raises(ValueError, match="column 'a' that are not numeric"):
         list(CSVBlocks(tmp_path / "text.csv", "y"))
     with pytest.raises(ValueError, match="no parquet file"):
         ParquetBlocks(tmp_path)
@@ -482,7 +482,7 @@ def test_predictions_on_blocks(tmp_path, frame, samples):
         )
         assert np.array_equal(chosen.predict(source), model.predict(X))
     assert len(model.predict(iter([X[:5], X[5:9]]))) == 9
-    with pytest.raises(ValueError, match="holds no samples"):
+    with pytest.raises(ValueError, match="contains no samples"):
         model.predict(iter([]))
 
 
@@ -505,7 +505,7 @@ def test_a_generator_is_enough_where_one_pass_is(groups):
         model.fit(iter(parts))
     model.fit(lambda: iter(parts))
     assert model.score(X, y) > 0.7
-    with pytest.raises(ValueError, match="holds no samples"):
+    with pytest.raises(ValueError, match="contains no samples"):
         clone(MODELS["squared"]).fit(iter([]))
 
 

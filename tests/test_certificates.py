@@ -237,7 +237,7 @@ def test_what_is_not_finite_is_no_model(monkeypatch):
 
     monkeypatch.setattr(MKLProblem, "certify", broken)
     for model in (MKLClassifier(), MKLOneClass()):
-        with pytest.raises(ValueError, match=r"not finite \(bias\).*nearer to one"):
+        with pytest.raises(ValueError, match=r"not finite \(bias\).*closer to one"):
             model.fit(X, y)
 
 
@@ -278,7 +278,7 @@ def test_text_after_numbers_as_labels_of_sums():
     model = MKLClassifier(loss="squared", approximation="nystroem", rank=5)
     sums = model.accumulator(X)
     sums.update(X, np.arange(40) % 2)
-    with pytest.raises(ValueError, match=r"were numbers.*are text.*of one kind"):
+    with pytest.raises(ValueError, match=r"were numbers.*are text.*of a single type"):
         sums.update(X, np.where(np.arange(40) % 2, "a", "b"))
 
 

@@ -77,9 +77,9 @@ def test_covariates_are_in_no_kernel_and_their_effects_are_told(patients, tmp_pa
     ("options", "words"),
     [
         (("--covariates", "agee"), "no column 'agee'"),
-        (("--covariates", "age,age"), "named twice"),
+        (("--covariates", "age,age"), "used twice"),
         (("--covariates", "y"), "is the target"),
-        (("--covariates", "age", "--groups", "age"), "named twice"),
+        (("--covariates", "age", "--groups", "age"), "used twice"),
         (("--groups", "who"), "no column 'who'"),
     ],
 )
@@ -127,7 +127,7 @@ def test_missing_covariates(patients, tmp_path):
 def test_subjects_stay_together_and_are_asked_for(visits):
     known, new = (load_data(visits, "y", groups=g) for g in (None, "subject"))
     (note,) = [n for n in known.said if "--groups" in n]
-    assert "'subject'" in note and "20 of them with 120 rows" in note
+    assert "'subject'" in note and "20 of them in 120 rows" in note
     assert new.as_dict()["n_groups"] == 20 and "subject" not in new.X
     scores = []
     for data in (known, new):

@@ -60,7 +60,7 @@ def test_a_limit_that_ends_before_the_kernels_is_an_error():
 
     X = np.random.default_rng(0).normal(size=(200, 3))
     model = MKLClassifier([slow], time_limit=1e-9)
-    with pytest.raises(TimeoutError, match="time_limit ended before"):
+    with pytest.raises(TimeoutError, match="time_limit was reached before"):
         model.fit(X, np.arange(200) % 2)
 
 

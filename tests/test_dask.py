@@ -131,7 +131,7 @@ def test_frames_are_summed_as_in_memory(samples):
         assert np.array_equal(np.concatenate(blocks.map(labels)), y[kept])
         none = table[table.c0 > 100.0]
         assert DaskBlocks(none[columns], none["label"]).map(count) == []
-        with pytest.raises(ValueError, match="holds no samples"):
+        with pytest.raises(ValueError, match="contains no samples"):
             DaskBlocks(none[columns], none["label"]).reduce(count)
 
 

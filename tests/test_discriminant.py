@@ -862,7 +862,7 @@ def test_one_label_is_two_classes():
 def test_labels_that_tell_nothing_are_refused():
     X, Y = labelled()
     Y[:, 1] = 1
-    with pytest.raises(ValueError, match=r"columns of y are all the same: \[1\]"):
+    with pytest.raises(ValueError, match=r"columns of y are constant: \[1\]"):
         MKLDiscriminant().fit(X, Y)
 
 

@@ -569,7 +569,7 @@ def test_groups_that_cannot_be_kept_together():
     model = MKLClassifierCV("rbf", Cs=[100.0], norms=[2])
     with pytest.raises(ValueError, match="1 entries for 120"):
         model.fit(X, y, groups=[1])
-    with pytest.raises(ValueError, match="two groups or more of each class"):
+    with pytest.raises(ValueError, match="at least two groups of each class"):
         model.fit(X, y, groups=np.zeros(len(y)))
     one_class = np.where(y == 0, 0, who + 1)
     with pytest.raises(ValueError, match="class 0 is in 1 groups"):

@@ -330,9 +330,9 @@ def test_categories_become_indicators_and_collinear_columns_are_named():
     assert design[:, 2].tolist() == [1, 0] * 4
     again = found.design(table.iloc[:2], 2)
     assert np.array_equal(again, design[:2])
-    with pytest.raises(ValueError, match="category 'x', which no training sample"):
+    with pytest.raises(ValueError, match="category 'x', which does not occur"):
         found.design(table.assign(sex="x"), 8)
-    with pytest.raises(ValueError, match="finite numbers in training"):
+    with pytest.raises(ValueError, match="was numeric in training"):
         found.design(table.assign(age=np.nan), 8)
 
 
@@ -341,7 +341,10 @@ def test_categories_become_indicators_and_collinear_columns_are_named():
     [
         (np.array([[np.nan]] + [[1.0]] * 9), "missing or infinite for 1 samples"),
         (np.array([["a"]] * 9 + [[None]], dtype=object), "missing for 1 samples"),
-        (np.random.default_rng(0).standard_normal((10, 9)), "they explain any target"),
+        (
+            np.random.default_rng(0).standard_normal((10, 9)),
+            "they can explain any target",
+        ),
         (np.zeros((9, 1)), "has 9 values for 10 samples"),
         (np.zeros((10, 1, 1)), "table of shape"),
     ],
@@ -696,8 +699,8 @@ def test_tails_are_those_of_an_inversion_with_many_digits(negative, p):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"n_permutations": 9.5, "method": "permutation"}, "whole number"),
-        ({"n_permutations": True, "method": "permutation"}, "whole number"),
+        ({"n_permutations": 9.5, "method": "permutation"}, "positive integer"),
+        ({"n_permutations": True, "method": "permutation"}, "positive integer"),
         ({"method": "permutation", "groups": np.zeros(1)}, r"shape \(20,\)"),
         ({"kernels": []}, "empty"),
         ({"kernels": "no such kernel"}, "Unknown kernel"),
@@ -791,7 +794,7 @@ def test_bad_covariates_are_told_by_every_test(method, given):
     gap = np.r_[np.nan, rng.standard_normal(14)]
     with pytest.raises(ValueError, match="missing or infinite for 1 samples"):
         kernel_tests(X, y, ["linear", "rbf"], fixed=gap, **options)
-    with pytest.raises(ValueError, match="they explain any target"):
+    with pytest.raises(ValueError, match="they can explain any target"):
         many = rng.standard_normal((15, 20))
         kernel_tests(X, y, ["linear", "rbf"], fixed=many, **options)
     with pytest.raises(ValueError, match="holds the target"):

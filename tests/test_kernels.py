@@ -190,7 +190,7 @@ def test_single_column(column):
         ([], "sees no column"),
         (slice(3, 3), "sees no column"),
         ([True, False], "one entry for each of the 5"),
-        ([0.5], "a number or a name"),
+        ([0.5], "by index or name"),
     ],
 )
 def test_bad_columns(columns, message):

@@ -225,7 +225,7 @@ def test_without_matplotlib_there_are_tables():
         "p = Predictions(y, m.predict(X), m.decision_function(X));"
         "r = Report('t', describe_data(X, y), m, alignment=kernel_alignment(m, X),"
         " predictions=p);"
-        "h = report_html(r); print('<svg' in h, 'most alike' in h, 'ROC curve' in h)"
+        "h = report_html(r); print('<svg' in h, 'most similar' in h, 'ROC curve' in h)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.stdout.split() == ["False", "True", "True"], run.stderr

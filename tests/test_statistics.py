@@ -113,7 +113,7 @@ def test_statistics_of_other_features_are_refused():
     Z, H, w = rows()
     with pytest.raises(ValueError, match="one feature map"):
         Statistics.of(Z, H, w) + Statistics.of(Z[:, :3], H, w)
-    with pytest.raises(ValueError, match="holds no samples"):
+    with pytest.raises(ValueError, match="contains no samples"):
         ArrayBlocks(Z[:0], H[:0]).reduce(Statistics.of_block)
 
 

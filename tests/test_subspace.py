@@ -644,7 +644,7 @@ def test_bad_parameters_are_explained():
         ({"criterion": "mmd"}, "criterion must be one of"),
         ({"reg": -1.0}, "reg must be a positive number or 'auto'"),
         ({"C": 0.0}, "C must be a positive number or 'auto'"),
-        ({"n_components": 0}, "n_components must be a whole number"),
+        ({"n_components": 0}, "n_components must be a positive integer"),
         ({"label_kernel": "H3"}, "label_kernel must be one of"),
         ({"joint": "newton"}, "joint must be one of"),
         ({"unit_trace": "yes"}, "unit_trace must be"),

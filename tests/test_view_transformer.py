@@ -87,7 +87,7 @@ def test_strings_become_columns_and_sparse_views_stay_sparse():
 def test_views_can_be_dropped_and_must_not_all_be():
     found = ViewTransformer({"mrna": "drop", "age": "passthrough"}).fit_transform(DATA)
     assert found.names == ("age", "seq")
-    with pytest.raises(ValueError, match="none is left"):
+    with pytest.raises(ValueError, match="No view is left"):
         ViewTransformer({"age": "drop"}).fit(MultiView({"age": AGE}))
 
 

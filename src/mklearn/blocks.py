@@ -1,4 +1,4 @@
-"""Rows in blocks, under the name that users import them by."""
+"""Rows in blocks: the public names."""
 
 from mklearn.data.blocks import ArrayBlocks, Block, Blocks, BlockSource
 from mklearn.data.dask import DaskBlocks

@@ -1,4 +1,4 @@
-"""What a fitted model says of itself: its kernels, which of them count, its runs.
+"""Facts about a fitted model: its kernels, their importance, and its solutions.
 
 Comparisons, figures, reports and the command line all start from here.
 """
@@ -65,8 +65,8 @@ def kernel_rows(model: Any) -> list[KernelRow]:
 def used_kernels(weights: ArrayLike) -> NDArray[np.bool_]:
     """Tell which kernels have more than a ten-thousandth of the largest weight.
 
-    Below that a weight says how exactly the problem was solved, not that a kernel
-    matters.
+    Smaller weights reflect the accuracy of the solution rather than the importance of a
+    kernel.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def rows_by_view(rows: Sequence[KernelRow]) -> dict[str | None, list[KernelRow]]
 def kernels_by_view(
     names: Sequence[str], kernels: Sequence[Any]
 ) -> dict[str, list[int]]:
-    """Return the numbers of the kernels that look at the same view or columns.
+    """Return the indices of the kernels that use the same view or columns.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def kernel_alignment(model: Any, X: Any) -> NDArray[np.float64]:
 def proofs(model: Any) -> list[Any]:
     """Return the solutions with bounds behind a fitted model, one for each problem.
 
-    There are none where weights were not found by a problem with bounds.
+    The list is empty if the weights do not come from a problem with bounds.
     """
     if hasattr(model, "evidence_"):
         return []

@@ -1,4 +1,4 @@
-"""Times to an event: curves, concordance and areas, as users import them."""
+"""Survival curves and metrics: the public names."""
 
 from mklearn.estimators.event_times import (
     StepFunction,

@@ -1,9 +1,9 @@
-"""A user's table: read, understood column by column, and turned into views.
+"""User tables: reading them, inferring the types of columns, and making views.
 
-Numbers are standardised, categories become indicator columns, missing values are filled
-in; all of it is learned from training samples only, by :class:`TableModel`, and stays
-with the model. Where there are several views, a row that is empty in all columns of one
-lacks that view, and nothing is filled in there.
+Numbers are standardised, categories become indicator columns, and missing values are
+imputed; :class:`TableModel` learns all of this from the training samples only and
+stores it with the model. If there are several views, a row that is empty in all columns
+of a view lacks that view, and nothing is imputed there.
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def read_table(path: str | os.PathLike[str]) -> Any:
             _check_names(first.iloc[0], path)
     except ImportError as error:
         raise TableError(
-            f"{path} is a parquet file; reading it needs one more package: "
-            "pip install mklearn[parquet]."
+            f"{path} is a parquet file; reading it needs an additional package: pip "
+            "install mklearn[parquet]."
         ) from error
     except pd.errors.EmptyDataError as error:
         raise TableError(f"{path} is empty.") from error
     except UnicodeDecodeError as error:
-        raise TableError(f"{path} is not text in UTF-8; save it as UTF-8.") from error
+        raise TableError(f"{path} is not UTF-8 text; save it as UTF-8.") from error
     except TableError:
         raise
     except Exception as error:
@@ -105,7 +105,7 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         # more values than names: pandas takes the first columns as names of rows
         raise TableError(f"{path} has rows with more values than there are columns.")
     if len(frame) == 0:
-        raise TableError(f"{path} has a header and no rows.")
+        raise TableError(f"{path} has a header but no rows.")
     return frame
 
 
@@ -123,15 +123,15 @@ def read_tables(
     name : str, optional
         The column that names the samples, in each of the tables.
     tables : mapping of str to path, optional
-        More tables; a sample that is in any of them has a row, empty in the columns of
-        those that do not have it.
+        Additional tables. Every sample in any of the tables gets a row, which is empty
+        in the columns of tables without this sample.
     """
     frame = read_table(path)
     if name is None:
         if tables:
             raise TableError(
-                "tables are joined on the names of their samples; say which column "
-                "holds them by --id COLUMN."
+                "tables are joined on the names of their samples; give the column of "
+                "names as --id COLUMN."
             )
         return frame, {}, None
     frames = {Path(path).stem: frame}
@@ -182,10 +182,10 @@ def read_grams(
 ) -> tuple[KernelBank, NDArray[Any] | None]:
     """Return the Gram matrices of a file, and the labels called ``target`` if any.
 
-    An npy file holds one array of shape (n_rows, n_cols, n_kernels), kernels last. An
-    npz file holds such an array, with ``names`` for its kernels if they have some, or
-    one matrix for each kernel, under its name. Labels are a 1-D array in the npz file,
-    or in another file: npy, or text with one label in each line.
+    An npy file contains one array of shape (n_rows, n_cols, n_kernels), kernels last.
+    An npz file contains such an array, optionally with the ``names`` of its kernels, or
+    one matrix for each kernel, under its name. Labels are a 1-D array in the npz file
+    or in a separate file, npy or text with one label per line.
     """
     path = Path(path)
     if not path.is_file():
@@ -216,8 +216,8 @@ def read_grams(
         else:
             shapes = {k: a.shape for k, a in arrays.items()}
             raise TableError(
-                f"{path} must hold one array (n, n, n_kernels), kernels last, or one "
-                f"matrix for each kernel; it holds {shapes}."
+                f"{path} must contain one array (n, n, n_kernels), kernels last, or "
+                f"one matrix for each kernel; it contains {shapes}."
             )
     except TableError:
         raise
@@ -225,8 +225,8 @@ def read_grams(
         raise TableError(f"{path}: {error}") from error
     if labels is not None and labels.shape != (len(bank),):
         raise TableError(
-            f"the labels {target!r} have shape {labels.shape}; the Gram matrices are "
-            f"of {len(bank)} samples, and need as many labels."
+            f"the labels {target!r} have shape {labels.shape}, but the Gram matrices "
+            f"have {len(bank)} samples; give one label for each sample."
         )
     return bank, labels
 
@@ -254,7 +254,9 @@ def _pandas() -> Any:
     try:
         import pandas as pd
     except ImportError as error:
-        raise TableError("tables need one more package: pip install pandas.") from error
+        raise TableError(
+            "tables need an additional package: pip install pandas."
+        ) from error
     return pd
 
 
@@ -263,7 +265,7 @@ def _pandas() -> Any:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns are used, as what, in which views; ``said`` tells why."""
+    """The columns used, their types and views; ``said`` explains the choices."""
 
     kinds: dict[str, str]
     views: dict[str, tuple[str, ...]]
@@ -279,23 +281,23 @@ def find_layout(
     covariates: Sequence[str] = (),
     groups: str | None = None,
 ) -> Layout:
-    """Look at the types of the columns and say how each is used.
+    """Infer the types of the columns and how to use each of them.
 
     Parameters
     ----------
     frame : DataFrame
     target : str, optional
-        The column that is to be predicted, and is no feature.
+        The target column, which is not a feature.
     views : mapping of str to column names, optional
-        One view ``"X"`` of all columns by default. Patterns and ranges stand for
-        columns as in :func:`matching_columns`; what they find and cannot be used is
+        By default a single view ``"X"`` of all columns. Patterns and ranges are
+        expanded as in :func:`matching_columns`; unusable columns among the matches are
         left out.
     sequences : sequence of str
-        Columns of strings, such as DNA, that become views of their own.
+        Columns of strings, such as DNA, each of which becomes a separate view.
     covariates : sequence of str
-        Columns that enter linearly beside the kernels, and are in no view.
+        Columns that enter linearly in addition to the kernels and are in no view.
     groups : str, optional
-        The column that names the subjects, and is no feature.
+        The column of subjects, which is not a feature.
     """
     asked = {c for columns in (views or {}).values() for c in columns} | set(sequences)
     if views:
@@ -316,8 +318,8 @@ def find_layout(
     for column in apart:
         if column in [*named, *sequences] or apart.count(column) > 1:
             raise TableError(
-                f"{column!r} is named twice: a column is in a view, a covariate or the "
-                "name of the subjects."
+                f"{column!r} is used twice: a column can be in a view, a covariate or "
+                "the subjects, but only one of these."
             )
     kinds: dict[str, str] = {}
     said: list[str] = []
@@ -334,9 +336,13 @@ def find_layout(
             said.append(f"Column {column!r} is left out: {why}.")
     if not kinds:
         strings = [c for c in frame.columns if c != target and _is_text(frame[c])]
-        hints = [f" Strings such as DNA are named by --sequences {c}." for c in strings]
+        hints = [
+            f" Columns of strings such as DNA are given as --sequences {c}."
+            for c in strings
+        ]
         raise TableError(
-            f"no column is left to learn from, besides the target.{''.join(hints[:1])}"
+            "no column is left to learn from, apart from the "
+            f"target.{''.join(hints[:1])}"
         )
     beside = {c: _covariate_kind(frame[c], c) for c in covariates}
     if views:
@@ -353,15 +359,17 @@ def find_layout(
                 raise TableError(f"no column of view {name!r} can be used.")
             if any(kinds[c] == SEQUENCE for c in columns) and len(columns) > 1:
                 raise TableError(
-                    f"view {name!r} holds sequences and other columns; sequences are a "
-                    "view of their own."
+                    f"view {name!r} contains sequences and other columns; sequences "
+                    "must be in a separate view."
                 )
     else:
         rest = tuple(c for c in kinds if kinds[c] != SEQUENCE)
         views_of = {"X": rest} if rest else {}
     clash = [c for c in covariates if c in views_of]
     if clash:
-        raise TableError(f"{clash[0]!r} is a covariate and a view; rename the view.")
+        raise TableError(
+            f"{clash[0]!r} is both a covariate and a view; rename the view."
+        )
     placed = {c for columns in views_of.values() for c in columns}
     views_of.update(
         {c: (c,) for c in kinds if kinds[c] == SEQUENCE and c not in placed}
@@ -402,8 +410,8 @@ _SUBJECT = re.compile(
 def subject_columns(frame: Any, y: NDArray[Any]) -> list[str]:
     """Return columns that seem to name subjects, each of them with several rows.
 
-    They are called so, or hold more texts than categories do; or whole numbers that
-    tell the class of each row.
+    Such columns have a telling name, contain more different texts than categories
+    would, or contain whole numbers that determine the class of each row.
 
     Parameters
     ----------
@@ -434,9 +442,10 @@ def subject_columns(frame: Any, y: NDArray[Any]) -> list[str]:
 def subject_words(columns: Sequence[str], frame: Any) -> list[str]:
     """Return what to do about columns that seem to name subjects, in words."""
     return [
-        f"Column {c!r} seems to name subjects, {frame[c].nunique()} of them with "
-        f"{len(frame)} rows: with rows of a subject in both parts of a fold, scores "
-        f"are too good. Give --groups {c}, or leave the column out of the table."
+        f"Column {c!r} seems to contain subjects, {frame[c].nunique()} of them in "
+        f"{len(frame)} rows: if a subject has rows in both the training and the test "
+        f"part of a fold, scores are too optimistic. Use --groups {c}, or remove the "
+        "column from the table."
         for c in columns
     ]
 
@@ -463,8 +472,8 @@ def absent_words(masks: Mapping[str, NDArray[np.bool_]]) -> list[str]:
         return []
     shown = _listed([f"{name} ({int(m.sum())} rows)" for name, m in masks.items()])
     return [
-        f"Absent views, all columns empty: {shown}. These rows count as the view's "
-        "average; nothing is filled in."
+        f"Missing views (all columns empty): {shown}. These rows are assigned the "
+        "view's average; nothing is filled in."
     ]
 
 
@@ -484,8 +493,9 @@ def matching_columns(frame: Any, wanted: Sequence[str]) -> list[str]:
     ----------
     frame : DataFrame
     wanted : sequence of str
-        Names; patterns such as ``ENSG*``; ranges such as ``V2:V30``, from one column
-        to another in the order of the table. A name that a column has is that column.
+        Names; patterns such as ``ENSG*``; ranges such as ``V2:V30``, from one column to
+        another in the order of the table. A text that is the name of a column means
+        that column.
     """
     columns = [str(c) for c in frame.columns]
     found: list[str] = []
@@ -504,8 +514,7 @@ def matching_columns(frame: Any, wanted: Sequence[str]) -> list[str]:
             some = [c for c in columns if fnmatchcase(c, text)]
             if not some:
                 raise TableError(
-                    f"no column is called like {text!r}; the table has "
-                    f"{_listed(columns)}."
+                    f"no column matches {text!r}; the table has {_listed(columns)}."
                 )
             found += some
         else:
@@ -521,7 +530,7 @@ def _kind(values: Any, sequence: bool) -> tuple[str | None, str]:
         return None, "all its values are missing"
     if sequence:
         if not all(isinstance(v, str) for v in present):
-            return None, "it does not hold strings"
+            return None, "it does not contain strings"
         return SEQUENCE, ""
     if _is_number(values):
         numbers = present.to_numpy(dtype=np.float64)
@@ -534,7 +543,7 @@ def _kind(values: Any, sequence: bool) -> tuple[str | None, str]:
     if count == 1 and len(present) == len(values):
         return None, "it is constant"
     if count > MANY and count > len(present) / 2:
-        return None, f"its {count} different texts seem to name the samples"
+        return None, f"its {count} different texts seem to be names of samples"
     return CATEGORY, ""
 
 
@@ -568,7 +577,7 @@ def _told(
     if holes:
         shown = _listed([f"{c} ({count})" for c, count in holes.items()])
         said.append(
-            f"Missing values, {sum(holes.values())} in all, are filled in by the "
+            f"Missing values, {sum(holes.values())} in all, are filled in with the "
             f"median of a number or the most frequent category: {shown}."
         )
     return said
@@ -613,11 +622,12 @@ class Column:
     ----------
     kind : {"number", "category", "sequence"}
     fill : float, str or None
-        In place of missing values: the median, or the most frequent category.
+        Replacement for missing values: the median, or the most frequent category.
     mean, scale : float
-        Numbers are shifted by the one and multiplied by the other.
+        The mean is subtracted from numbers, which are then multiplied by the scale.
     categories : tuple of str
-        An indicator column for each; a new category is in none of them.
+        The categories, each with an indicator column; a new category is in none of
+        them.
     """
 
     name: str
@@ -711,25 +721,26 @@ def _estimator_has(name: str) -> Any:
 
 
 class TableModel(BaseEstimator):
-    """An estimator that takes a DataFrame as the user has it.
+    """An estimator for raw DataFrames.
 
-    Missing values are filled in, numbers standardised and categories made indicator
-    columns, with what the training samples say; then the estimator gets a
-    :class:`MultiView`. Fitted attributes of the estimator can be asked for here.
+    Missing values are imputed, numbers standardised and categories turned into
+    indicator columns, using the training samples only; the estimator then gets a
+    :class:`MultiView`. Its fitted attributes are available on this object.
 
     Parameters
     ----------
     estimator : estimator
     kinds : mapping of str to {"number", "category", "sequence"}, optional
-        What the columns are; found by :func:`find_layout` by default.
+        Types of the columns; inferred by :func:`find_layout` by default.
     views : mapping of str to sequence of str, optional
         The columns of each view.
     standardize : bool
-        Whether numbers get mean 0 and variance 1; not for histograms and counts.
+        Whether to scale numbers to mean 0 and variance 1; not suitable for histograms
+        and counts.
     as_views : bool
-        Whether the estimator takes a MultiView, or all numbers in one array.
+        Whether the estimator gets a MultiView, or all numbers in one array.
     covariates : sequence of str
-        Columns that become views of their own, in the units of the table, for the
+        Columns that become separate views, in the units of the table, for the parameter
         ``fixed`` of the estimator.
 
     Attributes
@@ -776,7 +787,7 @@ class TableModel(BaseEstimator):
         X : DataFrame
         y : array of shape (n_samples,)
         groups : array of shape (n_samples,), optional
-            Subjects, for an estimator that chooses by cross-validation.
+            Subject of each sample, for an estimator that uses cross-validation.
         """
         layout = None
         if self.kinds is None or self.views is None:
@@ -816,7 +827,7 @@ class TableModel(BaseEstimator):
         wanted |= set(self._beside())
         known = all(isinstance(c, Column) for c in self.columns_.values())
         if not wanted or not known or wanted != set(self.columns_):
-            raise ValueError("the columns do not fit the views")
+            raise ValueError("the columns do not match the views")
         for name, column in self.columns_.items():
             column.check(name)
 
@@ -834,8 +845,8 @@ class TableModel(BaseEstimator):
     def with_columns(self, X: Any) -> Any:
         """Return a table with the columns that the model needs, or raise TableError.
 
-        Where there are several views, a table may lack all columns of one: its rows
-        lack the view, then.
+        If there are several views, a table may lack all columns of a view; its rows
+        then lack the view.
         """
         missing = {c for c in self.columns_ if c not in X.columns}
         whole = {
@@ -912,7 +923,7 @@ class TableModel(BaseEstimator):
         ----------
         X : DataFrame
         **options
-            What else the estimator's ``predict`` takes, such as ``return_std``.
+            Further arguments of the estimator's ``predict``, such as ``return_std``.
         """
         check_is_fitted(self)
         return self.estimator_.predict(self.transform_table(X), **options)
@@ -957,7 +968,9 @@ def _sequences(values: Any, may_lack: bool) -> NDArray[Any]:
     strange = [v for v in listed if not isinstance(v, str)]
     bad = [v for v in strange if v is not None or not may_lack]
     if bad:
-        raise TableError(f"column {values.name!r} holds sequences; {bad[0]!r} is none.")
+        raise TableError(
+            f"column {values.name!r} must contain sequences; {bad[0]!r} is not one."
+        )
     return np.array(listed, dtype=object)
 
 

@@ -1,10 +1,10 @@
-"""Samples that come in blocks of rows, and the arrays in memory that are cut so.
+"""Samples in blocks of rows, and arrays in memory divided into such blocks.
 
-A source is read as often as a method needs passes, one block at a time, and never held
-as a whole. It answers with :meth:`~Blocks.map`, the values of a function on its blocks,
-and :meth:`~Blocks.reduce`, their sum. Whatever is learned from many samples is asked
-for in this form, so that a table in memory, a file on disk (:mod:`mklearn.data.files`)
-and a cluster (:mod:`mklearn.data.dask`) are the same to an estimator.
+A source is read one block at a time, as many times as a method needs passes, and is
+never held in memory as a whole. :meth:`~Blocks.map` returns the values of a function on
+the blocks, and :meth:`~Blocks.reduce` their sum. All methods for many samples use this
+interface, so that a table in memory, a file on disk (:mod:`mklearn.data.files`) and a
+cluster (:mod:`mklearn.data.dask`) look the same to an estimator.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ROWS = 4096
 class Block(NamedTuple):
     """Some rows: samples or their features, targets, and sample weights (n,).
 
-    ``y`` is what ``fit`` was given for these rows, or targets (n, T) made from it; None
-    where there are none.
+    ``y`` holds the targets of these rows as passed to ``fit``, or encoded targets (n,
+    T); None if there are none.
     """
 
     X: Any
@@ -51,15 +51,16 @@ class Block(NamedTuple):
 
 
 class Blocks(ABC):
-    """All rows, in portions.
+    """All rows, divided into blocks.
 
-    Functions must not change a block, and can be pickled where the blocks are on other
-    machines: they are functions of a module, or ``functools.partial`` of them.
+    Functions must not modify a block. If the blocks are on other machines, the
+    functions must be picklable: functions of a module, or ``functools.partial`` of
+    them.
 
     Attributes
     ----------
     names : tuple of str or None
-        Names of the columns, where there are any, once a block was read.
+        Names of the columns, if there are any, available once a block has been read.
     one_pass : bool
         Whether the samples can be read only once.
     """
@@ -80,9 +81,9 @@ class Blocks(ABC):
         """Return the blocks ``function(block)``, computed when they are asked for."""
 
     def keeping(self, room: int) -> Blocks:
-        """Return the blocks with room for those that :meth:`then` makes, in bytes.
+        """Return the blocks with a cache, in bytes, for those that :meth:`then` makes.
 
-        What is kept need not be made again in every pass; a source that has no memory
+        Cached blocks need not be computed again in every pass; a source without a cache
         of its own keeps nothing.
         """
         return self
@@ -90,15 +91,15 @@ class Blocks(ABC):
     def held(self, size: int) -> Blocks:
         """Return the same blocks, kept where they are made if ``size`` bytes have room.
 
-        For sources that cannot tell how much they would keep until it is too late; the
-        others keep what they have room for as they make it.
+        This is for sources that cannot know in advance how much they would keep; the
+        others keep blocks as they compute them, as far as there is room.
         """
         return self
 
     def within(self, rows: int, threads: int) -> Blocks:
         """Return blocks of no more rows, on no more threads, if it has a say in them.
 
-        This bounds what is made of the blocks at a time; a cluster bounds its own.
+        This bounds the memory for blocks in progress; a cluster has its own limits.
         """
         return self
 
@@ -108,22 +109,22 @@ class Blocks(ABC):
 
 
 class BlockSource(Blocks):
-    """What all sources share: passes that are checked, and sums in a fixed order.
+    """Base class of sources: checked passes, and sums in a fixed order.
 
-    Subclasses yield blocks in ``_read`` and may say in ``_stamp`` what tells that the
-    samples have changed.
+    Subclasses yield blocks in ``_read`` and may return in ``_stamp`` a value that
+    changes if the samples have changed.
 
     Attributes
     ----------
     names : tuple of str or None
-        Names of the columns, where there are any, once a block was read.
+        Names of the columns, if there are any, available once a block has been read.
     one_pass : bool
         Whether the samples can be read only once.
     keep : int
-        Bytes that blocks made by :meth:`then` may take in memory, so that they need
-        not be made again in every pass; none by default.
+        Memory, in bytes, for caching the blocks that :meth:`then` makes, so that they
+        need not be computed again in every pass; none by default.
     threads : int or None
-        How many work on blocks at a time; as many as numba uses by default.
+        Number of threads that work on blocks; by default as many as numba uses.
     """
 
     keep = 0
@@ -139,16 +140,16 @@ class BlockSource(Blocks):
         return list(self._values(function))
 
     def reduce(self, function: Callable[[Block], T]) -> T:
-        """Return the sum of the function's values, whatever ``+`` means for them.
+        """Return the sum, by ``+``, of the function's values over all blocks.
 
-        Blocks are worked on by threads while the next one is read, but added up in
-        their order, so that the answer is always the same.
+        Blocks are processed by threads while the next one is read, but summed in order,
+        so that the result is always the same.
         """
         values = self._values(function)
         try:
             total: Any = next(values)
         except StopIteration:
-            raise ValueError(f"{self!r} holds no samples.") from None
+            raise ValueError(f"{self!r} contains no samples.") from None
         for value in values:
             total = total + value
         return total
@@ -195,7 +196,7 @@ class BlockSource(Blocks):
             f"had {self._first[0]} samples in the first pass and has {rows} now",
         )
         self._require(
-            self._first[1] == digest, "holds other values than in the first pass"
+            self._first[1] == digest, "has other values than in the first pass"
         )
 
     def __repr__(self) -> str:
@@ -234,19 +235,19 @@ class BlockSource(Blocks):
     def _require(self, condition: bool, what: str) -> None:
         if not condition:
             raise ValueError(
-                f"{self!r} {what}: a model is fitted in several passes over the same "
-                "samples. Keep them as they are during fit."
+                f"{self!r} {what}: fitting needs several passes over the same samples. "
+                "Do not change them during fit."
             )
 
     def _checked(self, given: tuple[Any, ...], number: int, row: int) -> Block:
         """Return a block in its usual form."""
         if not 1 <= len(given) <= 3:
             raise ValueError(
-                f"Block {number} of {self!r} has {len(given)} parts; a block is (X, y) "
-                "or (X, y, weight)."
+                f"Block {number} of {self!r} has {len(given)} parts, but must be (X, "
+                "y) or (X, y, weight)."
             )
         X, y, weight = (*given, None, None)[:3]
-        where = f"Block {number} of {self!r} (samples from {row} on)"
+        where = f"Block {number} of {self!r} (starting at sample {row})"
         X, names = check_rows(X, where)
         n = X.shape[0]
         y = None if y is None else check_targets(y, n, where)
@@ -259,12 +260,12 @@ class BlockSource(Blocks):
         if kind != self._known:
             raise ValueError(
                 f"{where} has {_told(kind)}, but the first block has "
-                f"{_told(self._known)}; all blocks must be alike."
+                f"{_told(self._known)}; all blocks must have the same form."
             )
         if names is not None and self.names is not None and names != self.names:
             raise ValueError(
                 f"{where} has columns {list(names[:5])} ..., but the first block has "
-                f"{list(self.names[:5])} ...; name and order must be the same."
+                f"{list(self.names[:5])} ...; names and order must be the same."
             )
         return Block(X, y, weight)
 
@@ -335,7 +336,7 @@ def _applied(function: Callable[[Block], T], make: Callable[[], Block]) -> T:
 
 
 class ArrayBlocks(BlockSource):
-    """Samples in memory, or a ``numpy.memmap``, cut into blocks of rows.
+    """Samples in memory, or in a ``numpy.memmap``, divided into blocks of rows.
 
     Parameters
     ----------
@@ -343,7 +344,7 @@ class ArrayBlocks(BlockSource):
     y : array of shape (n_samples,) or (n_samples, n_outputs), optional
     sample_weight : array of shape (n_samples,), optional
     rows : int
-        Rows in a block.
+        Number of rows in a block.
 
     Examples
     --------
@@ -367,7 +368,7 @@ class ArrayBlocks(BlockSource):
         for part, name in ((y, "y"), (sample_weight, "sample_weight")):
             if part is not None and _length(part) != n:
                 raise ValueError(
-                    f"X has {n} samples and {name} has {_length(part)}; they must be "
+                    f"X has {n} samples but {name} has {_length(part)}; they must be "
                     "as many."
                 )
 

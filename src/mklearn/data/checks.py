@@ -1,7 +1,7 @@
-"""The one validation of samples, targets and weights: what is wrong, said at once.
+"""Validation of samples, targets and weights.
 
-What comes in one piece is told by its own name (``y``, ``sample_weight``); what comes
-in blocks, by where it stands: ``where`` names the rows then.
+Errors about arrays refer to them by name (``y``, ``sample_weight``); errors about
+blocks say in ``where`` which rows are meant.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FloatArray = NDArray[np.float64]
 
 
 class NothingToLearnError(ValueError):
-    """The samples say nothing about the target, so that no model can be fitted."""
+    """The samples contain no information about the target, so nothing can be fitted."""
 
 
 # --- samples --------------------------------------------------------------------------
@@ -39,8 +39,8 @@ def check_rows(X: Any, where: str) -> tuple[Any, tuple[str, ...] | None]:
         ]
         if strange:
             raise ValueError(
-                f"{where} has values in column {strange[0]!r} that are not numbers; "
-                "encode them, or leave the column out by columns=[...]."
+                f"{where} has values in column {strange[0]!r} that are not numeric; "
+                "encode them, or exclude the column with columns=[...]."
             )
         X = X.to_numpy(dtype=np.float64, na_value=np.nan)
     if sparse.issparse(X):
@@ -50,7 +50,7 @@ def check_rows(X: Any, where: str) -> tuple[Any, tuple[str, ...] | None]:
         try:
             X = np.asarray(X, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{where} is no table of numbers ({error}).") from error
+            raise ValueError(f"{where} is not a table of numbers ({error}).") from error
         values = X
     if X.ndim != 2:
         raise ValueError(
@@ -64,8 +64,8 @@ def check_rows(X: Any, where: str) -> tuple[Any, tuple[str, ...] | None]:
         row, col = int(rows[bad][0]), int(cols[bad][0])
         raise ValueError(
             f"{where} contains NaN or infinity, first in row {row} of the block, "
-            f"column {col if names is None else names[col]!r}: a value is missing or "
-            "the file is truncated. Impute values or drop the samples first."
+            f"column {col if names is None else names[col]!r}: a value is missing, or "
+            "the file is truncated. Impute the values or drop the samples first."
         )
     return X, names
 
@@ -79,7 +79,7 @@ def check_enough(n: int) -> None:
 def check_count(name: str, value: Any) -> int:
     """Return a parameter that must be a whole number from 1 on."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}.")
+        raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     return int(value)
 
 
@@ -89,8 +89,8 @@ def check_count(name: str, value: Any) -> int:
 def check_weight(weight: Any, n: int, where: str | None = None) -> FloatArray:
     """Return the weights of ``n`` samples, ones if there are none.
 
-    They are finite and not negative. All together they must not be zero, but those of a
-    part may be.
+    They must be finite and nonnegative. They must not all be zero, although those of a
+    block may be.
     """
     if weight is None:
         return np.ones(n)
@@ -101,8 +101,8 @@ def check_weight(weight: Any, n: int, where: str | None = None) -> FloatArray:
     if where is not None:
         if not sound:
             raise ValueError(
-                f"{where} has weights that are missing, infinite, negative or no "
-                "column; they must be finite numbers from 0 on."
+                f"{where} has weights that are missing, infinite, negative or not "
+                "one-dimensional; they must be finite, nonnegative numbers."
             )
         return weight
     if weight.shape != (n,):
@@ -111,11 +111,11 @@ def check_weight(weight: Any, n: int, where: str | None = None) -> FloatArray:
             f"{weight.shape}."
         )
     if not sound:
-        raise ValueError("sample_weight must be finite and not negative.")
+        raise ValueError("sample_weight must be finite and nonnegative.")
     if not weight.any():
         raise ValueError(
-            "sample_weight must be positive somewhere; all weights are zero, so there "
-            "is nothing to learn."
+            "All values of sample_weight are zero, so there is nothing to learn; at "
+            "least one must be positive."
         )
     return weight
 
@@ -147,7 +147,7 @@ def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
     if absent.any():
         raise ValueError(
             f"{where} lacks the target of {int(absent.sum())} samples (missing, NaN or "
-            "infinity); drop them, or see whether the file is truncated."
+            "infinity); drop these samples, or check whether the file is truncated."
         )
     return y
 
@@ -163,7 +163,7 @@ def check_labels(
     weight : array of shape (n,)
         Checked; each class needs a sample with weight.
     who : str
-        Who needs at least two classes.
+        Name of the estimator that needs at least two classes.
     """
     y = column_or_1d(check_given(y), warn=True)
     assert_all_finite(y, input_name="y")
@@ -172,14 +172,15 @@ def check_labels(
     classes, labels = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
-            f"{who} needs samples of at least 2 classes; y holds only one class: "
+            f"{who} needs samples of at least 2 classes, but y has only one class: "
             f"{classes.tolist()}."
         )
     missing = np.setdiff1d(np.arange(len(classes)), labels[weight > 0])
     if len(missing):
         raise ValueError(
             "All samples of these classes have weight zero: "
-            f"{classes[missing].tolist()}; a class needs a sample to learn from."
+            f"{classes[missing].tolist()}; every class needs at least one sample with "
+            "positive weight."
         )
     return classes, np.asarray(labels)
 
@@ -190,14 +191,15 @@ def check_indicators(Y: Any, weight: FloatArray) -> FloatArray:
     Y = Y.toarray() if sparse.issparse(Y) else Y
     if len(Y) != len(weight):
         raise ValueError(
-            f"X has {len(weight)} samples and y has {len(Y)}; they must be as many."
+            f"X has {len(weight)} samples but y has {len(Y)}; they must have the same "
+            "number."
         )
     count = weight @ Y
     empty = np.flatnonzero((count == 0) | (count == weight.sum()))
     if len(empty):
         raise ValueError(
-            "Every label needs samples with and without it; these columns of y "
-            f"are all the same: {empty.tolist()}. Drop them."
+            "Every label needs samples with and without it, but these columns of y "
+            f"are constant: {empty.tolist()}. Drop them."
         )
     return np.asarray(Y)
 
@@ -205,8 +207,8 @@ def check_indicators(Y: Any, weight: FloatArray) -> FloatArray:
 def check_values(y: Any, n: int, large: bool = False) -> Any:
     """Return the values of ``n`` samples, (n,) or (n, T), without negative zeros.
 
-    ``large`` ones stay as they are, in single precision or in a file, and are not
-    copied.
+    With ``large``, the values are not copied and may be in single precision or in a
+    memory-mapped file.
     """
     dtype = [np.float64, np.float32] if large else np.float64
     y = check_array(check_given(y), ensure_2d=False, dtype=dtype, input_name="y")
@@ -220,8 +222,8 @@ def check_size(y: FloatArray) -> None:
     top = max(float(y.max(initial=0.0)), -float(y.min(initial=0.0)))
     if top > 1e140:
         raise ValueError(
-            f"y has values as large as {top:.2g}, whose squares are beyond the range "
-            "of floating-point numbers; divide y by a constant, below 1e140."
+            f"y has values as large as {top:.2g}, whose squares overflow; divide y by "
+            "a constant so that all values are below 1e140."
         )
 
 
@@ -231,13 +233,13 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
     Parameters
     ----------
     y : structured array, or array or DataFrame of two or three columns
-        A structured array has one boolean field, the events, and one of times.
-        Columns are time, event and, if there are three, the number of the stratum;
-        in a DataFrame a column of booleans is the events, wherever it is. One column
-        is the times of events, none of them censored.
+        A structured array has one boolean field, the events, and one field of times.
+        Columns are time, event and, if there are three, the index of the stratum; in a
+        DataFrame a boolean column holds the events, whatever its position. A single
+        column holds times of events, none of them censored.
     n : int
     needs_event : bool
-        Whether there is nothing to be done without any event.
+        Whether at least one event is required.
     """
     time, event, stratum = _times_of(check_given(y))
     check_consistent_length(np.empty(n), time)
@@ -245,21 +247,22 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
     strange = np.setdiff1d(marks, [0.0, 1.0])
     if len(strange):
         raise ValueError(
-            "Events must be True or False, 1 or 0 where censored; got "
-            f"{strange[:3].tolist()}. Columns of y are time and event, in this order."
+            "Events must be True or False, or 1 and 0 (censored); got "
+            f"{strange[:3].tolist()}. The columns of y are time and event, in this "
+            "order."
         )
     time = check_array(
         time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0
     )
     if (time < 0).any():
         raise ValueError(
-            f"Times must not be negative, got {float(time.min()):.3g}; count them from "
-            "the entry of each sample."
+            f"Times must not be negative, got {float(time.min()):.3g}; measure them "
+            "from the entry of each sample."
         )
     if needs_event and not marks.any():
         raise NothingToLearnError(
-            "All times are censored; an event is needed to learn from. See whether "
-            "True, or 1, marks the samples that had it."
+            "All times are censored, but at least one event is needed. Check that "
+            "True, or 1, marks the samples with an event."
         )
     return np.column_stack([time + 0.0, marks, np.asarray(stratum, dtype=np.float64)])
 
@@ -272,8 +275,8 @@ def _times_of(y: Any) -> tuple[Any, Any, Any]:
         bools = [name for name in named if fields[name].dtype.kind == "b"]
         if len(named) != 2 or len(bools) != 1 or y.ndim != 1:
             raise ValueError(
-                "A structured y has two fields, a boolean one of events and one of "
-                f"times, got {y.dtype}."
+                "A structured y must have two fields, a boolean one for events and "
+                f"one for times, got {y.dtype}."
             )
         event = fields.pop(bools[0])
         (time,) = fields.values()
@@ -301,6 +304,6 @@ def _times_of(y: Any) -> tuple[Any, Any, Any]:
 def _check_length(part: Any, n: int, name: str, where: str) -> None:
     if np.shape(part)[:1] != (n,):
         raise ValueError(
-            f"{where} has {n} samples and {name} of shape {np.shape(part)}; it needs "
-            "one for each sample."
+            f"{where} has {n} samples but {name} has shape {np.shape(part)}; give one "
+            "value for each sample."
         )

@@ -1,9 +1,9 @@
-"""The clock of a fit: it starts when ``fit`` does, and passes over data look at it.
+"""The clock of a fit, which starts with ``fit`` and is checked in passes over data.
 
-This is the one place that knows how much time is left. ``fit`` starts a clock, and what
-it computes runs ``within`` it: :func:`~mklearn.data.threads.run_blocks` asks between
-two blocks whether time is over, so that no pass goes on for much longer than a block.
-The loop of the solvers gets what is left.
+This is the only place that knows how much time is left. ``fit`` starts a clock, and its
+computations run ``within`` it: :func:`~mklearn.data.threads.run_blocks` checks the time
+between blocks, so that no pass exceeds the limit by much more than a block. The loop of
+the solvers gets the remaining time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _GRACE, _GRACE_SHARE = 0.5, 0.1  # a limit is kept to within a second or a tenth
 class OutOfTimeError(TimeoutError):
     """The time limit ended within a pass.
 
-    The loop of the solvers answers it with the best point so far. Before there is any,
-    because kernels or features are still being computed, it is the error of ``fit``.
+    The loop of the solvers handles it by returning the best point so far. If there is
+    none yet, because kernels or features are still being computed, ``fit`` raises it.
     """
 
     def __init__(self) -> None:
         super().__init__(
-            "time_limit ended before all kernels or features were computed and looked "
-            "at, so that there is nothing to return; raise it, or give fewer samples "
+            "time_limit was reached before all kernels or features were computed and "
+            "checked, so there is no result; raise it, or give fewer samples "
             "or kernels."
         )
 
@@ -69,8 +69,8 @@ class Clock:
     def preparing(self) -> Iterator[None]:
         """Like ``within``, but with a grace, for what any answer needs.
 
-        A small problem with a limit of nearly nothing then has an answer, the first
-        point of a solver, on machines of any speed.
+        This way a small problem with a very short limit has a result on any machine,
+        namely the starting point of the solver.
         """
         with _ending_at(None if self.end is None else self.end + self.grace):
             yield

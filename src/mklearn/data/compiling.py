@@ -16,10 +16,10 @@ def njit(**options: Any) -> Callable[[Any], Any]:
     """Return a decorator like numba's, which also works where nothing can be written.
 
     Numba is imported when the first function is called, as it takes longer to import
-    than all of this library. What is compiled lies beside the package, in the user's
-    cache folder if that is read-only, or where ``NUMBA_CACHE_DIR`` says. Where none of
-    these takes it, numba refuses to define the function; it is then compiled anew in
-    each process.
+    than this whole library. Compiled functions are cached next to the package, in the
+    user's cache folder if the package is read-only, or in ``NUMBA_CACHE_DIR``. If none
+    of these is writable, numba refuses to define a cached function; it is then compiled
+    anew in each process.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def njit(**options: Any) -> Callable[[Any], Any]:
 class Compiled:
     """A function that is handed to numba when one of its kind is first called.
 
-    All that are known by then are handed over together, and take their own places in
-    the modules that define them: compiled functions call each other, and numba must
-    find its own there.
+    All functions known by then are compiled together and replace themselves in the
+    modules that define them: compiled functions call each other, and numba must find
+    compiled ones there.
     """
 
     _waiting: list[Compiled] = []  # noqa: RUF012
@@ -90,12 +90,15 @@ class Compiled:
 
 
 class Notice:
-    """Says, once in a process, that the first function of ours is being compiled.
+    """Announces, once per process, that a function of this library is being compiled.
 
-    To the logger ``mklearn``, and to the terminal if there is one.
+    The message goes to the logger ``mklearn``, and to the terminal if there is one.
     """
 
-    text = "mklearn compiles its inner loops, once on this machine: some seconds."
+    text = (
+        "mklearn is compiling its inner loops (once per machine); this takes some "
+        "seconds."
+    )
     registered = False
 
     def __init__(self) -> None:

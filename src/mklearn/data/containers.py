@@ -1,6 +1,7 @@
-"""Tables with names, and those that AnnData and MuData hold.
+"""Tables with named rows and columns, and those in AnnData and MuData objects.
 
-Neither package is needed to import this module: objects are told by what they have.
+Neither package is needed to import this module: objects are recognised by their
+attributes.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def anndata_tables(
     if not all(hasattr(adata, name) for name in ("obs_names", "var_names", "obsm")):
         raise ValueError(
             f"from_anndata takes an AnnData object, got {type(adata).__name__}; read a "
-            "file by anndata.read_h5ad(path)."
+            "file with anndata.read_h5ad(path)."
         )
     ids = as_labels(adata.obs_names)
     require_distinct(ids, "the AnnData object (its obs_names)")
@@ -88,7 +89,9 @@ def anndata_tables(
                 raise ValueError(f"Two views are called {name!r}; rename one of them.")
             tables[name] = _entry(adata, part, key, columns, ids)
     if not tables:
-        raise ValueError("No view is left: X is None, and no layer or obsm is named.")
+        raise ValueError(
+            "There are no views: X is None, and no layers or obsm are given."
+        )
     return tables
 
 
@@ -99,7 +102,7 @@ def mudata_tables(
     if not hasattr(mdata, "mod"):
         raise ValueError(
             f"from_mudata takes a MuData object, got {type(mdata).__name__}; read a "
-            "file by mudata.read(path)."
+            "file with mudata.read(path)."
         )
     strange = [name for name in (*layers, *obsm) if name not in mdata.mod]
     if strange:
@@ -109,7 +112,7 @@ def mudata_tables(
     tables: dict[str, Table] = {}
     for name, part in mdata.mod.items():
         if name in layers and name in obsm:
-            raise ValueError(f"Modality {name!r} is named in layers and in obsm.")
+            raise ValueError(f"Modality {name!r} is given both in layers and in obsm.")
         chosen = {name: layers[name]} if name in layers else {}
         other = {name: obsm[name]} if name in obsm else {}
         own = None if chosen or other else name
@@ -120,7 +123,7 @@ def mudata_tables(
 def _named(wanted: Iterable[str] | Mapping[str, str], part: str) -> dict[str, str]:
     if isinstance(wanted, str):
         raise ValueError(
-            f"{part} is a list of names, or a mapping from views to names, got "
+            f"{part} must be a list of names, or a mapping from views to names, got "
             f"{wanted!r}; write [{wanted!r}]."
         )
     if isinstance(wanted, Mapping):

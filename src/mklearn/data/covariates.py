@@ -26,8 +26,8 @@ Values = dict[str, NDArray[Any]]
 class CodedColumn:
     """How one column is coded: as numbers, or as indicators of all categories but one.
 
-    ``center`` and ``scale`` are those of the numbers, in which units collinearity is
-    judged; coefficients are told in the units of the user.
+    ``center`` and ``scale`` standardise numbers, so that collinearity does not depend
+    on units; coefficients are reported in the units of the user.
     """
 
     name: str
@@ -51,8 +51,9 @@ class CodedColumn:
             numbers = _numbers(values)
             if numbers is None or not np.isfinite(numbers).all():
                 raise ValueError(
-                    f"Covariate {self.name!r} held finite numbers in training and now "
-                    "holds other values; fill in what is missing, or leave these "
+                    f"Covariate {self.name!r} was numeric in training, but now has "
+                    "values that are missing, infinite or not numbers; fill in "
+                    "missing values, or leave out these "
                     "samples out."
                 )
             if units:
@@ -63,8 +64,8 @@ class CodedColumn:
         if unknown:
             known = ", ".join(str(value) for value in self.categories)
             raise ValueError(
-                f"Covariate {self.name!r} has the category {unknown[0]!r}, which no "
-                f"training sample has; known are {known}."
+                f"Covariate {self.name!r} has the category {unknown[0]!r}, which does "
+                f"not occur in the training samples; known categories are {known}."
             )
         return np.column_stack(
             [np.array([v == c for v in values], float) for c in self.categories[1:]]
@@ -73,14 +74,14 @@ class CodedColumn:
 
 @dataclass(frozen=True)
 class Covariates:
-    """The design matrix of covariates, as it was found on training samples.
+    """The design matrix of covariates, as determined on the training samples.
 
     Attributes
     ----------
     columns : tuple of CodedColumn
     kept : array of int
-        Which of the coded columns are in the design; the others are collinear with
-        those before them, or constant.
+        Indices of the coded columns in the design; the others are constant or collinear
+        with earlier ones.
     names : tuple of str
         Of the columns that are kept.
     dropped : tuple of str
@@ -98,7 +99,7 @@ class Covariates:
         Parameters
         ----------
         table : array of shape (n, k) or (n,), DataFrame, mapping to columns, or None
-            Numbers, or categories (strings, categorical columns).
+            Numeric columns, or categories (strings, categorical columns).
         n : int
             The number of samples.
         """
@@ -133,7 +134,7 @@ class Covariates:
         if len(kept) + 1 >= n:
             raise ValueError(
                 f"There are {len(kept)} covariates that are not collinear for {n} "
-                "samples: with the intercept they explain any target. Give fewer "
+                "samples: with the intercept they can explain any target. Use fewer "
                 "covariates, or their principal components."
             )
         return cls(
@@ -218,7 +219,7 @@ class Covariates:
         sound = sound and kept.ndim == 1 and kept.dtype.kind == "i"
         sound = sound and bool(((kept >= 0) & (kept < width)).all())
         if not sound or len(self.names) != len(kept):
-            raise ValueError("the covariates do not fit together")
+            raise ValueError("the covariates are inconsistent")
 
     def example(self, n: int) -> FloatArray:
         """Return values of ``n`` samples, shape (n, k): means, and first categories."""
@@ -245,7 +246,8 @@ def _columns(table: Any, n: int) -> list[tuple[str, NDArray[Any]]]:
             array = array[:, None]
         if array.ndim != 2:
             raise ValueError(
-                f"Covariates are a table of shape (n_samples, k), got {array.shape}."
+                "Covariates must be a table of shape (n_samples, k), got "
+                f"{array.shape}."
             )
         found = [(f"covariate {j}", array[:, j]) for j in range(array.shape[1])]
     for name, values in found:
@@ -274,8 +276,8 @@ def _learn(name: str, values: NDArray[Any]) -> CodedColumn:
     if not np.isfinite(numbers).all():
         rows = np.flatnonzero(~np.isfinite(numbers))
         raise ValueError(
-            f"Covariate {name!r} is missing or infinite for {len(rows)} samples, the "
-            f"first is row {rows[0]}; fill in what is missing, or leave these out."
+            f"Covariate {name!r} is missing or infinite for {len(rows)} samples, first "
+            f"in row {rows[0]}; fill in the missing values, or leave out these samples."
         )
     center = float(numbers.mean())
     spread = float(numbers.std())
@@ -299,8 +301,8 @@ def _require_present(name: str, values: NDArray[Any]) -> None:
     missing = [i for i, v in enumerate(values) if v is None or v != v]
     if missing:
         raise ValueError(
-            f"Covariate {name!r} is missing for {len(missing)} samples, the first is "
-            f"row {missing[0]}; fill in what is missing, or leave these out."
+            f"Covariate {name!r} is missing for {len(missing)} samples, first in row "
+            f"{missing[0]}; fill in the missing values, or leave out these samples."
         )
 
 
@@ -363,7 +365,7 @@ class Fixed:
             sound = isinstance(name, str) and isinstance(view, (str, type(None)))
             sound = sound and (column is None or type(column) is int)
             if not sound or (view is None and column is None):
-                raise ValueError("the places of covariates are none")
+                raise ValueError("the positions of the covariates are invalid")
         self.coding.check()
 
 
@@ -386,8 +388,8 @@ def find_places(
     Parameters
     ----------
     fixed : str, int, or a list of these
-        Names or numbers of columns of a table; names of views of a MultiView, or of
-        columns that are in one of its views only.
+        Names or indices of columns of a table; names of views of a MultiView, or of
+        columns that occur in only one of its views.
     X : table or MultiView
     names : sequence of str, optional
         Of the columns of a table that does not have them itself.
@@ -401,8 +403,8 @@ def find_places(
         found = tuple(_in_table(one, known, width) for one in wanted)
         if len({place.column for place in found}) == width:
             raise ValueError(
-                f"fixed= names all {width} columns, so that none is left for kernels; "
-                "leave out those that the kernels are to see."
+                f"fixed= names all {width} columns, which leaves none for the kernels; "
+                "remove those that the kernels should use."
             )
     seen: set[tuple[str | None, int | None]] = set()
     for place in found:
@@ -411,8 +413,8 @@ def find_places(
         seen.add(place[1:])
     if isinstance(X, MultiView) and set(X.names) <= _whole_views(found, X):
         raise ValueError(
-            "fixed= names all views, so that none is left for kernels; leave out those "
-            "that the kernels are to see."
+            "fixed= names all views, which leaves none for the kernels; remove those "
+            "that the kernels should use."
         )
     return found
 
@@ -451,8 +453,8 @@ def _listed(fixed: Any) -> list[Any]:
         return [fixed]
     if isinstance(fixed, slice) or not isinstance(fixed, (Sequence, np.ndarray)):
         raise ValueError(
-            "fixed must be None, or names or numbers of columns (names of views of a "
-            f"MultiView), got {fixed!r}."
+            "fixed must be None, or names or indices of columns (or names of views of "
+            f"a MultiView), got {fixed!r}."
         )
     return list(fixed)
 
@@ -469,7 +471,7 @@ def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
         if names is None:
             raise ValueError(
                 f"fixed= names the column {wanted!r}, but X has no column names; give "
-                "a DataFrame, or numbers of columns."
+                "a DataFrame, or column indices."
             )
         if wanted not in names:
             raise ValueError(_unknown(wanted, names, "column"))
@@ -483,7 +485,7 @@ def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
         wanted, (int, np.integer)
     ):
         raise ValueError(
-            f"fixed= takes names or numbers of columns, got {wanted!r} among them."
+            f"fixed= takes names or indices of columns, but got {wanted!r} among them."
         )
     if not -width <= wanted < width:
         raise ValueError(
@@ -514,8 +516,8 @@ def _in_views(wanted: Any, X: MultiView) -> list[Place]:
         return [Place(wanted, view, int(X.column_index(view, wanted)[0]))]
     if having:
         raise ValueError(
-            f"fixed= names the column {wanted!r}, which the views {having} have; give "
-            "it a view of its own."
+            f"fixed= names the column {wanted!r}, which is in the views {having}; make "
+            "it a separate view."
         )
     columns = (name for view in X for name in X.column_names(view) or ())
     known = list(dict.fromkeys([*X.names, *columns]))
@@ -528,7 +530,7 @@ def _unknown(wanted: str, known: Sequence[str], kind: str) -> str:
     shown = ", ".join(map(repr, list(known)[:20]))
     more = ", ..." if len(known) > 20 else ""
     return (
-        f"fixed= names {wanted!r}, and X has no such {kind}. {hint}X has {shown}{more}."
+        f"fixed= names {wanted!r}, but X has no such {kind}. {hint}X has {shown}{more}."
     )
 
 
@@ -622,8 +624,8 @@ class _Seen:
         if self.numbers.keys() != other.numbers.keys():
             name = (self.numbers.keys() ^ other.numbers.keys()).pop()
             raise ValueError(
-                f"Covariate {name!r} holds numbers in some blocks and categories in "
-                "others; make it one of the two."
+                f"Covariate {name!r} is numeric in some blocks and categorical in "
+                "others; make it the same in all."
             )
         count = self.count + other.count
         numbers = {}
@@ -688,8 +690,8 @@ def _spread(
 def code_blocks(blocks: Blocks, places: Sequence[Place], n: int) -> Covariates:
     """Learn how to code covariates of rows in blocks, in two passes.
 
-    Which columns are collinear is judged by their scatter, which knows no more than
-    half of the digits.
+    Collinearity is determined from the scatter matrix, which has only half of the
+    digits.
 
     Parameters
     ----------
@@ -735,8 +737,8 @@ def check_present(table: Values, rows: NDArray[np.intp]) -> None:
         if len(missing):
             raise ValueError(
                 f"Covariate {name!r} is missing or infinite for {len(missing)} of "
-                f"{len(rows)} samples, the first is row {missing[0]}; fill in what is "
-                "missing, or leave these samples out."
+                f"{len(rows)} samples, first in row {missing[0]}; fill in the missing "
+                "values, or leave out these samples."
             )
 
 

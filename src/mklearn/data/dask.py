@@ -1,9 +1,9 @@
-"""Samples on a cluster: Dask arrays and data frames as blocks, and lazy predictions.
+"""Dask arrays and data frames as blocks, and lazy predictions.
 
-Everything here is a graph of pure functions of partitions, so that any scheduler of
-Dask can run it, on threads, processes or machines, and what a lost worker held is
-computed again from its partitions. No worker needs a file, or memory, that another
-wrote: partial sums travel, samples stay where they are.
+Every computation is a graph of pure functions of partitions, so that any Dask scheduler
+can run it, on threads, processes or machines, and the results of a lost worker are
+recomputed from its partitions. Workers share neither files nor memory: only partial
+sums are transferred, the samples stay where they are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATIENCE = 300.0  # seconds that a cluster may be without any worker
 
 
 class ClusterError(RuntimeError):
-    """The cluster has lost what it was asked for, and will not compute it again."""
+    """The cluster has lost a computation and will not repeat it."""
 
 
 def is_dask(X: Any) -> bool:
@@ -50,10 +50,10 @@ class DaskBlocks(Blocks):
     X : dask.array.Array or dask.dataframe.DataFrame
         Samples in rows. An array may be cut into chunks along both axes.
     y, sample_weight : dask.array.Array, dask.dataframe.Series, or array, optional
-        Cut like X, or of a size that lets them be cut so.
+        Partitioned like X, or an array that can be partitioned alike.
     rows : int
-        Most rows that a worker turns into features at a time, however large a
-        partition is: this bounds the memory of a worker.
+        Maximum number of rows that a worker turns into features at a time, however
+        large a partition is; this bounds the memory of a worker.
 
     Attributes
     ----------
@@ -110,16 +110,16 @@ class DaskBlocks(Blocks):
     def reduce(self, function: Callable[[Block], T]) -> T:
         """Return the sum of the function's values over all blocks.
 
-        Workers add up the blocks of a partition, go on with the next ones, and add the
-        sums of these rows of partitions in a tree. There are only as many rows as the
-        cores of the cluster need, so that a worker holds a few sums however many
-        partitions there are. The number is a power of four: up to 4 cores, 16, 64 and
-        so on the answer is the same to the last digit for any number of workers, and
-        beyond up to rounding.
+        Workers sum over chains of consecutive partitions, and the sums of the chains
+        are added in a tree. There are only as many chains as the cores of the cluster
+        need, so that a worker holds few sums however many partitions there are. The
+        number of chains is a power of four: for up to 4 cores, 16, 64 and so on the
+        result is the same to the last digit for any number of workers; otherwise it is
+        the same up to rounding.
         """
         total = self.total(function)
         if total is None:
-            raise ValueError(f"{self!r} holds no samples.")
+            raise ValueError(f"{self!r} contains no samples.")
         return total
 
     def total(self, function: Callable[[Block], T]) -> T | None:
@@ -149,8 +149,8 @@ class DaskBlocks(Blocks):
     def then(self, function: Callable[[Block], Block]) -> DaskBlocks:
         """Return the blocks ``function(block)``, made anew by workers in every pass.
 
-        The function, which may be large, is sent to the cluster here and only once.
-        What is made is kept by :meth:`held`.
+        The function, which may be large, is sent to the cluster only once. Use
+        :meth:`held` to keep the resulting blocks.
         """
         import dask
 
@@ -169,8 +169,8 @@ class DaskBlocks(Blocks):
     def held(self, size: int) -> DaskBlocks:
         """Return the same blocks, kept by the workers if they have the memory.
 
-        They may take half of what is free on all workers together, or what ``keeping``
-        allows where there is no cluster. What a lost worker held is made again.
+        They may take half of the free memory of all workers together or, without a
+        cluster, what ``keeping`` allows. The blocks of a lost worker are recomputed.
         """
         import dask
         from dask.delayed import Delayed
@@ -219,9 +219,9 @@ class DaskBlocks(Blocks):
 def computed(values: list[Any]) -> list[Any]:
     """Return delayed values, or say what became of the cluster that should make them.
 
-    A worker that is lost is made up for by Dask. A scheduler that was restarted has
-    forgotten its tasks, a task that kills every worker is given up, and without workers
-    a scheduler waits for ever: these are errors here.
+    Dask makes up for a lost worker. But a restarted scheduler has forgotten its tasks,
+    a task that kills every worker is given up, and without workers a scheduler waits
+    forever: these cases raise an error here.
     """
     import dask
     from dask.base import get_scheduler
@@ -244,22 +244,22 @@ def computed(values: list[Any]) -> list[Any]:
                     seen = monotonic()
                 elif monotonic() - seen > _patience():
                     raise ClusterError(
-                        "The cluster has no worker, and none has come for "
-                        f"{monotonic() - seen:.0f} seconds; start workers and fit "
+                        f"The cluster has had no worker for {monotonic() - seen:.0f} "
+                        "seconds; start workers and fit "
                         f"again. {_ADVICE}"
                     ) from None
         return list(client.gather(futures))
     except (KilledWorker, CancelledError, CommClosedError) as error:
         raise ClusterError(
             "The cluster has lost this computation: its scheduler was stopped or "
-            "restarted, or every worker that tried it has died, often for want of "
-            f"memory. See to the cluster and fit again. {_ADVICE} (Dask says: {error})"
+            "restarted, or every worker that tried it has died, often for lack of "
+            f"memory. Check the cluster and fit again. {_ADVICE} (Dask says: {error})"
         ) from error
 
 
 _ADVICE = (
-    "Sums that outlive a cluster are those of model.accumulator(X).update(X, y), for "
-    "the squared loss and discriminants."
+    "Sums that survive the loss of a cluster can be accumulated with "
+    "model.accumulator(X).update(X, y), for the squared loss and discriminants."
 )
 
 
@@ -361,21 +361,21 @@ def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
         if known and hasattr(part, "chunks") and not np.isnan(part.shape[0]):
             if part.shape[0] != sum(sizes):
                 raise ValueError(
-                    f"X has {sum(sizes)} samples and {name} has {part.shape[0]}; they "
-                    "must be as many."
+                    f"X has {sum(sizes)} samples but {name} has {part.shape[0]}; they "
+                    "must have the same number."
                 )
             part = part.rechunk({0: sizes} | ({1: -1} if part.ndim > 1 else {}))
         if part.npartitions != count:
             raise ValueError(
-                f"X has {count} partitions and {name} has {part.npartitions}, and "
-                "their sizes are not known; cut them alike, for instance by taking "
-                "both from the same data frame."
+                f"X has {count} partitions but {name} has {part.npartitions}, and "
+                "their sizes are not known; partition them alike, for instance by "
+                "taking both from the same data frame."
             )
         return part
     if not known:
         raise ValueError(
-            f"The sizes of X's partitions are not known, so that {name} in memory "
-            f"cannot be cut alike; pass {name} as a Dask collection, or call "
+            f"The sizes of X's partitions are not known, so {name} in memory cannot be "
+            f"partitioned alike; pass {name} as a Dask collection, or call "
             "X.compute_chunk_sizes() on the array first."
         )
     values = np.asarray(part)
@@ -399,7 +399,7 @@ class _Partition(ArrayBlocks):
         super().__init__(X, y, weight, rows=rows)
         if X.shape[1] != width:
             raise ValueError(
-                f"{where} has {X.shape[1]} columns, but {width} were announced."
+                f"{where} has {X.shape[1]} columns, but its metadata says {width}."
             )
 
     def __repr__(self) -> str:

@@ -28,9 +28,9 @@ class NpyBlocks(BlockSource):
     Parameters
     ----------
     X, y, sample_weight : path
-        Files of ``numpy.save``; y and sample_weight are optional.
+        Files written by ``numpy.save``; y and sample_weight are optional.
     rows : int
-        Rows in a block.
+        Number of rows in a block.
     """
 
     def __init__(
@@ -42,7 +42,8 @@ class NpyBlocks(BlockSource):
         if len(set(lengths)) > 1:
             files = [str(p) for p in self.paths if p is not None]
             raise ValueError(
-                f"The files {files} hold {lengths} samples; they must be as many."
+                f"The files {files} contain {lengths} samples; they must have the same "
+                "number."
             )
         self._n = lengths[0]
         self._opened = self._stamp()
@@ -133,17 +134,17 @@ class CSVBlocks(_TableBlocks):
     Parameters
     ----------
     paths : path or list of paths
-        Files with the same columns, one after the other.
+        Files with the same columns, read one after the other.
     target : str, optional
-        The column to learn.
+        The target column.
     columns : list of str, optional
         The features; all other columns by default.
     sample_weight : str, optional
-        The column of the weights.
+        The column of sample weights.
     rows : int
-        Rows in a block.
+        Number of rows in a block.
     **options
-        For :func:`pandas.read_csv`, for instance ``sep=";"`` or
+        Options of :func:`pandas.read_csv`, for instance ``sep=";"`` or
         ``dtype={"label": str}``.
 
     Examples
@@ -185,21 +186,21 @@ class CSVBlocks(_TableBlocks):
 
 
 class ParquetBlocks(_TableBlocks):
-    """Samples in parquet files, read by row groups, or less at a time, by pyarrow.
+    """Samples in parquet files, read with pyarrow by row groups or smaller blocks.
 
     Parameters
     ----------
     paths : path or list of paths
-        Files with the same columns, one after the other. A folder stands for the
-        parquet files in it, in the order of their names.
+        Files with the same columns, read one after the other. A folder stands for the
+        parquet files in it, sorted by name.
     target : str, optional
-        The column to learn.
+        The target column.
     columns : list of str, optional
         The features; all other columns by default.
     sample_weight : str, optional
-        The column of the weights.
+        The column of sample weights.
     rows : int
-        Most rows in a block.
+        Maximum number of rows in a block.
     """
 
     def __init__(
@@ -238,22 +239,22 @@ class ParquetBlocks(_TableBlocks):
 
 
 class AnnDataBlocks(BlockSource):
-    """The cells of an ``.h5ad`` file, or of an AnnData object, some rows at a time.
+    """The cells of an ``.h5ad`` file or AnnData object, in blocks of rows.
 
-    The file is opened as a backed one: its matrix is never in memory as a whole, unless
-    it is a sparse one that is stored by columns. Sparse matrices stay sparse.
+    The file is opened in backed mode: its matrix is never in memory as a whole, unless
+    it is a sparse matrix stored by columns. Sparse matrices stay sparse.
 
     Parameters
     ----------
     adata : path or anndata.AnnData
     target : str, optional
-        The column of ``obs`` to learn.
+        The column of ``obs`` with the target.
     layer : str, optional
-        The layer to read in the place of ``X``.
+        The layer to read instead of ``X``.
     sample_weight : str, optional
-        The column of ``obs`` that holds the weights.
+        The column of ``obs`` with the sample weights.
     rows : int
-        Rows in a block.
+        Number of rows in a block.
     """
 
     def __init__(
@@ -318,14 +319,14 @@ class AnnDataBlocks(BlockSource):
 
 
 class GeneratorBlocks(BlockSource):
-    """Blocks that a function makes, anew for each pass, or a generator makes once.
+    """Blocks from a function that generates them for each pass, or from a generator.
 
     Parameters
     ----------
     source : callable or iterator
         A function without arguments that returns an iterator of ``(X, y)`` or
         ``(X, y, weight)``, the same at every call. An iterator can be read only once,
-        which is enough where one pass is.
+        which suffices for methods that need a single pass.
 
     Examples
     --------
@@ -358,16 +359,16 @@ class GeneratorBlocks(BlockSource):
     def _read(self) -> Iterator[Any]:
         if self.one_pass and self._used:
             raise ValueError(
-                f"{self!r} was read already and cannot be read again, but this fit "
-                "needs several passes over the samples. Pass a function that returns "
-                "a new iterator at each call."
+                f"{self!r} has already been read and cannot be read again, but this "
+                "fit needs several passes over the samples. Pass a function that "
+                "returns a new iterator at each call."
             )
         self._used = True
         source = self.source() if callable(self.source) else self.source
         if callable(self.source) and isinstance(source, (tuple, np.ndarray)):
             raise ValueError(
                 f"The function of {self!r} returned {type(source).__name__}; it must "
-                "return an iterator of blocks: write yield in place of return."
+                "return an iterator of blocks: use yield instead of return."
             )
         yield from source
 

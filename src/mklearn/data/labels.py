@@ -1,8 +1,7 @@
-"""Names of samples: read from tables, compared, and put into one order.
+"""Sample labels: read from tables, compared and aligned.
 
-A pandas table or series names its rows by its index. An index that only counts them
-(0, 1, 2, ..., as pandas makes it where none is given) names nothing, unless another
-table holds the same numbers in another order.
+The index of a pandas table or series labels its rows. The default index (0, 1, 2, ...)
+is not taken as labels, unless another table has the same numbers in another order.
 """
 
 from __future__ import annotations
@@ -71,13 +70,13 @@ def require_distinct(labels: NDArray[Any], what: str) -> None:
     if missing:
         raise ValueError(
             f"{what} has no label in {len(missing)} of its rows (first in row "
-            f"{missing[0]}); drop them, or give them labels."
+            f"{missing[0]}); drop these rows, or label them."
         )
     twice = repeated(labels)
     if twice:
         raise ValueError(
             f"{what} has several rows for {len(twice)} of its labels: {told(twice)}. "
-            "Keep one row for each sample (for instance by "
+            "Keep one row for each sample (for instance with "
             "frame[~frame.index.duplicated()]), or average them."
         )
 
@@ -93,8 +92,8 @@ def order_of(
 ) -> Order | None:
     """Return the rows of a table in the order of ``ids``, None if they are so.
 
-    Labels that only count, and are not the numbers of ``ids``, are no labels. Raise
-    ValueError where the two name other samples, or name several alike in another order.
+    A default index that does not match ``ids`` is ignored. Raise ValueError if the two
+    label different samples, or if duplicate labels prevent aligning them.
     """
     mine, theirs = labels.values.tolist(), ids.tolist()
     if mine == theirs:
@@ -116,14 +115,14 @@ def order_of(
                 f"{len(strange)} of {what} are not in {other} ({told(strange)})"
             )
         raise ValueError(
-            f"The index of {what} names other samples than {other}: "
+            f"The index of {what} refers to other samples than {other}: "
             f"{', and '.join(parts)}. {advice}"
         )
     twice = repeated(labels.values)
     if twice or not alike:
         raise ValueError(
-            f"{what[0].upper()}{what[1:]} and {other} hold samples in different orders "
-            f"and cannot be put into one, for some labels occur more than once: "
+            f"{what[0].upper()}{what[1:]} and {other} have their samples in different "
+            "orders and cannot be aligned, because some labels occur more than once: "
             f"{told(twice or repeated(ids))}. Keep one row for each sample."
         )
     return places(labels.values, theirs)
@@ -134,9 +133,9 @@ def agreed(
 ) -> tuple[NDArray[Any] | None, dict[str, Order]]:
     """Return the names of the samples of several tables, and how to order some of them.
 
-    Tables are as long as each other; the first that names its samples, if only by their
-    numbers, gives the order. Raise ValueError where tables name different samples, or
-    stand in different orders beside views that name none.
+    All tables have the same length; the first one with labels, even if these are just
+    numbers, determines the order. Raise ValueError if tables label different samples,
+    or if they have different orders and other views have no labels.
     """
     known = {name: labels for name, labels in found.items() if labels is not None}
     naming = [labels for labels in known.values() if not labels.counted]
@@ -160,9 +159,9 @@ def agreed(
     nameless = [name for name in found if name not in known]
     if orders and nameless:
         raise ValueError(
-            f"Views {told([first, *orders])} hold the same labels in different orders, "
-            f"and {told(nameless)} have no labels that would tell which order is "
-            "theirs. Bring all rows into one order first, or give DataFrames with an "
+            f"Views {told([first, *orders])} have the same labels in different orders, "
+            f"but {told(nameless)} have no labels to align them by. Bring all rows "
+            "into the same order first, or give DataFrames with an "
             "index."
         )
     return ids, orders

@@ -1,4 +1,4 @@
-"""Whatever comes in blocks, as blocks; and methods of models that read it so."""
+"""Reading of samples in blocks, and methods of models that accept them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 
 def as_blocks(X: Any, y: Any = None, sample_weight: Any = None) -> Blocks | None:
-    """Return the samples as blocks if they come so, else None.
+    """Return the samples as blocks if they come in blocks, else None.
 
-    What has ``map``, ``reduce`` and ``then`` is taken as it is, a function or a
-    generator is read as :class:`GeneratorBlocks`, and a Dask collection by its
-    partitions. Tables, arrays and views are no blocks: an estimator that wants to read
-    them so makes :class:`ArrayBlocks` of them.
+    Objects with ``map``, ``reduce`` and ``then`` are used as they are, functions and
+    generators are wrapped in :class:`GeneratorBlocks`, and Dask collections are read by
+    partition. Tables, arrays and views are not blocks: an estimator that wants to read
+    them in blocks wraps them in :class:`ArrayBlocks`.
     """
     if not comes_in_blocks(X):
         return None
@@ -30,8 +30,8 @@ def as_blocks(X: Any, y: Any = None, sample_weight: Any = None) -> Blocks | None
         return DaskBlocks(X, y, sample_weight)
     if y is not None or sample_weight is not None:
         raise ValueError(
-            "Blocks carry their targets and weights, so y and sample_weight stay None; "
-            "let each block be (X, y) or (X, y, weight)."
+            "Blocks contain their targets and weights, so y and sample_weight must be "
+            "None; let each block be (X, y) or (X, y, weight)."
         )
     if isinstance(X, Blocks):
         return X
@@ -81,11 +81,11 @@ class _Foreign(Blocks):
 
 
 def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method of a fitted model answer samples that come in blocks.
+    """Let a method of a fitted model accept samples in blocks.
 
-    On a Dask collection the answer is lazy: the method is called on each partition when
-    the answer is computed. Other blocks are read one by one, and the answer is an array
-    as always. Other input goes straight to the method.
+    For a Dask collection the result is lazy: the method is called on each partition
+    when the result is computed. Other blocks are read one by one, and the result is an
+    array. Any other input is passed on to the method unchanged.
     """
 
     @wraps(method)
@@ -108,5 +108,5 @@ def _in_turn(model: Any, name: str, blocks: Blocks) -> NDArray[Any]:
     method = getattr(model, name)
     parts = [np.asarray(method(with_names(block.X, blocks.names))) for block in blocks]
     if not parts:
-        raise ValueError(f"{blocks!r} holds no samples.")
+        raise ValueError(f"{blocks!r} contains no samples.")
     return np.concatenate(parts)

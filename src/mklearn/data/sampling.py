@@ -18,12 +18,13 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RowSample:
-    """Rows with the least keys: a sample that does not depend on how rows are cut.
+    """Rows with the smallest keys: a sample that does not depend on the blocks.
 
-    A key is a hash of the row's content in single precision, divided by its weight as
-    waiting times are: rows in single and in double precision give one sample. Rows that
-    are the same in single precision follow each other by a hash of all their digits.
-    ``holes`` tells whether any row, in the sample or not, lacks a view.
+    The key of a row is a hash of its content in single precision, turned into an
+    exponential waiting time and divided by its weight: rows in single and in double
+    precision give the same sample. Rows that are equal in single precision are ordered
+    by a hash of all their digits. ``holes`` tells whether any row, in the sample or
+    not, lacks a view.
     """
 
     keys: FloatArray

@@ -28,8 +28,8 @@ def check_groups(groups: Any, n: int) -> Index:
     missing = [i for i, v in enumerate(values.tolist()) if v is None or v != v]
     if missing:
         raise ValueError(
-            f"groups is missing for {len(missing)} samples, the first is row "
-            f"{missing[0]}; name the group of each sample, or leave these out."
+            f"groups is missing for {len(missing)} samples, first in row {missing[0]}; "
+            "give the group of each sample, or leave out these samples."
         )
     texts = values.astype(str) if values.dtype.kind == "O" else values
     return np.asarray(np.unique(texts, return_inverse=True)[1], dtype=np.intp)
@@ -38,18 +38,19 @@ def check_groups(groups: Any, n: int) -> Index:
 def group_folds(
     n_folds: int, groups: Any, y: Any, classifier: bool, seed: int | None = None
 ) -> Any:
-    """Return a splitter that keeps groups together, classes as even as they allow.
+    """Return a splitter that keeps groups together and stratifies as far as possible.
 
     Parameters
     ----------
     n_folds : int
-        At most; there are no more folds than groups, or than groups of any class.
+        Number of folds; it is reduced to the number of groups, or of groups of any
+        class, if that is smaller.
     groups : array of shape (n,)
     y : array of shape (n,)
         Classes, or anything else for numbers.
     classifier : bool
     seed : int, optional
-        Shuffle the groups.
+        Seed for shuffling the groups; they are not shuffled by default.
     """
     group = check_groups(groups, len(y))
     count = int(group.max(initial=-1)) + 1
@@ -63,8 +64,8 @@ def group_folds(
             what = f"class {known[least]!s} is in {count} groups"
     if count < 2:
         raise ValueError(
-            f"Folds that keep groups together need two groups or more of each class, "
-            f"and {what}. Give other groups, or none."
+            "Folds that keep groups together need at least two groups of each class, "
+            f"but {what}. Use other groups, or none."
         )
     shuffle: dict[str, Any] = {}
     if seed is not None:

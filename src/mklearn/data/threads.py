@@ -29,14 +29,15 @@ def n_threads() -> int:
 class _OneBlasThread(ContextDecorator):
     """A context, and a decorator of functions, in which BLAS uses one thread.
 
-    BLAS cuts sums by the number of its threads. With one, and ours on blocks that the
-    sizes of the arrays give, an answer has the same bits on any number of threads.
-    Threads of BLAS wait busily for their next call, too, beside ours and beside those
-    of a second copy of BLAS (numpy and scipy have one each): small products and factors
-    are twice as fast with one.
+    BLAS splits sums according to the number of its threads. With one BLAS thread, and
+    our threads on blocks that depend only on the sizes of the arrays, results have the
+    same bits for any number of threads. BLAS threads also busy-wait for their next
+    call, in competition with ours and with those of a second copy of BLAS (numpy and
+    scipy have one each): small products and factorisations are twice as fast with a
+    single BLAS thread.
 
-    The number belongs to the process: the first to come sets it and the last to go
-    gives it back, whichever thread they are in and whatever the order in which they go.
+    The number is a property of the process: the first thread to enter sets it and the
+    last one to leave restores it, in whatever order threads enter and leave.
     """
 
     def __init__(self) -> None:
@@ -78,9 +79,9 @@ one_blas_thread = _OneBlasThread()
 
 
 class _Pool:
-    """The threads of this process, made when there is work for them and kept.
+    """The threads of this process, started when needed and kept.
 
-    They sleep while there is none. A forked process makes its own.
+    They sleep while there is no work. A forked process starts its own.
     """
 
     def __init__(self) -> None:
@@ -110,9 +111,9 @@ if hasattr(os, "register_at_fork"):
 def run_blocks(function: Callable[[Any], Any], blocks: Sequence[Any]) -> list[Any]:
     """Call ``function`` on each block, on all threads, and return the results.
 
-    The first block is done here; how long it took tells how many threads the others
-    are worth. The caller goes on working beside them, so that calls within calls, and
-    calls from several threads, never wait for each other.
+    The first block is processed in the calling thread, and the time it takes determines
+    how many threads to use for the others. The caller processes blocks as well, so that
+    nested calls, and calls from several threads, never wait for each other.
     """
     helpers = min(n_threads(), len(blocks)) - 1
     with one_blas_thread:
@@ -190,9 +191,9 @@ def _controller() -> ThreadpoolController:
 def _take_control() -> None:
     """Make this thread the one whose settings of BLAS count.
 
-    threadpoolctl (from 3.8) lets the first thread that sets a number set others, and
-    silently ignores all other threads; ours is that of the process, and the last thread
-    to go need not be the first that came.
+    Since version 3.8, threadpoolctl lets only the first thread that set a number change
+    it, and silently ignores all other threads. Our number is that of the process, and
+    the last thread to leave need not be the first that entered.
     """
     for library in _controller().lib_controllers:
         clear = getattr(library, "clear_controlling_thread", None)

@@ -32,36 +32,36 @@ class MultiView:
     """Named views of the same samples.
 
     A view is a 2-D array, a DataFrame, a sparse matrix, a 1-D numeric array (taken as
-    one column) or a sequence of strings. Rows are sliced in all views at once, so
-    scikit-learn's splitters, ``GridSearchCV`` and ``cross_val_score`` take a
-    ``MultiView`` as they take an array. Kernels name the view they look at.
+    one column) or a sequence of strings. Slicing selects the same rows in all views, so
+    that scikit-learn's splitters, ``GridSearchCV`` and ``cross_val_score`` accept a
+    ``MultiView`` like an array. Kernels refer to views by name.
 
-    DataFrames are put into one order: where two of them hold the same labels in their
-    index, rows with the same label are the same sample. Labels that differ are an
-    error; :meth:`from_frames` joins tables of different samples.
+    DataFrames are aligned on their index: rows with the same label are the same sample.
+    It is an error if their labels differ; :meth:`from_frames` joins tables of different
+    samples.
 
-    A sample may lack a view: all its numbers there are NaN, or its string is None. A
-    row with NaN beside numbers is an error, for it has to be imputed first, if need be
-    within each fold: then say ``allow_nan=True`` and impute by a
+    A sample may lack a view: then all its numbers in the view are NaN, or its string is
+    None. A row in which only some numbers are NaN is an error, because it has to be
+    imputed first. To impute within each fold, use ``allow_nan=True`` and a
     :class:`~mklearn.ViewTransformer`.
 
     Parameters
     ----------
     views : mapping of str to view
-        All views must have the same number of rows, in the same order; those of
-        DataFrames with an index may stand in any order.
+        All views must have the same number of rows, in the same order; the rows of
+        DataFrames with an index may be in any order.
     allow_nan : bool
-        Keep rows with NaN beside numbers. Estimators refuse them until a transformer
-        has filled them in.
+        Whether to accept rows in which only some numbers are NaN. Estimators reject
+        such rows until a transformer has imputed them.
 
     Attributes
     ----------
     names : tuple of str
     ids : array of shape (n_samples,) or None
-        The names of the samples, from the index of the first DataFrame that has one.
+        Names of the samples, from the index of the first DataFrame that has one.
     shape : tuple of int
-        Number of samples, and number of columns in all views together (a view of
-        strings counts as one).
+        Number of samples, and total number of columns of all views (a view of strings
+        counts as one).
 
     Examples
     --------
@@ -105,7 +105,7 @@ class MultiView:
         if len(set(sizes.values())) > 1:
             raise ValueError(
                 f"All views need the same number of samples, got {sizes}; align the "
-                "rows of the views first, or join DataFrames on their index by "
+                "rows of the views first, or join DataFrames on their index with "
                 "MultiView.from_frames(frames, join='inner' or 'outer')."
             )
         self.ids, orders = agreed({k: _labels(view) for k, view in views.items()})
@@ -127,20 +127,24 @@ class MultiView:
         Parameters
         ----------
         frames : mapping of str to DataFrame or Series
-            One table for each view, of pandas (the index names the samples) or polars
-            (the column ``on`` does). No label may occur twice in a table.
+            One table for each view, from pandas, with the sample names in the index, or
+            from polars, with the sample names in the column ``on``. No name may occur
+            twice in a table.
         join : {"outer", "inner"}
-            All samples that are in any of the tables, those that a table does not have
-            being absent from its view; or only the samples that are in all of them.
+            "outer" keeps all samples that are in any of the tables; a sample that is
+            not in a table lacks its view. "inner" keeps only the samples that are in
+            all tables.
         on : str, optional
-            The column that names the samples, in place of the index.
+            The column of sample names, to be used instead of the index.
         allow_nan : bool
-            Keep rows with NaN beside numbers, as ``MultiView`` does.
+            Whether to accept rows in which only some numbers are NaN, as in
+            ``MultiView``.
 
         Returns
         -------
         MultiView
-            Its samples stand in the order in which they come first, named by ``ids``.
+            The joined samples, in the order of their first occurrence, with their names
+            in ``ids``.
 
         Examples
         --------
@@ -177,18 +181,18 @@ class MultiView:
         layers: Iterable[str] | Mapping[str, str] = (),
         obsm: Iterable[str] | Mapping[str, str] = (),
     ) -> MultiView:
-        """Take the matrices of an AnnData object as views of its cells.
+        """Use the matrices of an AnnData object as views of its cells.
 
-        Sparse matrices stay sparse. Of a backed object (``read_h5ad(path,
-        backed="r")``) the matrices are read some rows at a time.
+        Sparse matrices stay sparse. The matrices of a backed object
+        (``read_h5ad(path, backed="r")``) are read in blocks of rows.
 
         Parameters
         ----------
         adata : anndata.AnnData
         X : str or None
-            What the view of ``adata.X`` is called; None leaves it out.
+            Name of the view of ``adata.X``; None leaves it out.
         layers, obsm : iterable of str, or mapping of view name to key
-            Which of ``adata.layers`` and ``adata.obsm`` are views as well.
+            The entries of ``adata.layers`` and ``adata.obsm`` to use as further views.
 
         Returns
         -------
@@ -206,16 +210,17 @@ class MultiView:
         layers: Mapping[str, str] | None = None,
         obsm: Mapping[str, str] | None = None,
     ) -> MultiView:
-        """Take the modalities of a MuData object as views, one for each.
+        """Use the modalities of a MuData object as views.
 
         Parameters
         ----------
         mdata : mudata.MuData
         join : {"outer", "inner"}
-            All cells, which may be absent from some modalities; or those in all.
+            "outer" keeps all cells, which may lack some modalities; "inner" only those
+            that have all of them.
         layers, obsm : mapping of modality to key, optional
-            Of the modalities that are named, the layer, or the entry of ``obsm``, that
-            stands in the place of ``X``.
+            For each of the given modalities, the layer or the entry of ``obsm`` to use
+            instead of ``X``.
         """
         if join not in ("outer", "inner"):
             raise ValueError(f"join must be 'outer' or 'inner', got {join!r}.")
@@ -235,7 +240,7 @@ class MultiView:
             )
             raise ValueError(
                 f"The tables have no sample in common: {parts} Check that their "
-                "indices hold the same kind of label, or use join='outer'."
+                "indices have the same kind of label, or use join='outer'."
             )
         placed = {name: table.at(ids) for name, table in tables.items()}
         views = cls(placed, allow_nan=allow_nan)
@@ -244,13 +249,13 @@ class MultiView:
 
     @classmethod
     def from_columns(cls, X: Any, views: Mapping[str, Columns]) -> MultiView:
-        """Split one table into views by column numbers or names.
+        """Split a table into views by column indices or names.
 
         Parameters
         ----------
         X : array, DataFrame or sparse matrix of shape (n_samples, n_features)
         views : mapping of str to columns
-            Which columns belong to which view; a column may be in several.
+            The columns of each view; a column may be in several views.
         """
         table = cls._unchecked(X)
         names = table.column_names()
@@ -287,8 +292,8 @@ class MultiView:
     def wrap(cls, X: Any) -> MultiView:
         """Return ``X`` itself if it has views, else a single view ``"X"`` of it.
 
-        A mapping has views. What has none has no absent samples either: a row of NaN is
-        an error.
+        A mapping is taken as views. In a single table no sample can be absent: a row of
+        NaN is an error.
         """
         if holds_views(X):
             return cls(X)
@@ -306,12 +311,12 @@ class MultiView:
         views: Mapping[str, Any],
         columns: Mapping[str, Sequence[str] | None] | None = None,
     ) -> MultiView:
-        """Return the same samples with some views in the place of others.
+        """Return the same samples with some views replaced, added or removed.
 
         Parameters
         ----------
         views : mapping of str to array or None
-            None takes a view away; names that are not there yet are added.
+            None removes a view; new names are added.
         columns : mapping of str to sequence of str, optional
             Column names of the new views.
         """
@@ -328,14 +333,15 @@ class MultiView:
             array, _ = _as_view(values, name)
             if _n_rows(array) != len(self):
                 raise ValueError(
-                    f"The new view {name!r} has {_n_rows(array)} samples, the others "
+                    f"The new view {name!r} has {_n_rows(array)} samples, but the "
+                    "others "
                     f"have {len(self)}."
                 )
             made._data[name] = array
             made._columns[name] = None if known is None else tuple(map(str, known))
             made._absent[name] = _find_absent(array, name, self.allow_nan)
         if not made._data:
-            raise ValueError("Of all views none is left; keep at least one.")
+            raise ValueError("No view is left; keep at least one.")
         return made
 
     @classmethod
@@ -414,8 +420,8 @@ class MultiView:
                 not isinstance(k, slice) or k != slice(None) for k in rest
             ):
                 raise IndexError(
-                    "A MultiView is sliced by samples only, X[rows]; kernels choose "
-                    "columns and views."
+                    "A MultiView can only be sliced by samples, X[rows]; kernels "
+                    "choose columns and views."
                 )
             key = key[0]
         if not isinstance(key, slice):
@@ -435,16 +441,16 @@ class MultiView:
         hidden: Mapping[str, NDArray[np.intp]],
         views: Iterable[str] = (),
     ) -> MultiView:
-        """Return the samples with what kernels are not made of by default.
+        """Return the samples with covariates, which kernels do not use by default.
 
         Parameters
         ----------
         values : array of shape (n_samples, k)
-            Coded covariates, which go with the samples wherever these go.
+            Coded covariates, which are sliced together with the samples.
         hidden : mapping of str to array of int
-            Columns that no kernel sees unless it names them, by view.
+            Columns, by view, that no kernel uses unless it names them.
         views : iterable of str
-            Views that no kernel sees.
+            Views that no kernel uses.
         """
         part = self[:]
         gone = set(views)
@@ -462,8 +468,8 @@ class MultiView:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         raise TypeError(
-            f"A MultiView is not an array: it has views {list(self.names)}; take one "
-            "by X['name'], or pass the MultiView to an estimator of mklearn."
+            f"A MultiView is not an array: it has views {list(self.names)}; get one "
+            "with X['name'], or pass the MultiView to an estimator of mklearn."
         )
 
     def __repr__(self) -> str:
@@ -493,17 +499,17 @@ class MultiView:
         )
 
     def align(self, y: Any) -> tuple[MultiView, Any]:
-        """Return the samples that have a label, and their labels, in one order.
+        """Return the samples that have a label, and their labels, in the same order.
 
-        What is left out is named in a warning: samples without a label (not in the
-        index of ``y``, or missing there) and labels without a sample. Do this before
-        cross-validation, which takes samples by their number.
+        A warning names what is left out: samples without a label (not in the index of
+        ``y``, or missing there) and labels without a sample. Do this before
+        cross-validation, which selects samples by position.
 
         Parameters
         ----------
         y : Series or DataFrame of pandas, or mapping of id to label
-            The index, or the keys, are those of ``ids``. What has no labels of its own
-            (an array, a Series that only counts its rows) is taken row by row.
+            Labels, with an index or keys that match ``ids``. Labels without names (an
+            array, or a Series with the default index) are assigned row by row.
 
         Returns
         -------
@@ -528,14 +534,15 @@ class MultiView:
         if labels is None or (labels.counted and self._counts_otherwise(labels)):
             if n != len(self):
                 raise ValueError(
-                    f"There are {len(self)} samples and {n} labels without names; give "
+                    f"There are {len(self)} samples but {n} labels without names; give "
                     "a Series with the ids of the samples as its index."
                 )
             place = np.arange(n)
         elif self.ids is None:
             raise ValueError(
-                "The samples have no ids to find their labels by; make the MultiView "
-                "of DataFrames with an index, or give the labels as an array."
+                "The samples have no ids to find their labels by; create the "
+                "MultiView from DataFrames with an index, or give the labels as an "
+                "array."
             )
         else:
             require_distinct(labels.values, "y")
@@ -545,7 +552,10 @@ class MultiView:
         self._tell_dropped(known, labels, place)
         rows = np.flatnonzero(known)
         if len(rows) == 0:
-            raise ValueError("No sample has a label; do the ids hold the same names?")
+            raise ValueError(
+                "No sample has a label; check that the index of y has "
+                "the same names as ids."
+            )
         chosen = place[rows]
         return self[rows], y.iloc[chosen] if hasattr(y, "iloc") else y[chosen]
 
@@ -594,13 +604,12 @@ class MultiView:
             if len(self._data) == 1:
                 return self.names[0]
             raise ValueError(
-                f"The data have several views {list(self.names)} and the kernel does "
-                "not say which; pass view=... to the kernel, or use per_view(kernel)."
+                f"The data has several views {list(self.names)}, and the kernel does "
+                "not say which one to use; pass view=... to the kernel, or use "
+                "per_view(kernel)."
             )
         if view not in self._data:
-            raise ValueError(
-                f"Unknown view {view!r}; the data have {list(self.names)}."
-            )
+            raise ValueError(f"Unknown view {view!r}; the data has {list(self.names)}.")
         return view
 
     def column_index(self, view: str | None, columns: Columns) -> NDArray[np.intp]:
@@ -608,7 +617,7 @@ class MultiView:
         name = self.view_name(view)
         data = self._data[name]
         if data.ndim == 1:
-            raise ValueError(f"View {name!r} holds strings and has no columns.")
+            raise ValueError(f"View {name!r} contains strings and has no columns.")
         n = data.shape[1]
         if columns is None:
             seen = self.visible(name)
@@ -647,7 +656,8 @@ class MultiView:
             column, (int, np.integer)
         ):
             raise ValueError(
-                f"A column is a number or a name, got {column!r} for view {name!r}."
+                f"A column must be given by index or name, got {column!r} for view "
+                f"{name!r}."
             )
         if not -n <= column < n:
             raise ValueError(
@@ -667,8 +677,8 @@ def holds_views(X: Any) -> bool:
 def paired(X: Any, values: Any, what: str = "y") -> Any:
     """Return targets or weights in the order of the samples, where both are named.
 
-    Raise ValueError where they name other samples. What has no labels of its own is
-    taken row by row.
+    Raise ValueError if they name other samples. Values without names are assigned row
+    by row.
     """
     return in_order_of(X.ids if isinstance(X, MultiView) else None, values, what)
 
@@ -704,8 +714,8 @@ def _table(frame: Any, name: str, on: str | None) -> Table:
         frame = frame.drop(columns=on) if labels is not None else frame.drop(on)
     elif labels is None:
         raise ValueError(
-            f"View {name!r} has no index to join on (got {type(frame).__name__}); name "
-            "the column that holds the ids by on=..., or give a DataFrame of pandas."
+            f"View {name!r} has no index to join on (got {type(frame).__name__}); give "
+            "the column of sample names as on=..., or use a pandas DataFrame."
         )
     else:
         ids = labels.values
@@ -744,8 +754,8 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
                 values = view.to_numpy(dtype=np.float64, na_value=np.nan)
             except (TypeError, ValueError) as error:
                 raise ValueError(
-                    f"View {name!r} has columns that are not numbers ({error}); encode "
-                    "them, or give a column of sequences as a view of its own."
+                    f"View {name!r} has columns that are not numeric ({error}); encode "
+                    "them, or make a column of sequences a separate view."
                 ) from error
         view = values
     array: Any
@@ -777,8 +787,8 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(
-            f"View {name!r} has shape {array.shape}; a view is (n_samples, n_columns) "
-            "with at least one column, or a sequence of strings."
+            f"View {name!r} has shape {array.shape}; a view must be (n_samples, "
+            "n_columns) with at least one column, or a sequence of strings."
         )
     if columns is not None and len(columns) != array.shape[1]:
         raise ValueError(
@@ -859,7 +869,8 @@ def _require_strings(array: NDArray[Any], name: str) -> None:
     if missing:
         raise ValueError(
             f"View {name!r} is neither numeric nor a sequence of strings: {missing} of "
-            "them are missing. Drop these samples, or name the view in a MultiView."
+            "its values are missing. Drop these samples, or pass the view in a "
+            "MultiView."
         )
 
 
@@ -868,7 +879,7 @@ def _require_finite(values: NDArray[np.float64], name: str) -> None:
     if bad:
         raise ValueError(
             f"View {name!r} contains NaN or infinity in {bad} entries; impute them or "
-            "drop the samples first. (Only whole rows of a view may be absent; to "
+            "drop the samples first. (Only entire rows of a view may be missing; to "
             "impute within each fold, use MultiView(..., allow_nan=True) and a "
             "ViewTransformer.)"
         )

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whoever else writes beside them."""
+"""Atomic writing of files, also with several writers at a time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _PATIENCE = 100  # hundredths of a second that somebody else may hold a folder
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; it takes its place if all goes well.
+    """Yield a temporary path next to ``path``, which replaces it on success.
 
     Readers see the old file or the new one, never a part of it, and nothing is left
-    behind after an error or Ctrl-C. Of several writers of one path, the last one wins.
-    A link stays a link; a device or a folder is refused.
+    behind after an error or Ctrl-C. If several writers use the same path, the last one
+    wins. A link stays a link; devices and folders are refused.
     """
     path = Path(os.path.realpath(path))
     _check_replaceable(path)
@@ -38,11 +38,11 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def whole_files(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give an empty folder; its files move to ``folder`` together if all goes well.
+    """Yield an empty folder, whose files move to ``folder`` together on success.
 
-    The results of one run are either all there or none of them is, and what an earlier
-    run has left stays as it was: if one of them cannot take its place, those that have
-    done so give way to what was there before.
+    Either all results of a run are written or none of them, and in the latter case the
+    results of an earlier run stay as they were: if one file cannot be moved, those
+    already moved are replaced by the previous ones.
     """
     folder = Path(folder)
     with _temporary(folder) as temporary:
@@ -88,7 +88,7 @@ def _keep(path: Path, copy: Path) -> None:
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
-    """Write ``content`` as JSON, whole or not at all."""
+    """Write ``content`` as JSON, atomically."""
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -109,8 +109,9 @@ def _check_replaceable(path: Path) -> None:
 def _temporary(folder: Path) -> Iterator[Path]:
     """Give a name that nobody else has, and remove what has it afterwards.
 
-    Writers share a lock on the folder, which the system releases when they die. Who
-    gets it alone knows that no temporary name belongs to a living writer.
+    Writers share a lock on the folder, which the system releases when they die. A
+    process that gets the lock exclusively knows that no temporary name belongs to a
+    living writer.
     """
     lock = _Lock(folder)
     try:
