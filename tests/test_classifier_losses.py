@@ -365,7 +365,7 @@ def test_a_diagonal_is_a_kernel_of_the_bank():
         )
         np.testing.assert_allclose(bank.diag()[:, 3], values)
         np.testing.assert_allclose(bank.select([3, 0]).gram(0), np.diag(values))
-    with pytest.raises(ValueError, match="training samples only"):
+    with pytest.raises(ValueError, match="only defined on the training samples"):
         KernelBank(X, kernels.Linear()).with_diagonal(values).cross(X)
     with pytest.raises(ValueError, match="one value for each sample"):
         KernelBank(X, kernels.Linear()).with_diagonal(values[:3])

@@ -802,7 +802,7 @@ GRAMS = {
     "nan": (np.full((4, 4, 1), np.nan), "NaN or infinity"),
     "flat": (np.ones(4), "one array (n, n, n_kernels)"),
     "not square": (np.ones((4, 3, 2)), "(n, n, n_kernels)"),
-    "empty": (np.ones((0, 0, 2)), "not empty"),
+    "empty": (np.ones((0, 0, 2)), "not be empty"),
     "not symmetric": (np.arange(16.0).reshape(4, 4, 1), "not symmetric"),
     "indefinite": (-np.eye(4)[:, :, None], "not positive semidefinite"),
     "objects": (np.array([[None]]), "cannot be read as numpy arrays"),

@@ -58,7 +58,10 @@ def test_tables_are_joined_on_the_names_of_samples(files):
     }  # fmt: skip
     notes = " ".join(content["data"]["notes"])
     assert "'p59'" in notes  # in the other tables, and without a state
-    assert "2 groups are used" in notes and "left out for their size: 'ONE'" in notes
+    assert (
+        "2 groups are used" in notes
+        and "left out because of their size: 'ONE'" in notes
+    )
     names = [row["name"] for row in content["model"]["kernels"]]
     assert names[:2] == ["rna:EARLY", "rna:LATE"] and len(names) == 2 + 2 * 6
     assert (out / "report.html").exists()

@@ -68,11 +68,11 @@ def test_files_that_are_no_gene_sets(tmp_path, text, message):
     [
         ({}, {}, "no groups"),
         ([["g1"]], {}, "a mapping"),
-        ({"a": "g1"}, {}, "is the text 'g1'"),
+        ({"a": "g1"}, {}, "is a single string, 'g1'"),
         (pd.DataFrame({"set": ["a"]}), {}, "in each row"),
         (FEW, {"min_size": 0}, "min_size must be"),
         (FEW, {"max_size": 1.5}, "max_size must be"),
-        (FEW, {"kernel": Linear(columns=[0])}, "columns or a view of its own"),
+        (FEW, {"kernel": Linear(columns=[0])}, "its own columns or view"),
         (FEW, {"kernel": "liner"}, "Unknown kernel"),
     ],
 )
@@ -100,7 +100,7 @@ def test_report_counts_and_names():
     assert report.missing == {"b": ("other",)} and report.n_missing == 1
     assert (report.n_columns, report.n_covered, report.n_shared) == (D, 4, 1)
     assert report.largest_overlap == ("a", "b", 0.5)
-    assert "'tiny'" in str(report) and "1 columns of groups" in str(report)
+    assert "'tiny'" in str(report) and "1 columns named in groups" in str(report)
     frame = report.to_frame()
     assert frame.loc["tiny", "used"] == np.False_ and frame.loc["b", "missing"] == 1
     largest = per_group(FEW, min_size=1, max_size=2).report(TABLE)

@@ -187,8 +187,8 @@ def test_single_column(column):
     [
         (5, "out of range: view 'X' has 5"),
         ("z", "'z' is not in view 'X'"),
-        ([], "sees no column"),
-        (slice(3, 3), "sees no column"),
+        ([], "uses no column"),
+        (slice(3, 3), "uses no column"),
         ([True, False], "one entry for each of the 5"),
         ([0.5], "by index or name"),
     ],
@@ -216,7 +216,7 @@ def test_views():
         KernelBank(data, Linear(view="three"))
     with pytest.raises(ValueError, match="lack view 'two'"):
         bank.cross(MultiView({"one": X[:, :2]}))
-    with pytest.raises(ValueError, match="had 3 columns in training and has 2"):
+    with pytest.raises(ValueError, match="had 3 columns in training but has 2"):
         bank.cross(MultiView({"one": X[:, :2], "two": X[:, :2]}))
     # views that no kernel looks at may be missing
     np.testing.assert_allclose(
@@ -227,11 +227,13 @@ def test_views():
 
 def test_new_samples_must_look_like_the_training_samples():
     bank = KernelBank(FRAME, Linear())
-    with pytest.raises(ValueError, match="had 5 columns in training and has 4"):
+    with pytest.raises(ValueError, match="had 5 columns in training but has 4"):
         bank.cross(Z[:, :4])
     with pytest.raises(ValueError, match="other names, or another order"):
         bank.cross(pd.DataFrame(Z, columns=list("bacde")))
-    with pytest.raises(ValueError, match="held numbers in training and holds strings"):
+    with pytest.raises(
+        ValueError, match="contained numbers in training but contains strings"
+    ):
         bank.cross(["ACGT"])
     assert bank.cross(Z[:0]).combine([1.0]).shape == (0, 23)
     assert KernelBank(MultiView({"A": X}), Linear()).cross(Z).shape == (7, 23, 1)
@@ -260,13 +262,17 @@ def test_sequence_kernels():
 
 
 def test_sequence_kernels_say_what_they_need():
-    with pytest.raises(ValueError, match="needs strings but view 'X' holds numbers"):
+    with pytest.raises(
+        ValueError, match="needs strings, but view 'X' contains numbers"
+    ):
         KernelBank(X, Spectrum(2))
-    with pytest.raises(ValueError, match="needs numbers but view 'X' holds strings"):
+    with pytest.raises(
+        ValueError, match="needs numbers, but view 'X' contains strings"
+    ):
         KernelBank(STRINGS, "rbf")
     with pytest.raises(ValueError, match="lengths from 1 to 12"):
         KernelBank([*STRINGS, "A"], WeightedDegree(2))
-    with pytest.raises(ValueError, match="holds strings and has no columns"):
+    with pytest.raises(ValueError, match="contains strings and has no columns"):
         KernelBank(STRINGS, Spectrum(2, columns=0))
 
 
@@ -284,7 +290,7 @@ def test_precomputed_looks_up_rows_of_a_gram():
     by_number = KernelBank(numbers, Precomputed(gram=K))
     np.testing.assert_allclose(by_number.gram(0), K[:23, :23])
     for wrong in (np.arange(30) + 1, np.arange(3) - 1, [0.5], np.ones((3, 2))):
-        with pytest.raises(ValueError, match="row numbers from 0 to 29 in one column"):
+        with pytest.raises(ValueError, match="row indices from 0 to 29 in one column"):
             KernelBank(wrong, Precomputed(gram=K))
     for gram in (K[:3], [[np.nan]], np.eye(2) * 1j, None):
         with pytest.raises(ValueError, match="Precomputed"):
@@ -433,7 +439,7 @@ def test_kernel_lists():
     ],
 )  # fmt: skip
 def test_bad_parameters(make):
-    with pytest.raises(ValueError, match=r"needs|is a positive number"):
+    with pytest.raises(ValueError, match=r"needs|must be a positive number"):
         make()
 
 

@@ -105,9 +105,9 @@ def test_a_table_without_views_has_no_absent_samples():
 
 def test_a_view_that_nobody_has():
     nothing = MultiView({"a": A, "b": np.full((N, 2), np.nan)})
-    with pytest.raises(ValueError, match="'b' is absent for all 30"):
+    with pytest.raises(ValueError, match="'b' is missing for all 30"):
         KernelBank(nothing, KERNELS)
-    with pytest.raises(ValueError, match="absent for all"):
+    with pytest.raises(ValueError, match="missing for all"):
         KernelBank(DATA, KERNELS, sample_weight=NO_A.astype(float))
 
 

@@ -209,7 +209,7 @@ def test_given_clusters_are_models_of_their_own():
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: Product([Linear()]), ValueError, "two kernels or more"),
+        (lambda: Product([Linear()]), ValueError, "at least two kernels"),
         (lambda: Product(["linear", "rbf"]), TypeError, "is a kernel"),
         (lambda: Linear(view="a") * Linear(view="b"), ValueError, "several views"),
         (lambda: Linear() * Spectrum(2), ValueError, "not on strings"),

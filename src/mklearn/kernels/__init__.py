@@ -1,4 +1,4 @@
-"""What is compared: kernels, views, and banks of Gram matrices."""
+"""Kernels, views, and banks of Gram matrices."""
 
 from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank

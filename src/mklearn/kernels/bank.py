@@ -1,4 +1,4 @@
-"""KernelBank: many kernels over the same samples that answer questions lazily."""
+"""KernelBank: many kernels on the same samples, evaluated lazily."""
 
 from __future__ import annotations
 
@@ -123,15 +123,16 @@ _TABULATE = 2**14  # values of a sum that are worth a table of it
 
 
 class KernelBank:
-    """Several kernels on the same samples, evaluated only as far as asked.
+    """Several kernels on the same samples, evaluated lazily.
 
-    The bank says ``shape == (n_rows, n_cols, n_kernels)``, kernels last, and
-    ``bank[np.ix_(rows, cols)]`` is a smaller bank over the same store: this is what
-    scikit-learn's splitters ask of pairwise input. Whether values are stored or
-    computed again is settled by :meth:`stored`.
+    A bank has ``shape == (n_rows, n_cols, n_kernels)``, kernels last, and
+    ``bank[np.ix_(rows, cols)]`` is a smaller bank that shares its storage, as
+    scikit-learn's splitters require of pairwise input. :meth:`stored` determines
+    whether values are stored or recomputed.
 
-    Where a sample lacks the view of a kernel, its row and column of the raw Gram are
-    zero; a fitted normalisation puts it at the mean of the samples that have the view.
+    If a sample lacks the view of a kernel, its row and column of the raw Gram matrix
+    are zero; a fitted normalisation places it at the mean of the samples that have the
+    view.
 
     Parameters
     ----------
@@ -139,18 +140,19 @@ class KernelBank:
         The samples.
     kernels : kernel, name, callable, list of these, or "auto"
     sample_weight : array of shape (n_samples,), optional
-        Weights of the samples in data-dependent parameters (widths, standardising).
+        Sample weights used for data-dependent parameters (widths, standardisation).
 
     Attributes
     ----------
     names : tuple of str
         Names of the kernels, all different.
     kernels : tuple of Kernel or None
-        The kernels with their parameters as numbers; None for given Grams.
+        The kernels with all parameters resolved to numbers; None for given Gram
+        matrices.
     memory_limit : int or None
-        The byte budget, once :meth:`stored` has settled it.
+        The memory budget in bytes, once :meth:`stored` has set it.
     beside : dict or None
-        The covariates of given Grams by name, one value for each row.
+        The covariates of given Gram matrices by name, one value for each row.
 
     Examples
     --------
@@ -236,23 +238,25 @@ class KernelBank:
         finite: bool = False,
         covariates: Any = None,
     ) -> KernelBank:
-        """Return a bank of Gram matrices that are given.
+        """Return a bank of given Gram matrices.
 
         Parameters
         ----------
         grams : array of shape (n_rows, n_cols, n_kernels), or sequence of matrices
-            The arrays are used where they lie, not copied.
+            The matrices; they are not copied.
         names : iterable of str, optional
         row_diag : array of shape (n_rows, n_kernels), optional
-            ``k(x, x)`` of the rows, for cross Grams that are normalised spherically.
+            The values ``k(x, x)`` of the rows, for cross Gram matrices with spherical
+            normalisation.
         cross : bool
-            Rows and columns are different samples though there may be as many.
+            Whether rows and columns are different samples, even if there are equally
+            many.
         finite : bool
-            Whether the numbers are known to be finite, or will be looked at by
-            :meth:`survey`; they are looked at here otherwise.
+            Whether the values are known to be finite, or will be checked by
+            :meth:`survey`; otherwise they are checked here.
         covariates : array of shape (n_rows, k), DataFrame or mapping, optional
-            What is known of the rows beside the kernels, numbers or categories, for
-            estimators whose ``fixed`` names its columns. It is cut with the rows.
+            Covariates of the rows, numbers or categories, for estimators whose
+            ``fixed`` names its columns. They are sliced together with the rows.
         """
         given: NDArray[Any] | list[NDArray[Any]]
         if isinstance(grams, (list, tuple)):
@@ -260,7 +264,8 @@ class KernelBank:
             shapes = {g.shape for g in given}
             if len(shapes) != 1:
                 raise ValueError(
-                    "Gram matrices must be at least one, and of one shape, got "
+                    "At least one Gram matrix is needed, and all must have the same "
+                    "shape, got "
                     f"{sorted(shapes)}."
                 )
             n_rows, n_cols = given[0].shape
@@ -287,8 +292,8 @@ class KernelBank:
     ) -> KernelBank:
         """Return the bank of the kernels ``Z[:, s] @ Z[:, s].T`` for s in ``slices``.
 
-        It keeps the features, not the Grams: n times their number, whatever the number
-        of kernels.
+        It stores the features instead of the Gram matrices: n times their number,
+        whatever the number of kernels.
 
         Parameters
         ----------
@@ -317,13 +322,14 @@ class KernelBank:
         Parameters
         ----------
         sources : sequence of Source
-            On the same rows and columns, with values that need no samples.
+            Sources on the same rows and columns, whose values need no samples.
         names : iterable of str, optional
         """
         sizes = {source.shape[:2] for source in sources}
         if len(sizes) != 1:
             raise ValueError(
-                f"A bank needs sources of one size, at least one, got {sorted(sizes)}."
+                "A bank needs at least one source, and all must have the same size, "
+                f"got {sorted(sizes)}."
             )
         ends = np.cumsum([source.shape[2] for source in sources]).tolist()
         M = ends[-1]
@@ -346,7 +352,7 @@ class KernelBank:
         state : BankState
         """
         if not isinstance(state, BankState):
-            raise ValueError(f"A bank is made of a BankState, got {type(state)}.")
+            raise ValueError(f"A bank is restored from a BankState, got {type(state)}.")
         parts: list[Part] = []
         found: dict[int, Kernel] = {}
         for source, of in zip(state.sources(), state.references, strict=True):
@@ -393,7 +399,7 @@ class KernelBank:
 
     @property
     def several_views(self) -> bool:
-        """Whether the samples have several views, of which one may be absent."""
+        """Whether the samples have several views, of which some may be missing."""
         return any(
             part.features is not None and not part.features.only_view
             for part in self._parts
@@ -424,7 +430,7 @@ class KernelBank:
 
     @property
     def storage(self) -> str:
-        """How values are kept: given, float64, float32, mmap, recompute, or mixed."""
+        """How values are stored: given, float64, float32, mmap, recompute, or mixed."""
         kinds = {part.source.storage for part in self._parts}
         return kinds.pop() if len(kinds) == 1 else "mixed"
 
@@ -442,8 +448,8 @@ class KernelBank:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         raise TypeError(
-            "A KernelBank is not an array: its Grams may not fit in memory. Use "
-            "bank.gram(m), bank.combine(theta) or kernels='precomputed'."
+            "A KernelBank is not an array: its Gram matrices may not fit into memory. "
+            "Use bank.gram(m), bank.combine(theta) or kernels='precomputed'."
         )
 
     def __getitem__(self, samples: Any) -> KernelBank:
@@ -454,7 +460,7 @@ class KernelBank:
         if len(samples) > 2:
             raise IndexError(
                 "A KernelBank is indexed by samples, bank[np.ix_(rows, cols)]; choose "
-                "kernels by bank.select(kernels)."
+                "kernels with bank.select(kernels)."
             )
         samples += (slice(None),) * (2 - len(samples))
         rows, cols = (_as_index(s, n) for s, n in zip(samples, self._size, strict=True))
@@ -513,8 +519,8 @@ class KernelBank:
     def gathered(self) -> KernelBank:
         """Return the bank with copies of given Grams that lie among many others.
 
-        A stack of Grams, kernels last, is read as a whole for any kernel of it. Nothing
-        is copied where the memory has no room.
+        A stack of Gram matrices, kernels last, is read as a whole even for a single
+        kernel. Nothing is copied if there is not enough memory.
         """
         size = sum(part.copied_bytes() for part in self._parts)
         if size == 0 or size > memory.available_memory() // 4:
@@ -526,7 +532,7 @@ class KernelBank:
     def _number(self, name: str) -> int:
         if name not in self.names:
             raise ValueError(
-                f"No kernel is called {name!r}; the bank has {list(self.names[:20])}."
+                f"There is no kernel {name!r}; the bank has {list(self.names[:20])}."
             )
         return self.names.index(name)
 
@@ -561,13 +567,11 @@ class KernelBank:
     def state(self) -> BankState:
         """Return what is saved of a bank without rows, as plain values.
 
-        Only a bank that :meth:`reference` returns, with kernels that are computed from
-        samples, has a state; :meth:`from_state` makes the same bank of it.
+        Only a bank returned by :meth:`reference`, with kernels computed from samples,
+        has a state; :meth:`from_state` restores the bank from it.
         """
         if len(self):
-            raise ValueError(
-                "A bank with rows has no state; take bank.reference(cols)."
-            )
+            raise ValueError("A bank with rows has no state; use bank.reference(cols).")
         references = tuple(
             Reference.of(part.source.known(), part.positions, part.features)
             for part in self._parts
@@ -600,7 +604,7 @@ class KernelBank:
 
         ``row_diag`` (n_rows,) are the ``k(x, x)`` that go with it, by default the
         diagonal of K; a ``cross`` Gram has none. Samples and formula are kept, so that
-        :meth:`cross` and :meth:`reference` still answer for the raw kernel.
+        :meth:`cross` and :meth:`reference` still refer to the raw kernel.
         """
         if K.shape != self._size:
             raise ValueError(f"The Gram must have shape {self._size}, got {K.shape}.")
@@ -627,9 +631,9 @@ class KernelBank:
         """Return the square bank with ``diag(values)`` as a further, last kernel.
 
         Its value is ``values[i]`` for sample i with itself and zero for any two
-        samples, so that it says nothing about new ones: it is left out of cross
-        kernels. It takes n numbers, not n^2, and is not changed by the bank's
-        normalisation.
+        different samples. Hence it contributes nothing to new samples and is left out
+        of cross kernels. It takes n numbers instead of n^2, and the bank's
+        normalisation does not apply to it.
 
         Parameters
         ----------
@@ -667,26 +671,26 @@ class KernelBank:
     def estimate_memory(
         self, memory_limit: int | None = None, storage: str = "auto"
     ) -> MemoryEstimate:
-        """Tell what :meth:`stored` would do and take, allocating nothing."""
+        """Return the storage and memory that :meth:`stored` would use."""
         uses = [(part.source, len(part.which), *self._size) for part in self._parts]
         return memory.estimate(uses, self.shape, memory_limit, storage)
 
     def stored(
         self, memory_limit: int | None = None, storage: str = "auto"
     ) -> KernelBank:
-        """Return the bank with its values kept as far as a budget allows.
+        """Return the bank with its values stored as far as the memory budget allows.
 
         Parameters
         ----------
         memory_limit : int, optional
-            Bytes that values, blocks in flight and a solver's rows may take together;
-            by default 2 GB (half of what is free if that is less, or if values are
-            costly to compute). The samples themselves are not counted.
+            Memory in bytes for stored values, blocks in progress and the rows kept by a
+            solver; by default 2 GB (half of the free memory if that is less, or if
+            values are costly to compute). The samples themselves are not counted.
         storage : {"auto", "float64", "float32", "mmap", "recompute"}
-            "auto" takes the first that fits: float64, float32, then recomputing for
-            kernels that are formulas of a dot product or distance and memory-mapped
-            files for those that are costly functions. Kernels that share a base store
-            the base once. Grams that were given, or stored before, stay as they are.
+            "auto" uses the first that fits: float64, float32, then recomputation for
+            kernels that are formulas of a dot product or distance, and memory-mapped
+            files for costly functions. Kernels that share a base store the base once.
+            Gram matrices that were given or already stored stay as they are.
         """
         plan = self.estimate_memory(memory_limit, storage)
         bank = copy.copy(self)
@@ -704,8 +708,8 @@ class KernelBank:
     def rough(self) -> KernelBank:
         """Return the bank with values in single precision where that is faster.
 
-        Sums are in double precision all the same. For work that is checked by the exact
-        bank afterwards.
+        Sums are still in double precision. This is for computations that are checked
+        with the exact bank afterwards.
         """
         bank = copy.copy(self)
         bank._parts = [replace(p, source=p.source.rough()) for p in self._parts]
@@ -714,8 +718,8 @@ class KernelBank:
     def travelling(self) -> KernelBank:
         """Return the bank with stored values that go along when it is pickled.
 
-        A process that computed them again, for a part of the samples, would get other
-        last digits.
+        If a process recomputed them for a subset of the samples, the last digits would
+        differ.
         """
         bank = copy.copy(self)
         bank._parts = [replace(p, source=p.source.travelling()) for p in self._parts]
@@ -724,7 +728,7 @@ class KernelBank:
     def row_budget(self) -> int:
         """Return how many combined float64 rows a solver may keep within the budget.
 
-        At least 64, without which no solver makes progress.
+        The minimum is 64, which solvers need to make progress.
         """
         left = self.spare_bytes() // (8 * max(1, self._size[1]))
         return int(max(64, min(self._size[0], left)))
@@ -749,8 +753,8 @@ class KernelBank:
     ) -> FloatArray:
         """Return :meth:`combine` of a square bank from the values above the diagonal.
 
-        The Grams are taken to be symmetric: half of their values are never looked at.
-        ``out`` (n, n) is written to if it is given.
+        The Gram matrices are assumed to be symmetric: half of their values are never
+        read. ``out`` (n, n) is written to if it is given.
         """
         self._require_square("combine_symmetric")
         theta, n = self._check_theta(theta), self._size[0]
@@ -771,8 +775,8 @@ class KernelBank:
     ) -> FloatArray:
         """Return columns of the combined kernel as rows, shape (len(idx), n).
 
-        Only for square banks, where column i is row i. ``many`` says that more columns
-        of the same sum are going to be asked for.
+        Only for square banks, where column i is row i. ``many`` announces that more
+        columns of the same sum will be requested.
         """
         self._require_square("columns")
         rows = _as_index(idx, self._size[0])
@@ -917,8 +921,8 @@ class KernelBank:
     def quad(self, A: ArrayLike) -> FloatArray:
         """Return ``sum_t A[:, t]' K[m] A[:, t]`` for every kernel, shape (n_kernels,).
 
-        Only the rows of A that are not zero are touched, and half of the pairs: the
-        Grams are taken to be symmetric.
+        Only the nonzero rows of A and half of the pairs are used: the Gram matrices are
+        assumed to be symmetric.
         """
         return self._quads(A, each=False)[0]
 
@@ -978,7 +982,7 @@ class KernelBank:
     ) -> tuple[FloatArray, FloatArray]:
         """Return what ``apply_each`` and ``quads`` do, summed in twice the precision.
 
-        The Gram matrices are those of :meth:`gram`, taken as exact. This takes many
+        The Gram matrices are those of :meth:`gram`, treated as exact. This takes many
         times as long.
 
         Parameters
@@ -1006,15 +1010,15 @@ class KernelBank:
         return np.stack([self.gram(m) for m in range(self.shape[2])])
 
     def survey(self, weight: ArrayLike, tol: float) -> Seen:
-        """Look at raw, square kernels once, in the order in which they lie in memory.
+        """Examine raw, square kernels in one pass, in memory order.
 
         Parameters
         ----------
         weight : array of shape (n,)
             Weights of the samples in the row means.
         tol : float
-            What counts as rounding, as a share of the largest diagonal entry: a
-            difference of mirror images, a negative eigenvalue of two samples.
+            Tolerance for rounding errors, relative to the largest diagonal entry, in
+            differences of mirror images and in negative eigenvalues of two samples.
         """
         self._require_square("survey")
         w = np.asarray(weight, dtype=np.float64)
@@ -1197,7 +1201,7 @@ class KernelBank:
             for array, shape in terms:
                 if array is not None and array.shape != shape:
                     raise ValueError(
-                        f"The normalisation was fitted for other kernels or samples: "
+                        "The normalisation was fitted for other kernels or samples: "
                         f"the bank has shape {self.shape} and needs terms of shape "
                         f"{shape}, got {array.shape}."
                     )
@@ -1436,7 +1440,8 @@ def _as_gram(gram: Any, ndim: int, finite: bool) -> NDArray[Any]:
     if array.ndim != ndim or 0 in array.shape:
         needed = "(n_rows, n_cols, n_kernels), kernels last" if ndim == 3 else "2-D"
         raise ValueError(
-            f"Precomputed kernels have shape {needed}, and are not empty; got shape "
+            f"Precomputed kernels must have shape {needed} and must not be empty; got "
+            "shape "
             f"{array.shape}."
         )
     if array.dtype.kind not in "biuf":
@@ -1460,8 +1465,8 @@ def _as_index(samples: Any, n: int) -> Index | None:
     if index.dtype != bool and index.dtype.kind not in "iu":
         if index.size:
             raise IndexError(
-                f"Samples and kernels are chosen by whole numbers, a mask or a slice, "
-                f"got dtype {index.dtype}."
+                "Samples and kernels are selected by indices, a mask or a slice, got "
+                f"dtype {index.dtype}."
             )
         index = index.astype(np.intp)
     return np.arange(n, dtype=np.intp)[index]  # checks the range and mask length

@@ -1,4 +1,4 @@
-"""Which features a kernel sees: a view, some of its columns, perhaps standardised."""
+"""The features that a kernel uses: columns of a view, possibly standardised."""
 
 from __future__ import annotations
 
@@ -160,19 +160,20 @@ class FeatureSet:
         if data.is_text(view) != self.text:
             kinds = ("strings", "numbers") if self.text else ("numbers", "strings")
             raise ValueError(
-                f"View {view!r} held {kinds[0]} in training and holds {kinds[1]} now."
+                f"View {view!r} contained {kinds[0]} in training but contains "
+                f"{kinds[1]} now."
             )
         width = 1 if self.text else data[view].shape[1]
         if width != self.width:
             raise ValueError(
-                f"View {view!r} had {self.width} columns in training and has {width} "
+                f"View {view!r} had {self.width} columns in training but has {width} "
                 "now."
             )
         names = data.column_names(view)
         if self.names is not None and names is not None and names != self.names:
             raise ValueError(
                 f"The columns of view {view!r} have other names, or another order, "
-                f"than in training: {list(self.names[:5])} ... then, "
+                f"than in training: {list(self.names[:5])} ... in training, but "
                 f"{list(names[:5])} ... now."
             )
         return view
@@ -260,7 +261,7 @@ def columns_in(
         wanted = columns if isinstance(columns, tuple) else (columns,)
         found = [place.get(numbers.get(c, c), -1) for c in wanted]
         if not _plainly_told(columns) or min(found, default=-1) < 0:
-            raise ValueError(f"Kernel {kernel.label()!r} sees other columns.")
+            raise ValueError(f"Kernel {kernel.label()!r} uses other columns.")
         out.append(np.array(sorted(found), dtype=np.intp))
     return out
 
@@ -280,13 +281,14 @@ def _place(kernel: Kernel, data: MultiView) -> tuple[str, NDArray[np.intp] | Non
     if kernel.text is not None and text != kernel.text:
         needs, has = ("strings", "numbers") if kernel.text else ("numbers", "strings")
         raise ValueError(
-            f"Kernel {kernel.label()!r} needs {needs} but view {view!r} holds {has}."
+            f"Kernel {kernel.label()!r} needs {needs}, but view {view!r} contains "
+            f"{has}."
         )
     if kernel.columns is None and data.visible(view) is None:
         return view, None
     index = data.column_index(view, kernel.columns)
     if len(index) == 0:
-        raise ValueError(f"Kernel {kernel.label()!r} sees no column of view {view!r}.")
+        raise ValueError(f"Kernel {kernel.label()!r} uses no column of view {view!r}.")
     if np.array_equal(index, np.arange(data[view].shape[1])):
         return view, None
     return view, index
@@ -299,8 +301,8 @@ def _present(
     known = None if weight is None else weight[~absent]
     if absent.all() or (known is not None and not known.any()):
         raise ValueError(
-            f"View {view!r} is absent for all {len(absent)} training samples; leave it "
-            "out, or use other samples."
+            f"View {view!r} is missing for all {len(absent)} training samples; leave "
+            "it out, or use other samples."
         )
     return X[~absent], known
 

@@ -17,8 +17,8 @@ FloatArray = NDArray[np.float64]
 class DenseGrams:
     """Grams side by side in memory, and the last of their sums.
 
-    A bank looks at samples, normalisation and memory whenever it is asked; where all
-    values fit into memory many times over, that is most of the time.
+    A bank handles samples, normalisation and memory in every operation; if all values
+    easily fit into memory, this overhead dominates.
 
     Parameters
     ----------

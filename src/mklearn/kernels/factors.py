@@ -1,9 +1,9 @@
 """Cholesky factors in fixed pieces, whose bits do not depend on the number of threads.
 
-BLAS cuts a large factor by the number of its threads, and sums it in another order with
-each. Here the pieces are given by the size alone: every one is worked on by one thread
-of BLAS, several of them at a time. All matrices are in Fortran order, all triangles are
-lower ones, and what lies above the diagonal is left alone.
+BLAS divides a large factorisation according to the number of its threads, which changes
+the order of summation. Here the pieces depend on the size alone: each of them is
+processed by one thread of BLAS, several at a time. All matrices are in Fortran order,
+all triangles are lower ones, and the part above the diagonal is left untouched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What ``kernels=`` means: names, ladders, one kernel per column or view, and "auto".
+"""The argument ``kernels=``: names, ladders, kernels per column or view, and "auto".
 
 Families (:func:`rbf_ladder`, :func:`per_feature`, :func:`per_view`) are lists of
-kernels, or know how to become one once the data are there.
+kernels, or objects that turn into a list once the data are known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LADDER = 5  # widths from which on a search may do without the narrowest ones
 
 @dataclass(frozen=True)
 class Family:
-    """Kernels to be repeated over columns or views once the data are known."""
+    """Kernels that are repeated for columns or views once the data are known."""
 
     kernels: tuple[Kernel, ...]
     over: str
@@ -112,7 +112,7 @@ def rbf_ladder(
     sigmas : iterable of float, optional
         Widths in the notation named by ``convention``.
     convention : {"2sigma^2", "sigma^2", "sigma"}
-        What divides the squared distance; needed with ``sigmas`` because papers
+        The divisor of the squared distance; required with ``sigmas`` because papers
         differ.
     spread : float
         Ratio of the largest to the smallest gamma around the median.
@@ -139,8 +139,8 @@ def rbf_ladder(
         }
         if convention not in divisors:
             raise ValueError(
-                f"sigmas need convention= one of {list(divisors)} (what divides the "
-                f"squared distance), got {convention!r}."
+                f"With sigmas, convention must be one of {list(divisors)} (the divisor "
+                f"of the squared distance), got {convention!r}."
             )
         sigmas = [float(s) for s in sigmas]
         if not all(0 < s < math.inf for s in sigmas):
@@ -183,7 +183,7 @@ def per_view(*kernels: KernelLike, views: Iterable[str] | None = None) -> Family
     ----------
     *kernels : kernel, name, callable or list of these
     views : iterable of str, optional
-        The views; all that suit a kernel by default.
+        Names of the views; by default all views that suit a kernel.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def per_view(*kernels: KernelLike, views: Iterable[str] | None = None) -> Family
 
 
 def auto_kernels(data: MultiView) -> list[Kernel]:
-    """Return a sensible bank for ``data``: widths around its scale, and a linear one.
+    """Return the default kernels for ``data``: linear, and several widths.
 
     Each numeric view gets a linear kernel and five RBF kernels (gamma from 1/16 to 16
     times one over the mean squared distance) on standardised columns; a view of
@@ -227,19 +227,20 @@ def width_ranges(kernels: Sequence[Kernel | None]) -> list[NDArray[np.intp]]:
 
     Kernels that differ by nothing but their width are a ladder. From each ladder of
     five widths or more the narrowest fifth is left out, or the narrowest two fifths: a
-    narrow kernel can learn any labels by heart, so that neither the training objective
-    nor weights that minimise it tell whether it is needed. Samples that were not
-    learned from do.
+    narrow kernel can memorise any labels, so that neither the training objective nor
+    the weights that minimise it show whether it is useful. Held-out samples do.
 
     Parameters
     ----------
     kernels : sequence of Kernel or None
-        With widths that are numbers, as those of a bank; None for given Grams.
+        Kernels with numeric widths, such as those of a bank; None for given Gram
+        matrices.
 
     Returns
     -------
     list of arrays of int
-        Numbers of kernels, all of them first; nothing else if there is no ladder.
+        Indices of kernels. The first choice is all of them; it is the only one if there
+        is no ladder.
 
     Examples
     --------
@@ -291,7 +292,7 @@ def _flatten(kernels: Iterable[Any], keep_families: bool = False) -> list[Any]:
             if key not in BY_NAME:
                 raise ValueError(
                     f"Unknown kernel {item!r}; known are {sorted(BY_NAME)}. 'auto' and "
-                    "'precomputed' stand alone, not in a list."
+                    "'precomputed' cannot be part of a list."
                 )
             named = BY_NAME[key]()
             # a name does not say which of several views it means: it means each
@@ -304,7 +305,7 @@ def _flatten(kernels: Iterable[Any], keep_families: bool = False) -> list[Any]:
             out += _flatten(item, keep_families)
         else:
             raise TypeError(
-                f"A kernel is a mklearn kernel, a name, a callable (X, Z) -> array or "
-                f"a scikit-learn Gaussian-process kernel; got {item!r}."
+                "A kernel must be a mklearn kernel, a name, a callable (X, Z) -> "
+                f"array or a scikit-learn Gaussian-process kernel; got {item!r}."
             )
     return out

@@ -1,9 +1,9 @@
-"""Low-rank kernels: features whose dot products are the kernel, or nearly so.
+"""Low-rank kernels: features whose dot products equal or approximate the kernel.
 
 A :class:`FeatureMap` turns samples into features Z, those of all kernels side by side,
 so that ``Z[:, slices[m]] @ Z[:, slices[m]].T`` stands for the Gram matrix of kernel m.
-It is fitted on a sample of the data, small enough to be sent anywhere, and applied to
-any block of rows. There are three kinds of features:
+It is fitted on a sample of the data, is small enough to be sent to other machines, and
+is applied to blocks of rows. There are three kinds of features:
 
 - *Nyström*: ``K(x, L) K(L, L)^(-1/2)`` with landmarks L, exact for samples in the span
   of the landmarks. All kernels on the same columns share their landmarks, and those
@@ -13,7 +13,7 @@ any block of rows. There are three kinds of features:
 - *explicit*: the features that a kernel is made of, where they are few (linear, cosine,
   polynomial, spectrum). These are exact.
 
-:meth:`KernelBank.from_features` gives features the face of a bank.
+:meth:`KernelBank.from_features` makes a bank of features.
 """
 
 from __future__ import annotations
@@ -85,14 +85,15 @@ class FeatureMap:
     ----------
     names : tuple of str
     kernels : tuple of Kernel
-        With their parameters as numbers.
+        The kernels with all parameters resolved to numbers.
     slices : tuple of slice
         The columns of each kernel.
     error : ApproximationError
     fill : array of shape (n_features,), or None
-        Features of a sample that lacks the view: the mean of those that have it.
+        Features assigned to samples that lack the view: the mean over samples that have
+        it.
     share : array of shape (M,), or None
-        Weight of the samples that have the view, of all; None for ones.
+        Share of the samples that have the view, by weight; None for ones.
     """
 
     names: tuple[str, ...]
@@ -136,25 +137,26 @@ class FeatureMap:
         Parameters
         ----------
         X : array, DataFrame, sparse matrix or MultiView
-            A sample of the data: widths ("median") and standardising follow from it,
-            and landmarks are rows of it.
+            A sample of the data, from which widths ("median"), standardisation and
+            landmarks are taken.
         kernels : kernel, name, callable, list of these, or "auto"
         approximation : {"nystroem", "rff"}
-            "rff" takes random Fourier features where a kernel has them. Explicit
-            features are taken in either case where they are no more than ``rank``.
+            "rff" uses random Fourier features for kernels that have them. In either
+            case explicit features are used if there are no more than ``rank`` of them.
         rank : int or float
-            Features of each kernel; or, between 0 and 1, the error that no kernel may
-            exceed: each gets as few features as the estimate allows, up to 2000.
+            Number of features per kernel, or, if between 0 and 1, the largest error
+            allowed for any kernel: each kernel gets as few features as the estimated
+            error allows, up to 2000.
         landmarks : {"kmeans", "uniform", "leverage"}
-            How Nyström landmarks are drawn: far from each other (k-means++ in feature
-            space), with equal probability, or by approximate ridge leverage scores.
+            How Nyström landmarks are chosen: far from each other (k-means++ in feature
+            space), uniformly at random, or by approximate ridge leverage scores.
         sample_weight : array of shape (n,), optional
         random_state : int or None
         spherical : bool
-            Scale the features of each sample and kernel to length one.
+            Whether to scale the features of each sample and kernel to length one.
         psd : {"check", "clip", "ignore"}
-            What to do if the landmarks show that a kernel is not positive semidefinite.
-            Anything but "check" leaves its negative part out.
+            What to do if a kernel is not positive semidefinite on the landmarks: raise
+            an error ("check"), or drop its negative part.
         """
         rank = check_rank(rank)
         _check_choices(approximation, landmarks)
@@ -216,16 +218,17 @@ class FeatureMap:
     def transform(self, X: Any) -> FloatArray:
         """Return the features of some samples, shape (n, n_features).
 
-        The array takes ``8 n n_features`` bytes: give large data in blocks. Samples
-        that lack the view of a kernel stand at the mean of those that have it.
+        The array takes ``8 n n_features`` bytes, so large data should be given in
+        blocks. Samples that lack the view of a kernel get the mean of those that have
+        it.
         """
         out, gone = self._computed(X)
         for m, holes in gone.items():
             if self.fill is None:
                 raise ValueError(
-                    f"Some samples lack the view of kernel {self.names[m]!r}, and the "
-                    "features were chosen on samples that all have it; choose them on "
-                    "samples of which some lack it, too."
+                    f"Some samples lack the view of kernel {self.names[m]!r}, but all "
+                    "samples that the features were chosen on have it; choose the "
+                    "features on a sample in which some lack it, too."
                 )
             out[holes, self.slices[m]] = self.fill[self.slices[m]]
         return out
@@ -364,8 +367,8 @@ def check_rank(rank: Any) -> float:
         if 0 < float(rank) < 1:
             return float(rank)
     raise ValueError(
-        "rank must be a whole number of features for each kernel, 1 or more, or a "
-        f"relative error between 0 and 1, got {rank!r}; try rank=200 or rank=0.01."
+        "rank must be a positive number of features per kernel, or a relative error "
+        f"between 0 and 1, got {rank!r}; try rank=200 or rank=0.01."
     )
 
 
@@ -641,8 +644,8 @@ class _Choice:
 
 def _warn_rank(count: int, error: float, wanted: float, kind: str) -> None:
     warnings.warn(
-        f"{count} {kind} features leave a relative error of {error:.2g}, above rank="
-        f"{wanted:.2g}; accept it, or use wider kernels.",
+        f"{count} {kind} features leave a relative error of {error:.2g}, more than "
+        f"rank={wanted:.2g}; accept it, or use wider kernels.",
         UserWarning,
         stacklevel=2,
     )

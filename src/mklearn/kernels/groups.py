@@ -1,7 +1,7 @@
 """One kernel for each group of columns: gene sets, pathways, brain regions.
 
-Groups may overlap, and may name columns that a table does not have; what became of them
-is told by :meth:`GroupFamily.report`.
+Groups may overlap, and may name columns that a table does not have;
+:meth:`GroupFamily.report` tells how many were found.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from mklearn.kernels.specs import Kernel
 
 @dataclass(frozen=True)
 class GroupReport:
-    """What became of groups of columns on a table.
+    """Which groups and columns of a table are used.
 
     Attributes
     ----------
     sizes : dict of str to int
-        Of each group that is used, the columns of it that the table has.
+        Number of columns in the table, for each group that is used.
     left_out : dict of str to int
-        The same of groups that are too small or too large.
+        Number of columns in the table, for groups that are too small or too large.
     missing : dict of str to tuple of str
-        Of each group that is used, the columns that the table does not have.
+        Columns that are not in the table, for each group that is used.
     n_columns : int
-        Columns of the table.
+        Number of columns of the table.
     n_covered : int
-        Those that are in a group that is used.
+        Number of columns that are in at least one of the groups used.
     n_shared : int
-        Those that are in more than one.
+        Number of columns that are in more than one of them.
     largest_overlap : tuple of (str, str, float), or None
-        Two groups that are used, and the share of the smaller one that is in the other.
+        The two groups with the largest overlap, as a share of the smaller one.
     """
 
     sizes: dict[str, int]
@@ -65,12 +65,17 @@ class GroupReport:
         ]
         if self.largest_overlap is not None:
             a, b, share = self.largest_overlap
-            lines.append(f"The most alike are {a} and {b}: {share:.0%} of the smaller.")
+            lines.append(
+                f"The largest overlap is between {a} and {b}: {share:.0%} of "
+                "the smaller."
+            )
         if self.n_missing:
-            lines.append(f"{self.n_missing} columns of groups are not in the table.")
+            lines.append(
+                f"{self.n_missing} columns named in groups are not in the table."
+            )
         if self.left_out:
             lines.append(
-                f"{len(self.left_out)} groups are left out for their size: "
+                f"{len(self.left_out)} groups are left out because of their size: "
                 f"{told(self.left_out)}."
             )
         return "\n".join(lines)
@@ -91,7 +96,7 @@ class GroupReport:
 
 @dataclass(frozen=True)
 class GroupFamily(Family):
-    """Kernels to be repeated over groups of columns once the data are known."""
+    """Kernels that are repeated for groups of columns once the data are known."""
 
     groups: tuple[tuple[str, tuple[str | int, ...]], ...] = field(
         default=(), repr=False
@@ -158,7 +163,7 @@ class GroupFamily(Family):
         """Return the numbers of the columns of each group, and names not found."""
         if data.is_text(view):
             raise ValueError(
-                f"View {view!r} holds strings and has no columns to group."
+                f"View {view!r} contains strings and has no columns to group."
             )
         width = data[view].shape[1]
         names = data.column_names(view)
@@ -171,7 +176,7 @@ class GroupFamily(Family):
             if both:
                 raise ValueError(
                     f"View {view!r} has several columns called {told(both)}, which "
-                    "groups name; give columns names of their own."
+                    "groups refer to; give columns unique names."
                 )
         found, missing = {}, {}
         for name, members in self.groups:
@@ -212,24 +217,23 @@ def per_group(
 ) -> GroupFamily:
     """Return a family with one copy of each kernel for each group of columns.
 
-    Groups may overlap: a column of several groups counts in each. With linear kernels
-    and ``norm=1`` this is the latent group lasso. Columns that a table does not have
-    are passed over, groups with too few of them are left out; ``report(X)`` counts and
-    names both.
+    Groups may overlap: a column may be in several of them. With linear kernels and
+    ``norm=1`` this is the latent group lasso. Columns that are not in the table are
+    ignored, and groups with too few columns are left out; ``report(X)`` lists both.
 
     Parameters
     ----------
     groups : mapping, path or DataFrame
-        Columns by name of group; a GMT file (a group in each line: its name, a
-        description, and its columns, separated by tabs; perhaps compressed, ``.gz``);
-        or a table with the name of a group and of a column in each row of its first
-        two columns.
+        A mapping from group names to columns; a GMT file, possibly compressed
+        (``.gz``), in which each line has the name, a description and the columns of a
+        group, separated by tabs; or a table whose first two columns contain the names
+        of groups and of columns.
     view : str, optional
-        The view of the columns; None where there is only one.
+        The view of the columns; may be None if there is only one.
     kernel : kernel, name, callable or list of these
-        What each group is compared by.
+        The kernel, or kernels, for each group.
     min_size, max_size : int
-        How many columns of the table a group has at least, and at most.
+        Minimum and maximum number of columns of the table in a group.
 
     Examples
     --------
@@ -253,12 +257,12 @@ def per_group(
     for name, value in (("min_size", min_size), ("max_size", max_size)):
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
         if not (whole or (name == "max_size" and value is None)):
-            raise ValueError(f"{name} must be a whole number from 1 on, got {value!r}.")
+            raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     kernels = flat_kernels([kernel])
     placed = [k.label() for k in kernels if k.columns is not None or k.view is not None]
     if placed:
         raise ValueError(
-            f"Kernel {placed[0]!r} has columns or a view of its own; the groups give "
+            f"Kernel {placed[0]!r} has its own columns or view, but the groups give "
             "the columns, and view= the view."
         )
     read = read_groups(groups)
@@ -282,14 +286,15 @@ def read_groups(groups: Any) -> dict[str, list[Any]]:
         read = _of_table(groups)
     else:
         raise ValueError(
-            "groups are a mapping from names to columns, the path of a GMT file or a "
-            f"DataFrame of two columns, got {type(groups).__name__}."
+            "groups must be a mapping from names to columns, the path of a GMT file "
+            f"or a DataFrame of two columns, got {type(groups).__name__}."
         )
     found: dict[str, list[Any]] = {}
     for name, members in read:
         if isinstance(members, (str, bytes)):
             raise ValueError(
-                f"Group {name!r} is the text {members!r}; give a list of columns."
+                f"Group {name!r} is a single string, {members!r}; give a list of "
+                "columns."
             )
         found[str(name)] = [
             int(m) if isinstance(m, (int, np.integer)) else str(m)
@@ -323,7 +328,7 @@ def _of_table(table: Any) -> list[tuple[Any, list[Any]]]:
     values = table.to_numpy()
     if values.ndim != 2 or values.shape[1] < 2:
         raise ValueError(
-            "A table of groups has the name of a group and of a column in each row, "
+            "A table of groups needs the name of a group and of a column in each row, "
             f"got shape {values.shape}."
         )
     found: dict[Any, list[Any]] = {}

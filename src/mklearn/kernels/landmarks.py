@@ -1,4 +1,4 @@
-"""Which samples become landmarks, and how far features are from their kernels."""
+"""The choice of landmarks, and the approximation error of features."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _PILOT = 2000  # samples that leverage scores are estimated from
 
 @dataclass(frozen=True)
 class ApproximationError:
-    """How far the features are from their kernels, estimated on held-out samples.
+    """Approximation error of features, estimated on held-out samples.
 
     Attributes
     ----------
     trace : array of shape (M,)
         ``sum_i (k(x_i, x_i) - |z_i|^2) / sum_i k(x_i, x_i)``: the part of each kernel
-        that the features leave out. For Nyström features it bounds the error of the
-        whole matrix; random Fourier features have none of it, whatever their error.
+        that the features miss. For Nyström features it bounds the error of the whole
+        matrix; for random Fourier features it is zero, whatever their error.
     frobenius : array of shape (M,)
         ``|K - Z Z'| / |K|`` over random pairs of samples.
     """

@@ -1,4 +1,4 @@
-"""Measures of one or several kernels: alignment, HSIC, spectrum, definiteness."""
+"""Measures of kernels: alignment, HSIC, definiteness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes: a budget, what values would take of it, files on disk, blocks of rows."""
+"""Memory: budgets, estimates, files on disk, blocks of rows."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _GRAMS = "mklearn-grams-"
 
 
 class Folder:
-    """A temporary folder that goes when nobody maps files in it any more.
+    """A temporary folder that is removed when its files are no longer mapped.
 
-    Files lose their names as soon as they are mapped, so that nothing is left of them
-    even if the process is killed. Windows keeps the names of files in use: there the
-    next process removes what killed ones have left, which is what can be removed.
+    Files are unlinked as soon as they are mapped, so that nothing is left even if the
+    process is killed. Windows does not allow this: there the next process removes what
+    killed processes have left behind.
     """
 
     def __init__(self) -> None:
@@ -106,8 +106,8 @@ def _check_disk(folder: Folder, needed: int, what: str, otherwise: str) -> None:
     free = shutil.disk_usage(folder.path).free
     if needed > free:
         raise OSError(
-            f"Memory-mapped {what} need {needed:,} bytes in {folder.path} and {free:,} "
-            f"are free; set TMPDIR to a larger disk or {otherwise}."
+            f"Memory-mapped {what} need {needed:,} bytes in {folder.path}, but only "
+            f"{free:,} are free; set TMPDIR to a larger disk or {otherwise}."
         )
 
 
@@ -134,7 +134,7 @@ def available_memory() -> int:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """What a bank would take, told before anything is allocated (bytes).
+    """The memory that a bank would take, in bytes, before anything is allocated.
 
     ``storage`` is what the budget ``limit`` leads to; ``stored`` what that keeps;
     ``working`` the blocks in flight; ``float64``, ``float32`` the price of each choice;
@@ -190,7 +190,7 @@ def estimate(
     if working > limit:
         raise ValueError(
             f"memory_limit={limit} is too small: blocks of one row on {n_threads()} "
-            f"threads take {working} bytes; give a multiple of that."
+            f"threads take {working} bytes; use a multiple of that."
         )
     full = {
         size: sum(s.stored_bytes(k, rows, cols, size) for s, k, rows, cols in uses)

@@ -1,21 +1,21 @@
 """Normalisation fitted on training kernels and applied to cross kernels.
 
-Raw banks travel; what is fitted here stays with the estimator. Normalised kernels are
-never stored: a :class:`Normaliser` turns into the terms
-(:class:`~mklearn.kernels.affine.Affine`) with which a bank answers, and where kernels
-are products of features a :class:`Scaling` does the same to these. What the factor of a
-kernel is stands once, in :func:`kernel_scales`.
+The fitted normalisation belongs to the estimator; banks hold raw kernels. Normalised
+kernels are never stored: a :class:`Normaliser` yields terms
+(:class:`~mklearn.kernels.affine.Affine`) that a bank applies to its values, and for
+kernels that are products of features a :class:`Scaling` does the same to the features.
+The factor of a kernel is defined in one place, :func:`kernel_scales`.
 
-A sample without the view of a kernel stands at the mean ``mu`` of the training samples
-that have it, in the kernel's feature space. All its inner products follow from the
-means of a Gram, and the kernel stays positive semidefinite, being one of feature
-vectors. Of a centred kernel that mean is zero. Of another, with ``p_i = 1`` where
-sample i has the view and 0 elsewhere,
+A sample without the view of a kernel is placed at the mean ``mu`` of the training
+samples that have it, in the kernel's feature space. All its inner products follow from
+the means of the Gram matrix, and the kernel stays positive semidefinite, since it is
+still an inner product of feature vectors. For a centred kernel the mean is zero. For
+others, with ``p_i = 1`` where sample i has the view and 0 elsewhere,
 
     ``k~_ij = p_i p_j (k_ij - r_i - r_j + c) + r~_i + r~_j - c``
 
-where ``r_i = <phi_i, mu>``, ``c = |mu|^2`` and ``r~_i = p_i r_i + (1 - p_i) c``.
-Scales are found from the samples that have the view, as if all were like them.
+where ``r_i = <phi_i, mu>``, ``c = |mu|^2`` and ``r~_i = p_i r_i + (1 - p_i) c``. Scales
+are computed from the samples that have the view.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class Normaliser:
             Raw kernels between new samples and the training samples ``cols``.
         cols : index of training samples
         balanced : bool
-            Promise that what the bank is applied to sums to zero, so that the row
-            means of new samples, which need all training samples, drop out.
+            Whether the vectors that the bank is applied to sum to zero, so that the row
+            means of new samples, which need all training samples, cancel.
         """
         bank = bank.with_affine(None)
         if self.present is not None:
@@ -152,8 +152,8 @@ class Normaliser:
         if bank.shape[1] != len(self.weight):
             raise ValueError(
                 f"Centring needs the kernels with all {len(self.weight)} training "
-                f"samples, got {bank.shape[1]}; pass them all, or balanced=True if "
-                "what they are applied to sums to zero."
+                f"samples, got {bank.shape[1]}; pass all of them, or balanced=True if "
+                "they are applied to vectors that sum to zero."
             )
         means = bank.totals(self.weight)[0]
         return means if self.present is None else means / _share(self)[:, None]
@@ -170,8 +170,9 @@ class Normaliser:
         if self.centre is None or self.level is None or row is None:
             raise ValueError(
                 "Some new samples lack a view that all training samples had, and the "
-                f"mean of a single view is not kept with normalize={self.kind!r}; use "
-                "normalize='center', or train with samples that lack it, too."
+                f"mean of the view is not kept with normalize={self.kind!r}; use "
+                "normalize='center', or train with some samples that lack the view, "
+                "too."
             )
         if affine is None:
             affine = Affine(np.ones(len(active)))
@@ -380,13 +381,14 @@ def _warn_zero(bank: Named, zero: NDArray[np.bool_]) -> None:
     if zero.all():
         raise NothingToLearnError(
             "Every kernel is zero or constant on the training samples, so there is "
-            "nothing to learn from; check the columns and the kernels' parameters."
+            "nothing to learn from; check the columns and the parameters of the "
+            "kernels."
         )
     if zero.any():
         names = [name for name, z in zip(bank.names, zero, strict=True) if z]
         warnings.warn(
             f"{len(names)} of {len(zero)} kernels are zero or constant on the training "
-            f"samples and take no part: {names[:5]}.",
+            f"samples and are ignored: {names[:5]}.",
             UserWarning,
             stacklevel=4,
         )
@@ -411,9 +413,10 @@ class Features(Named, Protocol):
 class Scaling:
     """Normalised features: ``root * (z - shift)``, column by column.
 
-    Centring a kernel subtracts the mean feature and scaling it multiplies the features
-    by a root, so that both follow from statistics of the raw features: nobody needs to
-    see the samples again. Spherical normalisation is up to the map, sample by sample.
+    Centring a kernel subtracts the mean feature, and scaling it multiplies the features
+    by a root, so that both follow from statistics of the raw features, without another
+    pass over the samples. Spherical normalisation is done by the feature map, sample by
+    sample.
 
     Attributes
     ----------
@@ -545,10 +548,10 @@ def check_definite(
     bank : KernelBank
         Square training bank.
     psd : {"check", "clip", "ignore"}
-        "check" raises on an indefinite kernel, as far as a look at a part of it tells
-        (:func:`~mklearn.kernels.measures.negative_values`); "clip" looks at all of it
-        and returns a repair that removes the negative eigenspace from training and
-        cross kernels alike.
+        "check" raises an error for an indefinite kernel, as far as an examination of a
+        part of it shows (:func:`~mklearn.kernels.measures.negative_values`); "clip"
+        examines all of it and returns a correction that removes the negative eigenspace
+        from training and cross kernels alike.
     seen : Seen, optional
         What :func:`look_at` saw of the bank.
     tol : float
@@ -569,8 +572,8 @@ def check_definite(
         error = symmetry_error(part.select([k]))
         if error > tol:
             raise ValueError(
-                f"Kernel {part.names[k]!r} is not symmetric: entries differ from their "
-                f"mirror images by up to {error:.2g} of the largest; pass (K + K.T) / "
+                f"Kernel {part.names[k]!r} is not symmetric: K and K.T differ by up to "
+                f"{error:.2g} of the largest entry; pass (K + K.T) / "
                 "2."
             )
     low = negative_values(part, seen, tol, exact or psd == "clip")
@@ -650,11 +653,11 @@ def indefinite(name: str, low: float, high: float) -> ValueError:
     """Return the error of a kernel with a negative eigenvalue."""
     return ValueError(
         f"Kernel {name!r} is not positive semidefinite: it has an eigenvalue of "
-        f"{low:.3g} or less, and its largest is at least {high:.3g}. {REMEDY}"
+        f"{low:.3g} or less, while its largest is at least {high:.3g}. {REMEDY}"
     )
 
 
 REMEDY = (
-    "Try psd='clip' to remove the negative part, or psd='ignore' to go on without "
+    "Try psd='clip' to remove the negative part, or psd='ignore' to continue without "
     "guarantee."
 )

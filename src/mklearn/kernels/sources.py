@@ -1,8 +1,8 @@
-"""Where kernel values come from: given, from a distance, computed, from features.
+"""Sources of kernel values: given, from a distance, computed, from features.
 
-Only this folder looks in here. A *source* holds some kernels over a fixed set of rows
-and columns and answers for a block of them; the bank cuts the work into blocks, runs
-them on threads and adds up. Sources never hand out more than a block.
+This module is private to its package. A *source* holds some kernels over a fixed set of
+rows and columns and computes blocks of them; the bank divides the work into blocks,
+runs them on threads and sums the results. Sources never return more than a block.
 """
 
 # ruff: noqa: D102 - the methods of the sources are documented by the protocol Source
@@ -396,9 +396,9 @@ class GramSource(GivenSource):
             return self.row_diag[rows, k]
         if not self.square:
             raise ValueError(
-                "The diagonal k(x, x) of the new samples is needed but a cross Gram "
-                "does not hold it; pass row_diag= to KernelBank.from_grams, or use a "
-                "normalisation other than 'spherical'."
+                "The diagonal k(x, x) of the new samples is needed, but a cross Gram "
+                "matrix does not contain it; pass row_diag= to KernelBank.from_grams, "
+                "or use a normalisation other than 'spherical'."
             )
         return np.diagonal(self.grams[k])[rows].astype(np.float64)
 
@@ -458,7 +458,7 @@ class GramSource(GivenSource):
     def raw(self) -> Source:
         if self.origin is None:
             raise ValueError(
-                "This bank was made from Gram matrices and keeps no samples, so it "
+                "This bank was made from Gram matrices and has no samples, so it "
                 "cannot compute new kernels; pass the (n_new, n, n_kernels) cross "
                 "Grams instead."
             )
@@ -1164,7 +1164,7 @@ class FeatureSource(GivenSource):
 
     def raw(self) -> Source:
         raise ValueError(
-            "This bank was made from features and keeps no samples; apply the feature "
+            "This bank was made from features and has no samples; apply the feature "
             "map to the new samples instead."
         )
 
@@ -1336,8 +1336,8 @@ class DiagonalSource(GivenSource):
 
     def raw(self) -> Source:
         raise ValueError(
-            "A diagonal is known on the training samples only; leave it out of the "
-            "bank before cross kernels are asked for: it is zero there."
+            "A diagonal kernel is only defined on the training samples; leave it out "
+            "of the bank before computing cross kernels, where it is zero."
         )
 
 

@@ -35,17 +35,17 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """What all kernels have: where they look and how they are called.
+    """Base class of kernels: the columns or view used, and the name.
 
     Parameters
     ----------
     columns : int, str, slice, sequence of these, mask, or None
-        The columns of the view that the kernel sees, by position or by name; all of
+        The columns of the view that the kernel uses, by position or by name; all of
         them by default.
     view : str or None
-        The view of a :class:`MultiView`; None where there is only one.
+        The view of a :class:`MultiView`; may be None if there is only one.
     name : str or None
-        The name shown in tables; made from the parameters by default.
+        The name shown in tables; by default it is derived from the parameters.
     """
 
     columns: Columns = None
@@ -107,7 +107,7 @@ class Kernel:
     ) -> Kernel:
         """Return the kernel with data-dependent parameters made numbers.
 
-        ``known`` carries what was found in the data from one kernel to the next.
+        ``known`` caches statistics of the data between kernels.
         """
         return self
 
@@ -119,7 +119,7 @@ class Kernel:
     def values(self, a: Any, b: Any, known: dict[Any, Any]) -> Vector:
         """Return the kernel between two sets of samples, shape ``(len(a), len(b))``.
 
-        ``known`` carries what kernels on the same samples share, as distances.
+        ``known`` caches what kernels on the same samples share, such as distances.
         """
         raise TypeError(f"{type(self).__name__} does not say how it is computed")
 
@@ -147,7 +147,7 @@ class Kernel:
 class VectorKernel(Kernel):
     """A kernel on numeric columns.
 
-    ``standardize`` brings each column to mean 0 and variance 1 on the training samples.
+    ``standardize`` scales each column to mean 0 and variance 1 on the training samples.
     Sparse columns keep their zeros: they are scaled but not shifted.
     """
 
@@ -198,9 +198,9 @@ class Linear(VectorKernel):
     Parameters
     ----------
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "dot"
@@ -233,11 +233,11 @@ class Polynomial(VectorKernel):
     gamma : float
         Factor of the dot product.
     coef0 : float
-        What is added to it, 0 or more.
+        Constant added to the scaled dot product, 0 or more.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     degree: int = 3
@@ -284,14 +284,14 @@ class Polynomial(VectorKernel):
 
 @dataclass(frozen=True)
 class Cosine(VectorKernel):
-    """``<x, z> / (|x| |z|)``; a row of zeros is at right angles to everything.
+    """``<x, z> / (|x| |z|)``; a row of zeros is orthogonal to everything.
 
     Parameters
     ----------
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "dot"
@@ -325,9 +325,9 @@ class Tanimoto(VectorKernel):
     Parameters
     ----------
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "dot"
@@ -370,8 +370,8 @@ class _Exponential(VectorKernel):
         if isinstance(self.gamma, str):
             if self.gamma not in ("median", "scale"):
                 raise ValueError(
-                    f"{type(self).__name__} got gamma={self.gamma!r}; it is a positive "
-                    "number, 'median' or 'scale'."
+                    f"{type(self).__name__}: gamma must be a positive number, 'median' "
+                    f"or 'scale', got {self.gamma!r}."
                 )
         else:
             _require_positive(self, "gamma")
@@ -421,14 +421,15 @@ class RBF(_Exponential):
     Parameters
     ----------
     gamma : float, "median" or "scale"
-        The width; or one over the median of the distance between training samples that
-        differ, or over its mean, where the distance is what gamma multiplies above.
+        A number, or one over the median ("median") or the mean ("scale") of the
+        distance above that gamma multiplies, between training samples; the median is
+        over samples that differ.
     factor : float
         Multiplies gamma.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "sqdist"
@@ -445,14 +446,15 @@ class Laplacian(_Exponential):
     Parameters
     ----------
     gamma : float, "median" or "scale"
-        The width; or one over the median of the distance between training samples that
-        differ, or over its mean, where the distance is what gamma multiplies above.
+        A number, or one over the median ("median") or the mean ("scale") of the
+        distance above that gamma multiplies, between training samples; the median is
+        over samples that differ.
     factor : float
         Multiplies gamma.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "l1dist"
@@ -469,14 +471,15 @@ class Chi2(_Exponential):
     Parameters
     ----------
     gamma : float, "median" or "scale"
-        The width; or one over the median of the distance between training samples that
-        differ, or over its mean, where the distance is what gamma multiplies above.
+        A number, or one over the median ("median") or the mean ("scale") of the
+        distance above that gamma multiplies, between training samples; the median is
+        over samples that differ.
     factor : float
         Multiplies gamma.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "chi2dist"
@@ -493,14 +496,15 @@ class Matern32(_Exponential):
     Parameters
     ----------
     gamma : float, "median" or "scale"
-        One over the width; or from the median or the mean of the squared distances
-        between training samples.
+        A number (inversely proportional to the width), or a value derived from the
+        median ("median") or the mean ("scale") of the squared distances between
+        training samples.
     factor : float
         Multiplies gamma.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "sqdist"
@@ -520,14 +524,15 @@ class Matern52(_Exponential):
     Parameters
     ----------
     gamma : float, "median" or "scale"
-        One over the width; or from the median or the mean of the squared distances
-        between training samples.
+        A number (inversely proportional to the width), or a value derived from the
+        median ("median") or the mean ("scale") of the squared distances between
+        training samples.
     factor : float
         Multiplies gamma.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "sqdist"
@@ -548,9 +553,9 @@ class HistogramIntersection(VectorKernel):
     Parameters
     ----------
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     standardize : bool
-        Whether columns are brought to mean 0 and variance 1 by the training samples.
+        Whether to scale the columns to mean 0 and variance 1 on the training samples.
     """
 
     base: ClassVar[str | None] = "intersection"
@@ -598,8 +603,7 @@ class ComputedKernel(Kernel):
 class Spectrum(ComputedKernel):
     """Inner product of the counts of all substrings of length ``min_k`` to ``k``.
 
-    ``min_k`` None counts those of length ``k`` only; ``alphabet`` None takes the
-    letters of the training strings.
+    With ``min_k=None`` only substrings of length ``k`` are counted.
 
     Parameters
     ----------
@@ -608,9 +612,9 @@ class Spectrum(ComputedKernel):
     min_k : int, optional
         The shortest length; ``k`` by default.
     alphabet : str, optional
-        Letters that count; those of the training sequences by default.
+        Letters to consider; by default those that occur in the training sequences.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     """
 
     k: int = 3
@@ -663,18 +667,18 @@ class Spectrum(ComputedKernel):
 
 @dataclass(frozen=True)
 class WeightedDegree(ComputedKernel):
-    """Matching substrings at the same place, up to ``shift``, of aligned strings.
+    """Matching substrings of aligned strings at the same position, up to ``shift``.
 
     Parameters
     ----------
     degree : int
         Length of the longest substrings.
     shift : int
-        How far apart two matches may stand.
+        Largest distance between the positions of two matches.
     alphabet : str, optional
-        Letters that count; those of the training sequences by default.
+        Letters to consider; by default those that occur in the training sequences.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     """
 
     degree: int = 3
@@ -693,9 +697,9 @@ class WeightedDegree(ComputedKernel):
         lengths = {len(s) for s in X}
         if len(lengths) > 1:
             raise ValueError(
-                f"Kernel {self.label()!r} compares sequences of one length, got "
-                f"lengths from {min(lengths)} to {max(lengths)}; cut or align them, "
-                "or use Spectrum."
+                f"Kernel {self.label()!r} compares sequences of equal length, got "
+                f"lengths from {min(lengths)} to {max(lengths)}; cut or align them, or "
+                "use Spectrum."
             )
 
     def resolve(
@@ -718,17 +722,18 @@ class WeightedDegree(ComputedKernel):
 
 @dataclass(frozen=True, eq=False)
 class Precomputed(ComputedKernel):
-    """Look-up in a given Gram matrix: the (single) column holds row numbers of it.
+    """Look-up in a given Gram matrix; the single column of X contains row indices.
 
-    This lets a Gram travel in a table or a :class:`MultiView` beside other views. For
-    input that is nothing but Grams see ``kernels="precomputed"``.
+    This allows combining a Gram matrix with other views in a table or a
+    :class:`MultiView`. If all kernels are given as Gram matrices, use
+    ``kernels="precomputed"``.
 
     Parameters
     ----------
     gram : array of shape (n, n)
         The matrix.
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     """
 
     gram: Any = None
@@ -781,9 +786,9 @@ class Precomputed(ComputedKernel):
         if a.shape[1] != 1 or not fits.all():
             got = f"{a.shape[1]} columns" if a.shape[1] != 1 else f"{column[~fits][0]}"
             raise ValueError(
-                f"Kernel {self.label()!r} looks up row numbers from 0 to {n - 1} in "
-                f"one column, got {got}; name the column by columns= or give the "
-                "numbers a view of their own."
+                f"Kernel {self.label()!r} looks up row indices from 0 to {n - 1} in "
+                f"one column, got {got}; give the column as columns=, or put the "
+                "indices in a separate view."
             )
         return ids
 
@@ -792,15 +797,15 @@ class Precomputed(ComputedKernel):
 class Function(ComputedKernel):
     """Any callable ``(X, Z) -> array``, or a Gaussian-process kernel of scikit-learn.
 
-    It is called for blocks of samples, from several threads. Noise that a
-    Gaussian-process kernel adds to the diagonal of ``kernel(X)`` only is left out.
+    It is called on blocks of samples, from several threads. Noise that a
+    Gaussian-process kernel adds only to the diagonal of ``kernel(X)`` is ignored.
 
     Parameters
     ----------
     function : callable
         Takes two sets of samples and returns an array of shape (len(X), len(Z)).
     columns, view, name
-        Where the kernel looks and how it is called, see :class:`Kernel`.
+        Columns and view used, and the name shown; see :class:`Kernel`.
     """
 
     function: Callable[[Any, Any], Any] | None = None
@@ -840,24 +845,24 @@ class Function(ComputedKernel):
 
 @dataclass(frozen=True, eq=False)
 class Product(ComputedKernel):
-    """``k_1(x, z) k_2(x, z) ...``: alike in every respect, for interactions.
+    """``k_1(x, z) k_2(x, z) ...``, for interactions.
 
     The product of a kernel on genes and one on an environment is large for samples that
-    are alike in both, so that an effect may differ between environments. With a linear
-    kernel on indicators of clusters it is a kernel of its own for each cluster
+    are similar in both, so that an effect may differ between environments. With a
+    linear kernel on indicators of clusters it is a separate kernel for each cluster
     (localised multiple kernel learning with given clusters). ``a * b`` is short for
     ``Product([a, b])``.
 
     Parameters
     ----------
     factors : sequence of Kernel
-        Two or more, on columns of one view.
+        Two or more kernels, on columns of the same view.
     scales : tuple, optional
         Means and scales of the columns of each factor that is standardised, as learned
         from samples.
     columns, view, name
-        ``columns`` stays None, for the factors have theirs; the view is that of the
-        factors.
+        ``columns`` must be None, because the factors have their own; the view is that
+        of the factors.
 
     Examples
     --------
@@ -878,21 +883,23 @@ class Product(ComputedKernel):
         flat: list[Kernel] = []
         for factor in self.factors:
             if not isinstance(factor, Kernel):
-                raise TypeError(f"A factor of a product is a kernel, got {factor!r}.")
+                raise TypeError(
+                    f"A factor of a product must be a kernel, got {factor!r}."
+                )
             inner = isinstance(factor, Product) and factor.scales is None
             flat += factor.factors if inner else [factor]  # type: ignore[attr-defined]
         views = {factor.view for factor in flat if factor.view is not None}
         views |= set() if self.view is None else {self.view}
         if len(flat) < 2 or self.columns is not None:
             raise ValueError(
-                "Product needs two kernels or more, and no columns but theirs."
+                "Product needs at least two kernels, and no columns of its own."
             )
         if any(factor.text for factor in flat):
-            raise ValueError("Product multiplies kernels on numbers, not on strings.")
+            raise ValueError("Product needs kernels on numbers, not on strings.")
         if len(views) > 1:
             raise ValueError(
-                f"The factors of a product look at several views, {sorted(views)}; put "
-                "the columns that they need into one view (a column may be in several)."
+                f"The factors of a product use several views, {sorted(views)}; put the "
+                "columns that they need into one view (a column may be in several)."
             )
         object.__setattr__(self, "factors", tuple(flat))
         object.__setattr__(self, "view", views.pop() if views else None)

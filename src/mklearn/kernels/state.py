@@ -1,7 +1,7 @@
-"""What is saved of a bank: plain values, checked before a bank is made of them.
+"""The saved state of a bank: plain values, validated when they are loaded.
 
-This is what a saved model holds of its training samples. Values from a file are not
-taken at their word: what does not fit together is a ValueError, not a wrong answer.
+This is the part of the training samples that a saved model contains. Values from a file
+are validated: inconsistent ones raise a ValueError instead of giving wrong results.
 """
 
 from __future__ import annotations
