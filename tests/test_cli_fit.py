@@ -317,7 +317,7 @@ def test_evidence_needs_numbers_and_nothing_else(tmp_path, table):
     assert result.exit_code == 0 and "evidence" in result.stdout, result.output
     for options, message in (
         ((tmp_path / "sizes.csv", *common, "--reg", 1), "omit --reg"),
-        ((table, "--target", "state"), "is for numbers"),
+        ((table, "--target", "state"), "needs a numeric target"),
     ):
         refused = run("fit", *options, "--method", "evidence")
         assert refused.exit_code != 0 and message in refused.output
@@ -694,7 +694,7 @@ FILES = {
     "empty.csv": (b"", "is empty"),
     "header.csv": (b"a,b,state\n", "no rows"),
     "one.csv": (b"state\nx\ny\n", "no column is left"),
-    "class.csv": (b"a,state\n1,x\n2,x\n3,x\n", "one value only"),
+    "class.csv": (b"a,state\n1,x\n2,x\n3,x\n", "only one value"),
     "few.csv": (b"a,state\n1,x\n2,x\n3,y\n", "too few"),
     "absent.csv": (b"a,b\n1,x\n2,y\n", "no column 'state'"),
     "binary.csv": (b"\xff\xfe\x00a,state\n\x80,1\n", "UTF-8"),
@@ -824,7 +824,7 @@ def test_bad_labels_and_options_of_grams(tmp_path):
     np.savez(tmp_path / "k.npz", K=np.eye(4), few=[0, 1], one=[1, 1, 1, 1])
     for target, words in (
         ("few", "one label for each sample"),
-        ("one", "one value only"),
+        ("one", "only one value"),
         ("nothing", "neither an array"),
     ):
         for command in ("fit", "compare"):

@@ -386,11 +386,11 @@ def test_targets_may_be_as_small_or_large_as_they_like(data, given, size):
         ({"given": "all"}, "given must be one of"),
         ({"y": np.ones(20)}, "nothing to explain"),
         ({"y": np.arange(19.0)}, "shape"),
-        ({"y": np.full(20, np.nan)}, "one value only|missing"),
+        ({"y": np.full(20, np.nan)}, "only one value|missing"),
         ({"y": np.array(list("abcd") * 5)}, "method='permutation'"),
         ({"groups": np.arange(20)}, "method='permutation'"),
         ({"given": "others", "kernels": "linear"}, "no others"),
-        ({"method": "permutation", "groups": np.zeros(20)}, "one value only"),
+        ({"method": "permutation", "groups": np.zeros(20)}, "only one value"),
         ({"method": "permutation", "n_permutations": 0}, "at least 1"),
     ],
 )
@@ -699,8 +699,8 @@ def test_tails_are_those_of_an_inversion_with_many_digits(negative, p):
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"n_permutations": 9.5, "method": "permutation"}, "positive integer"),
-        ({"n_permutations": True, "method": "permutation"}, "positive integer"),
+        ({"n_permutations": 9.5, "method": "permutation"}, "whole number"),
+        ({"n_permutations": True, "method": "permutation"}, "whole number"),
         ({"method": "permutation", "groups": np.zeros(1)}, r"shape \(20,\)"),
         ({"kernels": []}, "empty"),
         ({"kernels": "no such kernel"}, "Unknown kernel"),

@@ -453,7 +453,7 @@ def test_subjects_are_drawn_as_a_whole():
         assert (count.reshape(10, 4) == count[::4, None]).all()
     mixed = interpretation._Units.made(40, np.arange(40) % 2, subject)
     assert len(mixed.strata) == 1
-    with pytest.raises(ValueError, match="one value only"):
+    with pytest.raises(ValueError, match="only one value"):
         interpretation._Units.made(40, None, np.zeros(40))
 
 

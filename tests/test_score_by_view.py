@@ -375,7 +375,7 @@ def test_clear_errors():
         score_by_view(fitted, X, y, "variance")
     with pytest.raises(ValueError, match="by must be"):
         score_by_view(fitted, X, y, by="column")
-    with pytest.raises(ValueError, match="divides 'r2' and 'correlation'"):
+    with pytest.raises(ValueError, match="supports 'r2' and 'correlation'"):
         score_by_view(fitted, X, y, scoring="accuracy")
     with pytest.raises(ValueError, match="at least 4"):
         score_by_view(fitted, X, y, "shapley", n_permutations=2)
@@ -383,7 +383,7 @@ def test_clear_errors():
         score_by_view(MKLOneClass(KERNELS).fit(X), X, y)
     with pytest.raises(ValueError, match="y is constant"):
         score_by_view(MKLRegressor(KERNELS).fit(X, X[:, 0]), X, np.ones(40))
-    with pytest.raises(ValueError, match="which the model does not know"):
+    with pytest.raises(ValueError, match="which do not occur in the model"):
         score_by_view(fitted, X, y + 5)
     with pytest.raises(ValueError, match="40 samples and y has 39"):
         score_by_view(fitted, X, y[:39], "unique")

@@ -1,13 +1,12 @@
-"""What a model rests on: stable weights, kernels that matter, parts of decisions.
+"""Interpretation: stability of weights, importance of kernels, parts of decisions.
 
-Weights alone are a thin basis for conclusions: kernels that resemble each other share
-weight, and small samples move it. Four questions are answered here, each by a function
-that returns names beside numbers:
+Weights alone are a weak basis for conclusions: similar kernels share weight, and the
+weights vary in small samples. The functions of this module answer four questions:
 
-- :func:`weight_stability`: would other samples have given the same weights?
-- :func:`kernel_importance`: does a kernel add anything on samples not learned from?
-- :func:`score_by_view`: how much of a score is due to each view, or kernel?
-- :func:`decision_parts`: which kernels decided about this sample?
+- :func:`weight_stability`: would other samples have given the same weights? -
+:func:`kernel_importance`: does a kernel improve the score on held-out samples? -
+:func:`score_by_view`: how much of a score is due to each view, or kernel? -
+:func:`decision_parts`: which kernels decided about this sample?
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ class WeightStability:
     contributions : array of the same shape
         Scale-free shares, which sum to one over the kernels.
     classes : tuple or None
-        Of the second axis, if every class has weights of its own.
+        Classes of the second axis, if each class has its own weights.
     method : {"bootstrap", "folds", "pairs"}
     level : float
-        What part of the resamples lies within the intervals.
+        Share of the resamples that lie within the intervals.
     """
 
     kernel_names: tuple[str, ...]
@@ -93,7 +92,7 @@ class WeightStability:
 
     @property
     def selection_frequency(self) -> FloatArray:
-        """Part of the resamples in which a kernel has more than a negligible weight."""
+        """Share of resamples in which a kernel has more than a negligible weight."""
         return np.mean(self.used, axis=0)
 
     @property
@@ -110,7 +109,7 @@ class WeightStability:
         Parameters
         ----------
         threshold : float
-            Above ½ and at most 1: the part of the halves that must select a kernel.
+            Share of the halves that must select a kernel, above ½ and at most 1.
 
         Returns
         -------
@@ -118,8 +117,8 @@ class WeightStability:
         """
         if self.method != "pairs":
             raise ValueError(
-                "The error bounds of stability selection are for halves of the "
-                f"samples: use method='pairs', not {self.method!r}."
+                "The error bounds of stability selection need halves of the samples: "
+                f"use method='pairs', not {self.method!r}."
             )
         if not 0.5 < threshold <= 1:
             raise ValueError(f"threshold must be in (0.5, 1], got {threshold!r}.")
@@ -147,18 +146,18 @@ class WeightStability:
 
 @dataclass(frozen=True)
 class StabilitySelection:
-    """Kernels that most halves of the samples select, and how many are so by chance.
+    """Kernels selected in most half-samples, with bounds on false selections.
 
     Attributes
     ----------
     kernel_names : tuple of str
     frequency : array of shape (n_kernels,)
-        The part of the halves in which a kernel has weight.
+        Share of the halves in which a kernel has nonzero weight.
     threshold : float
     per_half : float
-        How many kernels a half selects on average, q.
+        Average number of kernels selected in a half, q.
     n_pairs : int
-        Complementary pairs of halves, B.
+        Number of complementary pairs of halves, B.
 
     Notes
     -----
@@ -235,37 +234,37 @@ def weight_stability(
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> WeightStability:
-    """Fit a model on resamples and tell how much its kernel weights vary.
+    """Fit a model on resamples to measure how much its kernel weights vary.
 
-    Resampling goes by sample weights: a sample drawn twice has weight 2. So
-    precomputed Grams and banks are resampled as tables are, and what the kernels take
-    from the samples (widths, standardising, normalisation) is found anew each time.
+    Resampling uses sample weights: a sample drawn twice has weight 2. Hence precomputed
+    Gram matrices and banks can be resampled like tables, and data-dependent parameters
+    of kernels (widths, standardisation, normalisation) are computed anew each time.
 
     Parameters
     ----------
     estimator : estimator of mklearn with kernel weights
-        Cloned, never changed.
+        The model, which is cloned and never modified.
     X, y
-        As the estimator takes them.
+        Samples and targets, in the form that the estimator expects.
     method : {"bootstrap", "folds", "pairs"}
-        Draw as many samples with replacement, within each class for classifiers; or
-        leave out one fold after the other; or draw a half of the samples, and then the
-        other half, as stability selection does (see ``select`` of what is returned).
-        Folds share most of their samples: their weights vary less than those of new
-        samples would.
+        "bootstrap" draws as many samples with replacement, within each class for
+        classifiers; "folds" leaves out one fold at a time; "pairs" draws one half of
+        the samples, and then the other half, as stability selection does (see the
+        method ``select`` of the result). Since folds share most of their samples, their
+        weights vary less than they would for new samples.
     n_resamples : int
-        Of the bootstrap, or halves of pairs, an even number.
+        Number of bootstrap samples, or of halves (an even number).
     cv : int, splitter or iterable of (train, test)
         The folds.
     groups : array of shape (n_samples,), optional
-        Subjects that give several samples each: they are drawn as a whole, and for
-        folds are what ``cv.split`` is given as groups.
+        Subject of each sample. Subjects are drawn as a whole; for folds they are passed
+        on to ``cv.split``.
     level : float
-        What part of the resamples the intervals hold.
+        Share of the resamples that lie within the intervals.
     n_jobs : int, optional
-        Fits at the same time.
+        Number of fits in parallel.
     random_state : int, RandomState or None
-        Of the bootstrap and of pairs.
+        Seed for the bootstrap and for pairs.
 
     Returns
     -------
@@ -299,7 +298,8 @@ def weight_stability(
     if method in ("bootstrap", "pairs"):
         if n_resamples < 2:
             raise ValueError(
-                f"n_resamples must be at least 2 to see a spread, got {n_resamples!r}."
+                "n_resamples must be at least 2 to measure variation, got "
+                f"{n_resamples!r}."
             )
         rng, units = check_random_state(random_state), _Units.made(n, labels, groups)
         if method == "bootstrap":
@@ -320,7 +320,7 @@ def weight_stability(
             for train, _ in splitter.split(np.zeros((n, 1)), y, groups)
         ]
         if len(counts) < 2:
-            raise ValueError("cv must give at least 2 folds to see a spread.")
+            raise ValueError("cv must yield at least 2 folds to measure variation.")
     else:
         raise ValueError(
             f"method must be 'bootstrap', 'folds' or 'pairs', got {method!r}."
@@ -355,7 +355,9 @@ class _Units:
             unit = np.unique(groups, return_inverse=True)[1]
             count = int(unit.max()) + 1
             if count < 2:
-                raise ValueError("groups has one value only: there is nothing to draw.")
+                raise ValueError(
+                    "groups has only one value, so there is nothing to draw."
+                )
         if labels is None or labels.ndim != 1:
             return cls(unit, [np.arange(count)])
         codes = np.unique(labels, return_inverse=True)[1]
@@ -399,7 +401,7 @@ def _weights_of(
 
 @dataclass(frozen=True)
 class KernelImportance:
-    """What a score loses when kernels get the rows of other samples.
+    """Decrease of a score when the rows of kernels are permuted.
 
     Attributes
     ----------
@@ -408,7 +410,7 @@ class KernelImportance:
     members : tuple of tuple of str
         The kernels that were permuted together, for each name.
     score : float
-        Of the model as it is.
+        Score of the model without permutation.
     permuted : array of shape (n_names, n_repeats)
         Scores after permuting.
     """
@@ -457,31 +459,31 @@ def kernel_importance(
     groups: Any = None,
     random_state: Any = None,
 ) -> KernelImportance:
-    """Test whether kernels add anything, by giving them the rows of other samples.
+    """Test by permutation whether kernels improve the score of a model.
 
-    A kernel that tells nothing loses nothing when its samples are mixed up. What it
-    sees of a sample enters the decision by its own part only (see
-    :func:`decision_parts`), so that permuting the rows of its view, of its columns or
-    of its precomputed test block means permuting that part: kernels are evaluated once,
-    however many repeats there are.
+    Permuting the rows of an uninformative kernel does not lower the score. A kernel
+    enters the decision only by its own part (see :func:`decision_parts`), so that
+    permuting the rows of its view, of its columns or of its precomputed test block
+    means permuting that part: kernels are evaluated once, whatever the number of
+    repeats.
 
     Parameters
     ----------
     estimator : fitted estimator of mklearn
     X, y
-        Samples that the estimator has not learned from, as it takes them; with
-        precomputed kernels (n_samples, n_training, n_kernels).
+        Held-out samples, in the form that the estimator expects; with precomputed
+        kernels (n_samples, n_training, n_kernels).
     by : {"kernel", "view"}
-        Permute one kernel at a time, which asks what it adds to all the others; or all
-        kernels of a view together, which asks the same of the view. Without views,
-        kernels on the same columns go together.
+        "kernel" permutes one kernel at a time and measures what it adds to all the
+        others; "view" permutes all kernels of a view together. Without views, kernels
+        on the same columns are permuted together.
     n_repeats : int
-        Permutations; the smallest p-value is ``1 / (1 + n_repeats)``.
+        Number of permutations; the smallest p-value is ``1 / (1 + n_repeats)``.
     scoring : str or callable, optional
         The estimator's own score by default.
     groups : array of shape (n_samples,), optional
-        Subjects, which are given the rows of another subject as a whole: samples of one
-        subject are no independent evidence.
+        Subject of each sample. Rows are exchanged between whole subjects, because
+        samples of one subject are not independent.
     random_state : int, RandomState or None
 
     Returns
@@ -504,8 +506,8 @@ def kernel_importance(
     _check_sums(estimator)
     if isinstance(estimator, SingleKernelCV):
         raise ValueError(
-            "SingleKernelCV uses one kernel, so there are no others that it could be "
-            "compared with; its score is the importance of its kernel."
+            "SingleKernelCV uses only one kernel, so there are no others to compare "
+            "it with; its score is the importance of its kernel."
         )
     if n_repeats < 2:
         raise ValueError(f"n_repeats must be at least 2, got {n_repeats!r}.")
@@ -576,7 +578,7 @@ def _of_others(
     """Return rows in which each subject has those of another, in turn."""
     rows = [np.flatnonzero(subjects == s) for s in range(int(subjects.max()) + 1)]
     if len(rows) < 2:
-        raise ValueError("groups has one value only: there is nothing to permute.")
+        raise ValueError("groups has only one value, so there is nothing to permute.")
     order = np.empty(len(subjects), dtype=np.intp)
     for mine, other in zip(rows, rng.permutation(len(rows)), strict=True):
         order[mine] = np.resize(rows[other], len(mine))
@@ -604,7 +606,7 @@ _PERMUTATIONS = 50
 
 @dataclass(frozen=True)
 class ScoreByView:
-    """A score on samples not learned from, and what views or kernels account for.
+    """A score on held-out samples, attributed to views or kernels.
 
     Attributes
     ----------
@@ -617,16 +619,17 @@ class ScoreByView:
     scoring : str
         What the score is.
     folds : array of shape (n_folds, n_names)
-        What each name accounts for, on each fold; one row where samples were held out.
+        Score attributed to each name, on each fold; a single row if samples were held
+        out.
     totals : array of shape (n_folds,)
         The score of the whole model, on each fold.
     sizes : tuple of (int or None, int)
-        How many samples each fold learned from and was tested on.
+        Numbers of training and test samples of each fold.
     outputs : array of shape (n_outputs, n_names), or None
         The product measure of each output (class, for classifiers of more than two),
         mean over folds; None for the other kinds.
     sampling_errors : array of shape (n_names,), or None
-        Standard errors that come of sampling coalitions; None if all were evaluated.
+        Standard errors due to sampling coalitions; None if all were evaluated.
     """
 
     names: tuple[str, ...]
@@ -642,7 +645,7 @@ class ScoreByView:
 
     @property
     def scores(self) -> FloatArray:
-        """What each name accounts for, mean over folds, shape (n_names,)."""
+        """Score attributed to each name, mean over folds, shape (n_names,)."""
         return self.folds.mean(axis=0)
 
     @property
@@ -656,8 +659,8 @@ class ScoreByView:
 
         For ``kind="product"``, what is lost because predictions are too high or too low
         on average (zero for correlations); for "shapley", the score of a model without
-        kernels; for "unique", what several names can say, positive where they repeat
-        each other and negative where they need each other.
+        kernels; for "unique", the part that several names share, positive if they are
+        redundant and negative if they are synergistic.
         """
         return self.total - float(self.scores.sum())
 
@@ -709,7 +712,7 @@ def score_by_view(
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> ScoreByView:
-    """Divide a score on samples not learned from between views, or kernels.
+    """Attribute a score on held-out samples to views, or to kernels.
 
     A prediction is a sum ``f = b + sum_m f_m`` over kernels or views. With deviations
     from means over the test samples, the product measure of the part m is ::
@@ -717,43 +720,44 @@ def score_by_view(
         R2:           sum f_m (2 y - f) / sum y^2
         correlation:  sum f_m y / sqrt(sum f^2 sum y^2)
 
-    These sum to the score, R2 up to what a wrong mean costs (``rest``). Views that say
-    the same share what it is worth by the sizes of their parts, and a part that
-    disagrees with the target is negative. The other kinds fit models of some of the
-    views: "unique" is what the score loses without one of them, "shapley" what it
-    gains when one is added to others, mean over all orders in which they may come.
+    These sum to the score, for R2 up to the cost of a wrong mean (``rest``). Views with
+    the same information share its value according to the sizes of their parts, and a
+    part that disagrees with the target is negative. The other kinds fit models on
+    subsets of the views: "unique" is the decrease of the score without a view,
+    "shapley" its gain when the view is added to others, averaged over all orders.
 
     Parameters
     ----------
     model : estimator of mklearn
-        Cloned for fits, never changed.
+        The model, which is cloned for fits and never modified.
     X, y
-        As the model takes them. Samples that a fitted model has not learned from, for
-        ``kind="product"`` without ``cv``; else those that folds are made of.
+        Samples and targets, in the form that the model expects: held-out samples of a
+        fitted model for ``kind="product"`` without ``cv``, otherwise the samples to be
+        divided into folds.
     kind : {"product", "unique", "shapley"}
     by : {"view", "kernel"}
-        Without views, kernels on the same columns go together. Covariates (``fixed``)
-        have a part of their own in the product measure, and stay in all models of
-        "unique".
+        Without views, kernels on the same columns are taken together. Covariates
+        (``fixed``) have their own part in the product measure, and stay in all models
+        of "unique".
     scoring : str or callable, optional
         "r2" (of all regressors by default) or "correlation": of predictions or, for
         classifiers, of decision values with targets of -1 and 1, mean over outputs or
-        classes. For "unique" and "shapley" any other scoring of scikit-learn will do.
-        For classifiers the default is "correlation" for the product measure, and else
-        their own score.
+        classes. For "unique" and "shapley" any other scoring of scikit-learn is
+        possible. For classifiers the default is "correlation" for the product measure,
+        otherwise their own score.
     cv : int, splitter or iterable of (train, test), optional
-        Folds; 5 where models have to be fitted.
+        Cross-validation folds; 5 by default if models have to be fitted.
     groups : array of shape (n_samples,), optional
         Group labels, such as subjects, passed on to ``cv.split``. With an integer
         ``cv`` all samples of a group fall into the same fold.
     n_permutations : int, optional
-        Orders of the views that Shapley values are sampled from, in pairs of an order
-        and its reverse. By default all coalitions of up to 12 views are evaluated, and
-        50 orders of more.
+        Number of orders of the views from which Shapley values are sampled, in pairs of
+        an order and its reverse. By default all coalitions are evaluated for up to 12
+        views, and 50 orders are sampled for more.
     n_jobs : int, optional
-        Fits at the same time, on one fold after the other.
+        Number of fits in parallel; folds are processed one after the other.
     random_state : int, RandomState or None
-        Of the orders.
+        Seed for the orders.
 
     Returns
     -------
@@ -853,14 +857,14 @@ class ViewScorer:
             raise ValueError(f"by must be 'kernel' or 'view', got {by!r}.")
         if n_permutations is not None and n_permutations < 4:
             raise ValueError(
-                "n_permutations must be at least 4, two pairs, to tell a sampling "
-                f"error; got {n_permutations!r}."
+                "n_permutations must be at least 4 (two pairs) to estimate a sampling "
+                f"error, got {n_permutations!r}."
             )
         if kind == "shapley" and model.fixed is not None:
             raise ValueError(
-                "Shapley values start from a model without kernels, which one with "
-                "covariates (fixed=) does not have here; use kind='unique', or "
-                "'product', in which covariates have a part of their own."
+                "Shapley values start from a model without kernels, which is not "
+                "available with covariates (fixed=); use kind='unique', or 'product', "
+                "in which covariates have their own part."
             )
         if scoring is None:
             scoring = "r2"
@@ -868,8 +872,8 @@ class ViewScorer:
                 scoring = "correlation" if kind == "product" else "accuracy"
         if kind == "product" and scoring not in _MEASURES:
             raise ValueError(
-                "The product measure divides 'r2' and 'correlation', got scoring="
-                f"{scoring!r}; use kind='unique' or 'shapley' for other scores."
+                "The product measure supports 'r2' and 'correlation', got "
+                f"scoring={scoring!r}; use kind='unique' or 'shapley' for other scores."
             )
         self._kind, self._by, self._scoring = kind, by, scoring
         self._count, self._n_jobs = n_permutations, n_jobs
@@ -908,7 +912,7 @@ class ViewScorer:
     def result(self) -> ScoreByView:
         """Return the scores of all folds so far."""
         if self._named is None:
-            raise ValueError("cv must give at least one fold.")
+            raise ValueError("cv must yield at least one fold.")
         errors = None
         if self._draws:
             draws = np.mean(self._draws, axis=0)  # one row for each pair of orders
@@ -935,8 +939,8 @@ class ViewScorer:
             self._named = tuple(groups), members
         elif [len(m) for m in members] != [len(m) for m in self._named[1]]:
             raise ValueError(
-                "Folds have different kernels, so that their scores cannot be averaged;"
-                " give the kernels by name instead of kernels='auto'."
+                "Folds have different kernels, so their scores cannot be averaged; "
+                "give the kernels by name instead of kernels='auto'."
             )
         return list(groups.values())
 
@@ -1011,7 +1015,7 @@ def _as_targets(model: Any, y: NDArray[Any]) -> FloatArray:
     strange = np.setdiff1d(y, classes)
     if len(strange):
         raise ValueError(
-            f"y has the classes {strange.tolist()}, which the model does not know."
+            f"y has the classes {strange.tolist()}, which do not occur in the model."
         )
     return one_vs_rest(np.searchsorted(classes, y), len(classes))
 
@@ -1024,7 +1028,7 @@ def _divided(
     size = np.sum(deviations**2, axis=0)
     if not (size > 0).all():
         raise ValueError(
-            "y is constant on samples that are to be scored, so that neither R2 nor a "
+            "y is constant on the samples to be scored, so neither R2 nor a "
             "correlation is defined; use other folds, or leave out that output."
         )
     centred = parts - parts.mean(axis=0)
@@ -1107,20 +1111,20 @@ def _shapley(value: dict[int, float], V: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class DecisionParts:
-    """What each kernel adds to each decision.
+    """Contribution of each kernel to each decision.
 
     Attributes
     ----------
     kernel_names : tuple of str
     parts : array of shape (n_samples, n_kernels) or (n_samples, n_scores, n_kernels)
-        The second if the decision has a score for each class, label or output.
+        The latter if the decision has a score for each class, label or output.
     intercept : float, or array of shape (n_scores,)
     classes : tuple or None
-        Of the second axis.
+        Classes of the second axis.
     ids : array of shape (n_samples,) or None
         The names of the samples, where they have any.
     covariates : array of shape (n_samples,) or (n_samples, n_scores), or None
-        What covariates add to the decisions, where there are any.
+        Contribution of the covariates to the decisions, if there are any.
     """
 
     kernel_names: tuple[str, ...]
@@ -1164,12 +1168,12 @@ class DecisionParts:
 
 
 def decision_parts(estimator: Any, X: Any) -> DecisionParts:
-    """Return what each kernel adds to the decision about each sample.
+    """Return the contribution of each kernel to the decision for each sample.
 
     The decision function is a sum over kernels, ``sum_m theta_m sum_i A_i k_m(x_i, x)``
-    and the intercept; these are its terms. How a term divides between a kernel's mean
-    over the samples and its rest depends on ``normalize``: compare terms between
-    samples rather than with zero, or centre the kernels (``normalize="center"``).
+    plus the intercept; this function returns its terms. The mean of a term over the
+    samples depends on ``normalize``: compare terms between samples rather than with
+    zero, or centre the kernels (``normalize="center"``).
 
     Parameters
     ----------
@@ -1227,7 +1231,7 @@ def _check_sums(estimator: Any) -> None:
     check_is_fitted(estimator)
     if not hasattr(estimator, "intercept_"):
         raise ValueError(
-            f"{type(estimator).__name__} makes features and decides nothing; use "
+            f"{type(estimator).__name__} computes features and makes no decisions; use "
             "SubspaceClassifier."
         )
 
@@ -1235,9 +1239,9 @@ def _check_sums(estimator: Any) -> None:
 def _check_ours(estimator: Any) -> None:
     if not isinstance(estimator, BaseKernelMachine):
         raise ValueError(
-            "Only estimators of mklearn have decisions that are sums over kernels, got "
-            f"{type(estimator).__name__}; of a pipeline or a search pass the fitted "
-            "estimator itself, and samples as it sees them."
+            "Only estimators of mklearn have decisions that are sums over kernels, "
+            f"got {type(estimator).__name__}; for a pipeline or a search pass the "
+            "fitted estimator itself, and samples in the form that it expects."
         )
 
 

@@ -1,4 +1,4 @@
-"""Comparing models: the same folds for all of them, and honest differences."""
+"""Comparison of models on the same folds, with standard errors of differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Split = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """What several models reached on the same folds.
+    """Scores of several models on the same folds.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Comparison:
         Kernels with more than a negligible weight (see ``report.used_kernels``); NaN
         for models that have no kernel weights.
     n_kernels : array of shape (n_models,)
-        Kernels to choose from, 0 for models that have no kernel weights.
+        Number of kernels to choose from, 0 for models without kernel weights.
     splits : tuple of (train, test)
         The rows of each fold.
     """
@@ -127,23 +127,24 @@ def compare(
     Parameters
     ----------
     models : mapping of str to estimator
-        They are cloned, never changed.
+        The models, which are cloned and never modified.
     X, y
-        As the models take them; a MultiView or a bank is sliced like an array.
+        Samples and targets, in the form that the models expect; a MultiView or a bank
+        is sliced like an array.
     cv : int, splitter or iterable of (train, test)
-        Split once, and used for all models.
+        Cross-validation folds, the same for all models.
     groups : array of shape (n_samples,), optional
         Group labels, such as subjects, passed on to ``cv.split``. With an integer
         ``cv`` all samples of a group fall into the same fold. Models whose ``fit``
-        takes groups, as those that choose by cross-validation do, get those of their
-        samples.
+        takes groups, such as those with an inner cross-validation, get the groups of
+        their samples.
     scoring : str or callable, optional
         As in ``cross_validate``; the estimators' own score by default.
     callback : callable, optional
         Called with the model's name and the fold's number after each fit.
     watch : callable, optional
-        Called with the model's name, the fitted model and the (train, test) rows of
-        the fold, to look at more of a model than its score.
+        Called with the model's name, the fitted model and the (train, test) rows of the
+        fold, to inspect more than the score of a model.
 
     Returns
     -------
@@ -171,7 +172,7 @@ def compare(
     splits = tuple(splitter.split(X, y, groups))
     if len(splits) < 2:
         raise ValueError(
-            f"compare needs at least 2 folds to tell how sure it is, got {len(splits)}."
+            f"compare needs at least 2 folds for standard errors, got {len(splits)}."
         )
     shape = (len(models), len(splits))
     scores, seconds = np.empty(shape), np.empty(shape)

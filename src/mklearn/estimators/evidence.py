@@ -404,7 +404,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         Parameters
         ----------
         X, y, sample_weight
-            What the model was fitted on.
+            The data that the model was fitted on.
         of : {"share", "weight"}
             Whether the intervals are for shares of the variance or for kernel weights.
         level : float

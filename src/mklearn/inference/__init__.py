@@ -1,4 +1,4 @@
-"""Which kernels matter, and how sure that is: tests with a known error."""
+"""Statistical tests of kernels, and certified selection."""
 
 from mklearn.inference.kernel_tests import (
     HierarchicalTests,

@@ -1,4 +1,4 @@
-"""Tests of kernels: whether one explains what covariates or all others do not."""
+"""Tests of whether a kernel explains what covariates, or all others, do not."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class KernelTests:
         or twice the difference of the log likelihoods ("lr").
     p_values : array of shape (n_kernels,)
     resolution : float
-        The smallest p-value that could have come out: ``1 / (n_permutations + 1)`` for
-        permutations, zero for tests that compute the tail.
+        The smallest possible p-value: ``1 / (n_permutations + 1)`` for permutations,
+        zero for tests that compute the tail.
     error : array of shape (n_kernels,)
         Standard error of the p-values, from the number of permutations or simulations;
         zero for tests that compute the tail.
     joint : array of shape (n_kernels,) or None
-        Permutations only: the part of them in which any kernel reaches as much (the
-        family-wise p-values of Westfall and Young).
+        For permutations only: the share of them in which any kernel reaches as large a
+        statistic (the family-wise p-values of Westfall and Young).
     method, given : str
         As they were asked for.
     covariates, dropped : tuple of str
-        Columns of the design beside the intercept, and those that were collinear.
+        Columns of the design besides the intercept, and those dropped as collinear.
     """
 
     names: tuple[str, ...]
@@ -76,14 +76,14 @@ class KernelTests:
     dropped: tuple[str, ...] = ()
 
     def adjusted(self, control: str = "holm") -> FloatArray:
-        """Return p-values that account for the number of kernels.
+        """Return p-values adjusted for the number of kernels.
 
         Parameters
         ----------
         control : {"holm", "bonferroni", "bh", "by", "joint"}
-            "holm", "bonferroni" and "joint" bound the chance of any false finding, "bh"
-            (Benjamini-Hochberg) and "by" (Benjamini-Yekutieli, for any dependence) the
-            expected share of false ones among the findings. "joint" needs permutations.
+            "holm", "bonferroni" and "joint" control the family-wise error rate; "bh"
+            (Benjamini-Hochberg) and "by" (Benjamini-Yekutieli, for any dependence)
+            control the false discovery rate. "joint" needs permutations.
         """
         p, M = self.p_values, len(self.p_values)
         if control in ("bh", "by"):
@@ -148,46 +148,49 @@ def kernel_tests(
     Parameters
     ----------
     X : array, sparse matrix, DataFrame, MultiView; Grams (n, n, M) if precomputed
-        Or a :class:`TestedKernels`, which holds the kernels already: for many targets.
+        Or a :class:`TestedKernels`, which contains computed kernels to be reused for
+        many targets.
     y : array of shape (n,)
-        Numbers, or labels. Two classes are a logistic model; more classes need
-        ``method="permutation"``. More than two whole numbers are numbers: give classes
-        as strings.
+        Numbers, or labels. For two classes the model is logistic; more classes need
+        ``method="permutation"``. More than two different integers are taken as numbers,
+        so give such classes as strings.
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
     fixed : array of shape (n, k) or DataFrame, optional
-        Covariates, which enter linearly beside the intercept and are not tested.
-        Categories become indicators; collinear columns are dropped and named.
+        Covariates, which enter linearly in addition to the intercept and are not
+        tested. Categories become indicators; collinear columns are dropped and listed
+        in the result.
     given : {"covariates", "others"}
-        What a kernel has to add to: covariates alone, or covariates and all other
-        kernels, whose weights are estimated without it by restricted likelihood (for
-        two classes by Laplace's approximation of it).
+        The null model: covariates alone, or covariates and all other kernels, whose
+        weights are estimated without the tested kernel by restricted likelihood (for
+        two classes, by its Laplace approximation).
     method : {"score", "lr", "permutation"}
         "score" computes the tail of ``e'Ke / e'e``, exactly for normal noise of unknown
-        variance. "lr" compares likelihoods with and without the kernel, the weights of
-        others being those without it; its distribution at the boundary is simulated
-        from the spectrum of the kernel, with the same relative error in every tail.
-        "permutation" permutes residuals (Freedman and Lane).
+        variance. "lr" compares likelihoods with and without the kernel, with the
+        weights of the others fixed at their estimates without it; the distribution at
+        the boundary is simulated from the spectrum of the kernel, with the same
+        relative error in every tail. "permutation" permutes residuals (Freedman and
+        Lane).
     groups : array of shape (n,), optional
-        Subjects, for permutations: where a subject has one value of y only, subjects of
-        equal size are permuted as a whole, otherwise samples within subjects.
+        Subject of each sample, for permutations. If y is constant within subjects,
+        subjects of equal size are permuted as a whole; otherwise samples are permuted
+        within subjects.
     n_permutations : int
     random_state : int, RandomState instance or None
-        For permutations and simulations.
+        Seed for permutations and simulations.
     which : sequence of str or int, optional
-        Names or numbers of the kernels to test, all by default; the others still count
-        as others.
+        Names or indices of the kernels to test, all by default; the remaining ones
+        still count as other kernels.
 
     Returns
     -------
     KernelTests
 
-    Notes
-    -----
-    ``given="covariates"`` asks whether a kernel is associated with the target at all,
-    and kernels that resemble each other are then all found. ``given="others"`` asks for
-    what only this kernel explains, and of two kernels that say the same neither is
-    found. In "others" the weights of the other kernels are estimated; the statistic is
-    made orthogonal to their scores, which accounts for that in large samples.
+    Notes ----- ``given="covariates"`` asks whether a kernel is associated with the
+    target at all, so similar kernels are all found. ``given="others"`` asks for what
+    only this kernel explains, so if two kernels carry the same information, neither is
+    found. With "others" the weights of the other kernels are estimated; the statistic
+    is made orthogonal to their scores, which accounts for the estimation in large
+    samples.
 
     References
     ----------
@@ -255,9 +258,9 @@ class HierarchicalTests:
     def adjusted(self) -> tuple[FloatArray, FloatArray]:
         """Return adjusted p-values of the views and of the kernels.
 
-        A view of k out of M kernels has M / k times its p-value, a kernel M times its
-        own and never less than its view: the chance of any false finding, among views
-        and kernels together, is bounded (Meinshausen 2008).
+        The p-value of a view with k out of M kernels is multiplied by M / k, that of a
+        kernel by M, and the latter is at least that of its view. This controls the
+        family-wise error rate over views and kernels together (Meinshausen 2008).
         """
         M, places = len(self.places), np.array(self.places)
         sizes = np.bincount(places, minlength=len(self.views.names))
@@ -293,17 +296,17 @@ def hierarchical_tests(
     n_permutations: int = 999,
     random_state: Any = 0,
 ) -> HierarchicalTests:
-    """Test views as a whole, and within those that matter their kernels.
+    """Test each view as a whole, and then its kernels.
 
-    A view is tested by the mean of its kernels, in units of their variance. Kernels of
-    one view that share an effect may each be too weak to be found among many; the view
-    is then found all the same.
+    A view is tested by the mean of its kernels, each scaled by its variance. If kernels
+    of a view share an effect, each of them may be too weak to be detected among many,
+    while the view as a whole is detected.
 
     Parameters
     ----------
     X, y, kernels, fixed, given, method, groups, n_permutations, random_state
-        As in :func:`kernel_tests`; every kernel must be of a view. With
-        ``given="others"`` the others of a view are the kernels of all other views.
+        As in :func:`kernel_tests`; every kernel must belong to a view. With
+        ``given="others"`` a view is tested against the kernels of all other views.
 
     Returns
     -------
@@ -363,8 +366,9 @@ class _Asked:
                 raise ValueError(f"{name} must be one of {known}, got {value!r}.")
         if groups is not None and method != "permutation":
             raise ValueError(
-                f"groups are for method='permutation'; method={method!r} takes samples "
-                "for independent. Give covariates for subjects, or permute."
+                f"groups= needs method='permutation'; method={method!r} assumes "
+                "independent samples. Add covariates for the subjects, or use "
+                "permutations."
             )
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
             raise ValueError(f"n_permutations must be a whole number, got {count!r}.")
@@ -387,11 +391,11 @@ class _Asked:
         Z = covariates.design(fixed, n)
         if target.many and self.method != "permutation":
             raise ValueError(
-                f"y has {target.Y.shape[1]} classes; method={self.method!r} is for "
-                "numbers and for two classes. Use method='permutation'."
+                f"y has {target.Y.shape[1]} classes, but method={self.method!r} needs "
+                "numbers or two classes. Use method='permutation'."
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
-            raise ValueError("given='others' cannot be done: one kernel has no others.")
+            raise ValueError("given='others' needs at least two kernels, got one.")
         if not target.binary:  # a logistic model sees that classes are separated
             _check_left(target, Z)
         forms = tested.forms
@@ -417,10 +421,10 @@ class _Asked:
 
 @dataclass(frozen=True)
 class TestedKernels:
-    """Kernels that are made once, to be tested for many targets.
+    """Kernels that are computed once, to be tested for many targets.
 
-    They are in units of their variance, with absent views at the mean. Make them by
-    :meth:`of`, and give them to :func:`kernel_tests` in place of X.
+    They are scaled by their variance, with missing views at the mean. Create them with
+    :meth:`of`, and pass them to :func:`kernel_tests` in place of X.
 
     Attributes
     ----------
@@ -428,7 +432,7 @@ class TestedKernels:
     views : tuple of str or None
         The view of each kernel, where it has one.
     forms : sequence of Form
-        The kernels, made when they are asked for.
+        The kernels, computed on demand.
 
     Examples
     --------
@@ -462,7 +466,8 @@ class TestedKernels:
         for k in found:
             if not isinstance(k, (int, np.integer)) or not 0 <= k < M:
                 raise ValueError(
-                    f"which has {k!r}; the {M} kernels are numbered from 0 and called "
+                    f"which contains {k!r}, but the {M} kernels are numbered from 0 "
+                    "and called "
                     f"{', '.join(self.names[:10])}{', ...' if M > 10 else ''}."
                 )
         if not found or len(set(found)) < len(found):
@@ -577,10 +582,12 @@ class _Target:
             raise ValueError(f"y must have shape ({n},), got {y.shape}.")
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError("y has one value only: there is nothing to explain.")
+            raise ValueError("y has only one value, so there is nothing to explain.")
         labels = y.dtype.kind not in "iuf"
         if not labels and not np.isfinite(y).all():
-            raise ValueError("y has missing or infinite values; leave these out.")
+            raise ValueError(
+                "y has missing or infinite values; leave out these samples."
+            )
         if len(classes) == 2:
             return cls(codes[:, None].astype(float), classes)
         if labels:
@@ -644,8 +651,8 @@ def _check_left(target: _Target, Z: FloatArray) -> None:
     left = Y - Q @ (Q.T @ Y)
     if float(np.sum(left**2)) <= 1e-20 * float(np.sum(Y**2)):
         raise ValueError(
-            "The covariates explain the target without a residual: nothing is left "
-            "for kernels to explain; leave out the covariate that holds the target."
+            "The covariates explain the target exactly, which leaves nothing for the "
+            "kernels to explain; leave out the covariate that encodes the target."
         )
 
 
@@ -728,7 +735,7 @@ def _orders(
         raise ValueError(f"groups must have shape ({n},), got {groups.shape}.")
     members = [np.flatnonzero(groups == g) for g in np.unique(groups)]
     if len(members) < 2:
-        raise ValueError("groups has one value only; leave it out to permute samples.")
+        raise ValueError("groups has only one value; leave it out to permute samples.")
     whole = all(np.ptp(Y[rows], axis=0).max() == 0 for rows in members)
     if not whole:
         found = np.tile(np.arange(n), (count, 1))
@@ -741,8 +748,8 @@ def _orders(
         sizes.setdefault(len(rows), []).append(g)
     if all(len(same) == 1 for same in sizes.values()):
         raise ValueError(
-            "Every subject has one value of y, and no two have the same number of "
-            "samples, so that none can be exchanged; give one sample for each subject."
+            "y is constant within subjects, and no two subjects have the same number "
+            "of samples, so none can be exchanged; give one sample for each subject."
         )
     found = np.tile(np.arange(n), (count, 1))
     for same in sizes.values():

@@ -171,10 +171,10 @@ def _logistic(y: FloatArray, Z: FloatArray) -> FloatArray:
         if size < 1e-10:
             return np.asarray(expit(Z @ beta))
     raise ValueError(
-        "The covariates separate the two classes, in all samples or in some: nothing "
-        "is left there for kernels to explain. Give fewer covariates, merge "
-        "categories in which all samples are of one class, or leave out the covariate "
-        "that holds the target."
+        "The covariates separate the two classes, in all samples or in some of them, "
+        "which leaves nothing for the kernels to explain there. Use fewer covariates, "
+        "merge categories in which all samples belong to one class, or leave out the "
+        "covariate that encodes the target."
     )
 
 
@@ -255,6 +255,6 @@ def _solved(
             )
         except ConvergenceWarning as warning:
             raise ValueError(
-                "The weights of the other kernels did not converge, so that nothing "
-                f"can be tested given them: {warning}"
+                "The weights of the other kernels did not converge, so tests given "
+                f"these kernels are not possible: {warning}"
             ) from None

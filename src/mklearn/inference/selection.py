@@ -1,4 +1,4 @@
-"""Which kernels have weight at every optimum, and which at none: proofs by bounds."""
+"""Certified selection: proofs of which kernels have weight at the optimum."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ ZERO, NOT_ZERO, UNDECIDED = "zero", "not zero", "undecided"
 
 @dataclass(frozen=True)
 class CertifiedSelection:
-    """What bounds prove about the weights of all optima, for p = 1.
+    """What is proven about the weights at all optima, for p = 1.
 
     Attributes
     ----------
     names : tuple of str
     weights : array of shape (n_kernels,)
-        Of the solution that was found.
+        Weights of the solution.
     states : tuple of str
-        For each kernel "zero": no optimum has it; "not zero": every optimum has it; or
-        "undecided" at the gap that was reached.
+        For each kernel, "zero" if its weight is zero at every optimum, "not zero" if it
+        is positive at every optimum, or "undecided" at the gap that was reached.
     most : array of shape (n_kernels,)
-        What no optimal weight exceeds.
+        Upper bounds on the optimal weights.
     upper, lower : float
         Bounds on the optimum, rounded outward.
     without : array of shape (n_kernels,)
-        Lower bounds on the optimum without each kernel; it has weight where that is
-        above ``upper``. NaN where this was not looked for.
+        Lower bounds on the optimum without each kernel; the kernel has weight if this
+        is above ``upper``. NaN where it was not computed.
     """
 
     names: tuple[str, ...]
@@ -85,25 +85,26 @@ def certified_selection(
 ) -> Any:
     """Prove which kernels have weight at the optimum, for a model with ``norm=1``.
 
-    Weights of zero in a solution are no proof: a solver stops before it is done. Here
-    the duality gap decides. *Zero*: where the dual of the loss is strongly concave
-    (squared, squared hinge, logistic), the best dual variables lie in a ball whose
-    radius follows from the gap; a kernel that cannot attain the largest quadratic form
-    in it has weight zero at every optimum. For other losses (hinge, ε-insensitive) the
-    gap bounds a weight, see ``most``, and never proves it to be zero. *Not zero*: the
-    problem without the kernel has a lower bound above what was reached with it. All
-    bounds include rounding.
+    Weights of zero in a solution are not a proof, because a solver stops before the
+    exact optimum. Here the duality gap decides. *Zero*: where the dual of the loss is
+    strongly concave (squared, squared hinge, logistic), the best dual variables lie in
+    a ball whose radius follows from the gap; a kernel that cannot attain the largest
+    quadratic form in it has weight zero at every optimum. For other losses (hinge,
+    ε-insensitive) the gap bounds a weight, see ``most``, and never proves it to be
+    zero. *Not zero*: the problem without the kernel has a lower bound above what was
+    reached with it. All bounds include rounding.
 
     Parameters
     ----------
     model : fitted MKLClassifier or MKLRegressor with ``norm=1``
-        Without ``approximation``. A smaller ``tol`` of the model decides more.
+        Fitted without ``approximation``. With a smaller ``tol`` of the model, more
+        kernels can be decided.
     X, y, sample_weight
-        What it was fitted on.
+        The data that the model was fitted on.
     tol : float
-        Relative gap to which problems without a kernel are solved, at most.
+        Smallest relative gap to which problems without a kernel are solved.
     max_iter : int
-        For each of them.
+        Limit on the iterations for each of these problems.
 
     Returns
     -------
@@ -123,7 +124,7 @@ def certified_selection(
     """
     if not hasattr(model, "posed") or "C" not in model.get_params(deep=False):
         raise ValueError(
-            "certified_selection is for MKLClassifier and MKLRegressor, got "
+            "certified_selection needs an MKLClassifier or MKLRegressor, got "
             f"{type(model).__name__}; after a search, fit one of these with what was "
             "chosen."
         )
@@ -132,7 +133,7 @@ def certified_selection(
     several = isinstance(solutions, list)
     if model.get_params(deep=False).get("approximation") is not None:
         raise ValueError(
-            "certified_selection looks at kernels; fit without approximation."
+            "certified_selection needs exact kernels; fit without approximation."
         )
     found = []
     for problem, solution in zip(
@@ -147,8 +148,9 @@ def certified_selection(
             same = abs(upper - solution.upper) <= 1e-6 * max(1.0, abs(solution.upper))
         if not same:
             raise ValueError(
-                "These are not the samples that the model was fitted on: its objective "
-                "there is another one. Give the same X, y and sample_weight."
+                "These are not the samples that the model was fitted on: its "
+                "objective there is different. Give the same X, y and sample_weight "
+                "as to fit."
             )
         found.append(selection_of(problem, solution, tol=tol, max_iter=max_iter))
     return found if several else found[0]
@@ -178,7 +180,7 @@ def selection_of(
     """
     if not problem.weights.sparse:
         raise ValueError(
-            "Only weights with norm=1 are zero or not; other norms give weight to "
+            "Only norm=1 gives weights of exactly zero; other norms give weight to "
             f"every kernel, got {problem.weights!r}."
         )
     dual = Iterate(solution.theta, solution.dual)
@@ -217,9 +219,9 @@ def selection_path(
     Parameters
     ----------
     path : Path
-        As :func:`mklearn.mkl_path` returns it, with 1 among its norms.
+        As returned by :func:`mklearn.mkl_path`, with 1 among its norms.
     bank, loss_at
-        What it was made of.
+        The arguments of :func:`mklearn.mkl_path`.
     tol, max_iter
         As in :func:`certified_selection`.
 
