@@ -317,4 +317,4 @@ def _outputs(training: Training) -> int:
     """Return the number of targets."""
     if isinstance(training, GramTraining):
         return int(training.Y.shape[1])
-    return len(training.statistics.target)
+    return len(training.gathered.statistics.target)

@@ -29,6 +29,7 @@ from mklearn.kernels.columns import (
 from mklearn.kernels.families import KernelLike, expand_kernels
 from mklearn.kernels.memory import Index, MemoryEstimate
 from mklearn.kernels.sources import (
+    ColumnSource,
     DiagonalSource,
     FeatureSource,
     GramSource,
@@ -283,7 +284,12 @@ class KernelBank:
 
     @classmethod
     def from_features(
-        cls, Z: FloatArray, slices: Sequence[slice], names: Iterable[str] | None = None
+        cls,
+        Z: FloatArray,
+        slices: Sequence[slice] | Sequence[NDArray[np.intp]],
+        names: Iterable[str] | None = None,
+        *,
+        scale: ArrayLike | None = None,
     ) -> KernelBank:
         """Return the bank of the kernels ``Z[:, s] @ Z[:, s].T`` for s in ``slices``.
 
@@ -293,9 +299,12 @@ class KernelBank:
         Parameters
         ----------
         Z : array of shape (n, D)
-        slices : sequence of slice
-            The columns of each kernel.
+        slices : sequence of slice, or of arrays of int
+            The columns of each kernel. Where they are arrays, kernels may have columns
+            in common.
         names : iterable of str, optional
+        scale : array of shape (M,), optional
+            What kernels of columns in common are multiplied by.
 
         Examples
         --------
@@ -305,7 +314,13 @@ class KernelBank:
         >>> bank.combine([1.0, 2.0]).diagonal().tolist()
         [1.0, 2.0, 2.0]
         """
-        source = FeatureSource(np.ascontiguousarray(Z), Z, tuple(slices))
+        Z = np.ascontiguousarray(Z)
+        if all(isinstance(columns, slice) for columns in slices):
+            source = FeatureSource(Z, Z, tuple(slices))  # type: ignore[arg-type]
+        else:
+            groups = [np.asarray(columns, dtype=np.intp) for columns in slices]
+            factors = np.ones(len(groups)) if scale is None else np.asarray(scale)
+            source = ColumnSource.over(Z, groups, factors)
         return cls.from_sources([source], names)
 
     @classmethod
