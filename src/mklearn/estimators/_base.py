@@ -88,6 +88,10 @@ EXPLAINED = (
     "The covariates explain the target exactly, so that nothing is left for kernels; "
     "leave out a covariate that stands for the target."
 )
+TOLD = (
+    "The covariates tell all classes apart, so that nothing is left for kernels; leave "
+    "out a covariate that stands for the target."
+)
 
 
 class Samples(NamedTuple):

@@ -173,8 +173,8 @@ class GramTraining:
             return loss
         if not hasattr(loss, "design"):
             raise ValueError(
-                f"fixed= is for losses that are sums over samples, and "
-                f"{type(loss).__name__} couples classes or targets; use another loss."
+                f"fixed= is not for the loss {type(loss).__name__}, whose problem has "
+                "no place for effects; use another loss."
             )
         return replace(loss, design=self.beside)
 
@@ -403,8 +403,9 @@ class FeatureTraining:
         slices = self.features.slices
         if isinstance(loss, Softmax):
             return SoftmaxProblem(
-                self.rows, loss, float(C), weights, slices, self.scaling, part
-            )
+                self.rows, loss, float(C), weights, slices, self.scaling, part,
+                free=self.free,
+            )  # fmt: skip
         assert isinstance(loss, Pointwise)
         return FeatureProblem(
             self.rows, loss, float(C), weights, slices, self.scaling, part, tasks,

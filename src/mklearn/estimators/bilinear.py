@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from mklearn.data.checks import NothingToLearnError
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, check_positive
+from mklearn.estimators._base import TOLD, BaseMKL, check_positive
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.kernels import KernelBank
 from mklearn.problems import BilinearProblem, CrammerSinger, MKLProblem
@@ -27,12 +28,15 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
 
     with ``f_c(x) = sum_r <w_c^r, phi_r(x)>`` (Kobayashi & Otsu, p = 1): the classes
     compete for every sample, instead of each fighting all others alone, and each
-    chooses its own kernels. There is no intercept.
+    chooses its own kernels. There is no intercept, unless there are covariates.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         As in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifier`; each class has effects of its own, and
+        an intercept beside them.
     C : float
         Cost of errors, the κ of the paper.
     weights : {"per-class", "shared"}
@@ -82,7 +86,12 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     support_ : array
         Rows of X that are support vectors.
     dual_coef_ : array of shape (n_classes, n_support)
-    intercept_ : array of zeros of shape (n_classes,)
+    intercept_ : array of shape (n_classes,)
+        Zeros without covariates.
+    fixed_effects_ : array of shape (n_classes, n_covariates)
+        Coefficients of the covariates, in the units of X.
+    fixed_names_, fixed_dropped_ : tuple of str
+        As in :class:`MKLClassifier`.
     duality_gap_ : float
         The relative gap that certifies the solution.
     n_iter_ : int
@@ -115,6 +124,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         weights: str = "per-class",
         norm: Any = 1,
@@ -131,6 +141,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         verbose: int = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.C = C
         self.weights = weights
         self.norm = norm
@@ -160,8 +171,11 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         """
         self._check_parameters()
         training = self._grams(X, y, sample_weight)
+        k, beside = len(self.classes_), training.beside
+        if beside is not None and beside.told_classes(training.target, k) > 1.0 - 1e-6:
+            raise NothingToLearnError(TOLD)
         cost = self.C * self._costs(training)
-        loss = CrammerSinger(training.target, cost, len(self.classes_))
+        loss = CrammerSinger(training.target, cost, k, design=beside)
         problem = self._problem(training.bank, loss)
         solver = self._seeded(training.solver(self.solver, problem))
         solution = self._solve_by(solver, problem, training.clock)
@@ -217,7 +231,9 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
 
     Parameters
     ----------
-    kernels, C, normalize, class_weight, psd, tol, max_iter, time_limit, memory_limit
+    kernels, fixed, C, normalize, class_weight, psd, tol, max_iter, time_limit
+        As in :class:`BilinearMKLClassifier`.
+    memory_limit
         As in :class:`BilinearMKLClassifier`.
 
     Attributes
@@ -225,6 +241,8 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
     kernel_weights_ : array of ones of shape (n_kernels,)
         Nothing is learned about them.
     classes_, kernel_names_, kernels_, kernel_contributions_, support_
+        As in :class:`BilinearMKLClassifier`.
+    fixed_effects_, fixed_names_, fixed_dropped_
         As in :class:`BilinearMKLClassifier`.
     dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`BilinearMKLClassifier`.
@@ -248,6 +266,7 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         normalize: str | None = "multiplicative",
         class_weight: Any = None,
@@ -259,6 +278,7 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
     ) -> None:
         super().__init__(
             kernels,
+            fixed=fixed,
             C=C,
             weights="shared",
             norm=np.inf,

@@ -14,6 +14,7 @@ from mklearn.data.checks import NothingToLearnError
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import (
+    TOLD,
     PosedMixin,
     StatisticsMixin,
     check_loss,
@@ -21,7 +22,7 @@ from mklearn.estimators._base import (
 )
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.estimators._training import SAMPLE, Training
-from mklearn.problems.losses import by_name
+from mklearn.problems.losses import Softmax, by_name
 from mklearn.solvers import Solution
 
 
@@ -244,13 +245,15 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         if self._fixed is None or formula.quadratic or many:
             return
         beside, (Y, _) = training.beside, training.targets()
-        told = np.array([beside.told(y) for y in Y.T])
+        if isinstance(formula, Softmax):
+            found = beside.told_classes(Y.argmax(axis=1), Y.shape[1])
+            told, rewarded = np.array([found]), True
+        else:
+            told = np.array([beside.told(y) for y in Y.T])
+            rewarded = formula.value(np.full(1, 40.0), np.ones(1))[0] > 0
         if (told > 1.0 - 1e-6).all():
-            raise NothingToLearnError(
-                "The covariates tell all classes apart, so that nothing is left for "
-                "kernels; leave out a covariate that stands for the target."
-            )
-        if (told > 1e-6).any() and formula.value(np.full(1, 40.0), np.ones(1))[0] > 0:
+            raise NothingToLearnError(TOLD)
+        if (told > 1e-6).any() and rewarded:
             warnings.warn(
                 "Covariates alone tell the classes of some samples, so that no finite "
                 f"effects of theirs are the best ones for loss={self.loss!r}; those in "
