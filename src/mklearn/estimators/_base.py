@@ -88,6 +88,10 @@ EXPLAINED = (
     "The covariates explain the target exactly, which leaves nothing for the kernels "
     "to learn; leave out the covariate that encodes the target."
 )
+TOLD = (
+    "The covariates separate all classes perfectly, which leaves nothing for the "
+    "kernels to learn; leave out the covariate that encodes the target."
+)
 
 
 class Samples(NamedTuple):

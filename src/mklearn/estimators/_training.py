@@ -174,8 +174,8 @@ class GramTraining:
             return loss
         if not hasattr(loss, "design"):
             raise ValueError(
-                "fixed= needs a loss that is a sum over samples, but "
-                f"{type(loss).__name__} couples classes or targets; use another loss."
+                f"fixed= is not available for the loss {type(loss).__name__}, whose "
+                "problem has no place for fixed effects; use another loss."
             )
         return replace(loss, design=self.beside)
 
@@ -425,8 +425,9 @@ class FeatureTraining:
         slices = self.features.slices
         if isinstance(loss, Softmax):
             return SoftmaxProblem(
-                self.passes, loss, float(C), weights, slices, self.scaling, part
-            )
+                self.passes, loss, float(C), weights, slices, self.scaling, part,
+                free=self.free,
+            )  # fmt: skip
         assert isinstance(loss, Pointwise)
         return FeatureProblem(
             self.passes, loss, float(C), weights, slices, self.scaling, part, tasks,

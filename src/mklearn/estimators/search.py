@@ -863,6 +863,7 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
             warnings.simplefilter("ignore", ConvergenceWarning)
             whole, shift = self._encoded(training)
             assert isinstance(whole, GramTraining)
+            new = part.design_tested()
             rough = clone(self).set_params(tol=_SLACK * self.tol)
             found = []
             for p in self.norms:
@@ -871,7 +872,8 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
                     solution = rough._solve_own(whole, problem)
                     stop_on_ctrl_c([solution])
                     F = cross.apply_each(solution.theta, solution.A)
-                    values = (F + solution.bias + shift)[fold.place]
+                    beside = solution.bias if new is None else new @ solution.bias
+                    values = (F + beside + shift)[fold.place]
                     found.append(self._score_each(fold, values, weighted))
         return np.reshape(found, (len(self.norms), -1, len(shift)))
 

@@ -660,21 +660,50 @@ class KernelBank:
         >>> bank.combine([1.0, 2.0]).tolist()
         [[3.0, 1.0], [1.0, 7.0]]
         """
-        n, n_cols, M = self.shape
+        n, n_cols, _ = self.shape
         values = np.asarray(values, dtype=np.float64)
         if n != n_cols or values.shape != (n,):
             raise ValueError(
                 f"A diagonal needs a square bank and one value for each sample, got a "
                 f"bank of shape {self.shape} and values of shape {values.shape}."
             )
+        return self._with_last(DiagonalSource(values), name)
+
+    def with_features(self, Z: FloatArray, name: str = "features") -> KernelBank:
+        """Return the square bank with ``Z Z'`` as a further, last kernel.
+
+        It is not changed by the bank's normalisation.
+
+        Parameters
+        ----------
+        Z : array of shape (n, D)
+        name : str
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mklearn import KernelBank
+        >>> bank = KernelBank.from_grams(np.ones((2, 2, 1)))
+        >>> bank.with_features(np.array([[1.0], [2.0]])).combine([1.0, 1.0]).tolist()
+        [[2.0, 3.0], [3.0, 5.0]]
+        """
+        n, n_cols, _ = self.shape
+        if n != n_cols or Z.ndim != 2 or len(Z) != n:
+            raise ValueError(
+                f"Features need a square bank and one row for each sample, got a bank "
+                f"of shape {self.shape} and features of shape {Z.shape}."
+            )
+        Z = np.ascontiguousarray(Z, dtype=np.float64)
+        return self._with_last(FeatureSource(Z, Z, (slice(0, Z.shape[1]),)), name)
+
+    def _with_last(self, source: Source, name: str) -> KernelBank:
+        """Return the bank with the one kernel of a source as the last."""
         bank = copy.copy(self)
         bank.names = unique_names([*self.names, name])
         bank.kernels = (*self.kernels, None)
         which = np.zeros(1, dtype=np.intp)
-        bank._parts = [
-            *self._parts,
-            Part(DiagonalSource(values), which, which + M, None),
-        ]
+        last = Part(source, which, which + self.shape[2], None)
+        bank._parts = [*self._parts, last]
         bank._mask = None if self._mask is None else self._mask.extended()
         bank._affine = None if self._affine is None else self._affine.extended()
         return bank
