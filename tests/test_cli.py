@@ -64,8 +64,9 @@ def test_demo_shows_table_views_and_certificate(shown):
     assert result.exit_code == 0, result.output
     for name in (*demo.make_models(), demo.PLAIN, demo.NOISY, demo.GAPS):
         assert name in result.stdout
-    for said in ("accuracy", "Fourier", "noise 4", "interval", "within", "certified", "█"):
-        assert said in result.stdout
+    said = ("accuracy", "Fourier", "noise 4", "interval", "within", "certified", "█")
+    for word in said:
+        assert word in result.stdout
     assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
 
 
