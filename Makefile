@@ -6,6 +6,8 @@ CONSTRAINTS ?=
 PIP_ARGS ?=
 
 .DEFAULT_GOAL := help
+# Without bytecode on disk every process would compile the library's sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
 .PHONY: help demo demo-large reproduce test test-processors test-floor test-latest

@@ -142,7 +142,12 @@ def mean_curve(
 def draw(results: Results, folder: Path) -> list[str]:
     """Draw one panel for each set."""
     tables = [t for t in results.tables if t.name in NAMES]
-    panels = [(t, d) for t in tables for d in t.data if d not in results.missing]
+    panels = [
+        (t, d)
+        for t in tables
+        for d in t.data
+        if any(done(results, t, d, method) for method in METHODS)
+    ]
     if not panels:
         return []
     from matplotlib.figure import Figure

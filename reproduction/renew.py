@@ -79,7 +79,7 @@ def add_tables(found: Results, lines: list[str]) -> list[str]:
         lines = without(lines, {title})
         tables = [i for i, line in enumerate(lines) if _HEADING.match(line)]
         after = (i for i, line in enumerate(lines) if line.startswith("## "))
-        at = next((i for i in after if i > tables[-1]), len(lines))
+        at = next((i for i in after if i > tables[-1]), len(lines) + 1)
         lines = [*lines[: at - 1], *made, *lines[at - 1 :]]
     return lines
 
@@ -141,6 +141,8 @@ def without(lines: list[str], titles: set[str]) -> list[str]:
             left_out = line in titles
         if not left_out:
             kept.append(line)
+    while kept and not kept[-1]:
+        kept.pop()
     return kept
 
 

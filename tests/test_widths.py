@@ -7,6 +7,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from mklearn import MKLClassifier, MKLClassifierCV, MKLRegressorCV, MultiView
+from mklearn.estimators import search
 from mklearn.kernels import RBF, KernelBank, Laplacian, Linear, rbf_ladder
 from mklearn.kernels.families import auto_kernels, width_ranges
 from mklearn.persistence import load, save
@@ -91,6 +92,54 @@ def test_the_rest_is_the_search_without_what_was_left_out(norms):
     plain = MKLClassifier(kernels, C=model.C_, norm=model.norm_, tol=1e-6).fit(X, y)
     assert model.duality_gap_ <= 1e-6
     assert model.solution_.upper == pytest.approx(plain.solution_.upper, rel=2e-6)
+
+
+@pytest.mark.parametrize("norms", [[np.inf], [np.inf, 1], [1, np.inf, 2]])
+@pytest.mark.parametrize("select", ["widths", "one"])
+def test_the_sum_is_followed_once(norms, select, monkeypatch):
+    X, y = noisy_line()
+    kept = []
+    follow = search.rough_path
+
+    def counted(kernels, loss_at, Cs, tried, **options):
+        kept.append(tuple(tried))
+        return follow(kernels, loss_at, Cs, tried, **options)
+
+    monkeypatch.setattr(search, "rough_path", counted)
+    options = {**SMALL, "norms": norms, "select": select}
+    model = MKLClassifierCV(**options).fit(X, y)
+    rest = tuple(p for p in norms if np.isfinite(p))
+    choices = len(model.select_scores_)
+    assert kept[: 3 * choices] == [(np.inf,)] * (3 * choices)
+    assert kept[3 * choices :] == ([rest] * 3 if rest else [])
+    # as the sum of the kernels that were kept, in the place of its norm
+    used = [n for n in model.kernel_names_ if n not in model.rejected_]
+    chosen = len(model.rejected_) if select == "widths" else None
+    if select == "one":
+        chosen = model.kernel_names_.index(used[0])
+    at = norms.index(np.inf)
+    assert_array_equal(model.scores_[at], model.select_scores_[chosen])
+    assert model.path_[0].norms == tuple(map(float, norms))
+    ones = [name in used for name in model.kernel_names_]
+    assert_array_equal(model.path_[0].theta[at], np.tile(ones, (2, 1)))
+    # and with the other norms in theirs
+    alone = MKLClassifierCV(**{**options, "norms": rest or [1]}).fit(X, y)
+    if rest:
+        others = [i for i, p in enumerate(norms) if np.isfinite(p)]
+        assert_array_equal(model.scores_[others], alone.scores_)
+    assert model.duality_gap_ <= model.tol
+
+
+def test_sums_of_many_kernels_start_afresh(monkeypatch):
+    X, y = noisy_line()
+    options = {**SMALL, "norms": [np.inf], "select": "one", "tol": 1e-6}
+    held = MKLClassifierCV(**options).fit(X, y)
+    monkeypatch.setattr(search, "_HELD", 0)
+    cold = MKLClassifierCV(**options).fit(X, y)
+    assert cold.rejected_ == held.rejected_
+    assert_array_equal(cold.scores_, held.scores_)
+    # the same optimum, within the gaps of both
+    assert cold.solution_.upper == pytest.approx(held.solution_.upper, rel=2e-6)
 
 
 def test_all_keeps_all():

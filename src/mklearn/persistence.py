@@ -45,7 +45,13 @@ from mklearn.estimators.baselines import OfOneKernel
 from mklearn.kernels import KernelBank
 from mklearn.kernels.columns import FeatureSet
 from mklearn.kernels.families import BY_NAME, Family
-from mklearn.kernels.feature_map import Explicit, FeatureMap, Fourier, Nystroem
+from mklearn.kernels.feature_map import (
+    Columns,
+    Explicit,
+    FeatureMap,
+    Fourier,
+    Nystroem,
+)
 from mklearn.kernels.groups import GroupFamily
 from mklearn.kernels.landmarks import ApproximationError
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
@@ -88,7 +94,7 @@ _RECORDS: dict[str, type] = {
         Column, Spread, WeightErrors, Likelihoods, Bounds,
         GramPredictor, FeaturePredictor, OfOneKernel,
         Fixed, Place, Covariates, CodedColumn,
-        FeatureMap, ApproximationError, Nystroem, Fourier, Explicit,
+        FeatureMap, ApproximationError, Nystroem, Fourier, Explicit, Columns,
     )
 }  # fmt: skip
 _NOT_KEPT = ("path_",)  # what predictions do not need

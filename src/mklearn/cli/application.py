@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from mklearn import kernels
 from mklearn.cli.ends import visible
@@ -25,6 +26,7 @@ from mklearn.cli.inputs import CLASSES, TIMES, Data, make_folds, make_scorer
 from mklearn.cli.learning import learning_curve
 from mklearn.cli.models import (
     MAJORITY,
+    MANY_ROWS,
     MEAN,
     MOST_ROWS,
     SUM,
@@ -366,16 +368,19 @@ def _compare(
         if callback is not None:
             callback(name, fold, total)
 
-    return compare(
-        models,
-        data.X,
-        data.y,
-        folds,
-        groups=data.groups,
-        scoring=scorer,
-        callback=tick,
-        watch=watch,
-    )
+    # trees on few rows take longer to wake threads than to grow
+    few = 1 if len(data.y) <= MANY_ROWS else None
+    with threadpool_limits(few, user_api="openmp"):
+        return compare(
+            models,
+            data.X,
+            data.y,
+            folds,
+            groups=data.groups,
+            scoring=scorer,
+            callback=tick,
+            watch=watch,
+        )
 
 
 # --- files ----------------------------------------------------------------------------

@@ -12,8 +12,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
@@ -73,11 +71,12 @@ COSTS = np.logspace(-3, 3, 7)  # that --reg auto chooses from
 WIDTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 # what the baselines that are not ours choose from, on folds of the training part
 SVM_COSTS, SVM_WIDTHS = (0.1, 1.0, 10.0, 100.0), (1 / 16, 1 / 4, 1.0, 4.0)
-RATES = (0.05, 0.2)
+RATES, ROUNDS = (0.1, 0.3), 50
 LOW_RANK = ("mkl", "sum", "discriminant", "evidence")
 MOST_ROWS = 5000  # up to which Grams are exact, and methods compared on all samples
 SAMPLE_ROWS = 2000  # that methods are compared on where there are more
-MANY_ROWS = 2000  # from which on boosting puts values into bins
+MANY_ROWS = 2000  # up to which boosting has few bins
+LEAF = 20  # samples of a leaf, or a tenth of all if that is less
 SUM, SINGLE, BOOSTED = "unweighted sum", "best single kernel", "gradient boosting"
 RIDGE = "Cox regression (one linear kernel)"
 MAJORITY, MEAN = "most frequent class", "mean of the target"
@@ -631,7 +630,7 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
         found = {
             f"{type(svm).__name__} (one RBF kernel)": (svm, tried),
             BOOSTED: (
-                _boosting(len(data.y), classes, options),
+                _boosting(options.compared_rows(data), classes, options),
                 {"learning_rate": RATES},
             ),
         }
@@ -657,11 +656,19 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
 
 
 def _boosting(n: int, classes: bool, options: Settings) -> Any:
-    few: Any = GradientBoostingClassifier if classes else GradientBoostingRegressor
-    many: Any = (
+    """Return boosted trees on values in bins.
+
+    With a tenth of few samples in a leaf there are splits in small tables, too.
+    """
+    make: Any = (
         HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
     )
-    return (few if n <= MANY_ROWS else many)(random_state=options.seed)
+    return make(
+        max_iter=ROUNDS,
+        max_bins=64 if n <= MANY_ROWS else 255,
+        min_samples_leaf=min(LEAF, max(n // 10, 2)),
+        random_state=options.seed,
+    )
 
 
 def _count_numbers(data: Data) -> int:

@@ -15,6 +15,8 @@ from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
 
+_NUMBERS = 2**20  # that are hashed at a time
+
 
 @dataclass(frozen=True)
 class RowSample:
@@ -81,11 +83,16 @@ def _hashed(X: Any, seed: int, single: bool) -> NDArray[np.uint64]:
     rng = np.random.default_rng(seed)
     odd = rng.integers(0, 2**63, X.shape[1], dtype=np.uint64) * np.uint64(2)
     odd += np.uint64(1)
-    bits = _bits(X.data if sparse.issparse(X) else X, single)
     if sparse.issparse(X):  # zeros add nothing
+        bits = _bits(X.data, single)
         terms = np.append(np.uint64(0), np.cumsum(bits * odd[X.indices]))
         return _mixed(terms[X.indptr[1:]] - terms[X.indptr[:-1]])
-    return _mixed(bits @ odd)
+    total = np.empty(len(X), dtype=np.uint64)
+    size = max(1, _NUMBERS // max(1, X.shape[1]))
+    for start in range(0, len(X), size):  # some copies are made of each part
+        rows = slice(start, start + size)
+        total[rows] = _bits(X[rows], single) @ odd
+    return _mixed(total)
 
 
 def _bits(values: NDArray[Any], single: bool) -> NDArray[np.uint64]:

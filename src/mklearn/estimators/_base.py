@@ -88,6 +88,10 @@ EXPLAINED = (
     "The covariates explain the target exactly, which leaves nothing for the kernels "
     "to learn; leave out the covariate that encodes the target."
 )
+TOLD = (
+    "The covariates separate all classes perfectly, which leaves nothing for the "
+    "kernels to learn; leave out the covariate that encodes the target."
+)
 
 
 class Samples(NamedTuple):
@@ -317,7 +321,7 @@ class BaseKernelMachine(BaseEstimator):
         # the sample that blocks of the same rows would give: the same features
         sample = sample_rows(Block(data, None, weight), self._sample(), self._seed())
         features = self._feature_map(as_views(sample.X, names), sample.weight)
-        size = block_rows(features.n_features)
+        size = block_rows(features.n_columns)
         rows: Blocks = ArrayBlocks(as_views(data, names), target, weight, rows=size)
         median = np.zeros(1) if self._takes_labels else np.median(target, axis=0)
         coding = None if samples.fixed is None else samples.fixed.coding
@@ -360,7 +364,7 @@ class BaseKernelMachine(BaseEstimator):
     ) -> FeatureTraining:
         memory = room(self.memory_limit)
         if self.memory_limit is not None:
-            rows = rows.within(*portion(features.n_features, int(self.memory_limit)))
+            rows = rows.within(*portion(features.n_columns, int(self.memory_limit)))
         return FeatureTraining.of(
             rows, features, sample, self.normalize, memory, median, coding
         )

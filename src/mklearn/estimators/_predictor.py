@@ -403,11 +403,12 @@ class FeaturePredictor(Predictor):
         """Return the weighted sums over features."""
         out = np.empty((X.shape[0], self.coef.shape[1]))
         offset = self.shift @ self.coef
+        coef = self.features.folded(self.coef)
 
         def work(rows: slice) -> None:
-            out[rows] = self.features.transform(X[rows]) @ self.coef - offset
+            out[rows] = self.features.columns(X[rows]) @ coef - offset
 
-        self._by_rows(work, X.shape[0])
+        self._by_rows(work, X.shape[0], self.features.n_columns)
         return out
 
     def terms(self, X: Any) -> FloatArray:
@@ -419,12 +420,12 @@ class FeaturePredictor(Predictor):
             for m, part in enumerate(self.features.slices):
                 out[rows, :, m] = Z[:, part] @ self.coef[part]
 
-        self._by_rows(work, X.shape[0])
+        self._by_rows(work, X.shape[0], self.features.n_features)
         return out
 
-    def _by_rows(self, work: Callable[[slice], None], n: int) -> None:
+    def _by_rows(self, work: Callable[[slice], None], n: int, width: int) -> None:
         """Call ``work`` on blocks of rows; the digits do not depend on threads."""
-        size = block_rows(self.features.n_features)
+        size = block_rows(width)
         run_blocks(work, [slice(i, min(i + size, n)) for i in range(0, n, size)])
 
     def check(self) -> None:

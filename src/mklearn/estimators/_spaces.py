@@ -228,7 +228,7 @@ class FeatureSpace:
 
     def __init__(self, training: FeatureTraining, exclusive: bool) -> None:
         self.training, self.exclusive = training, exclusive
-        self.features, self.rows = training.features, training.rows
+        self.features, self.rows = training.features, training.passes
         self.statistics, self.scaling = training.statistics, training.scaling
         self.size = self.statistics.total
         share = self.statistics.target

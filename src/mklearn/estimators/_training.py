@@ -8,6 +8,7 @@ counted, targets encoded, problems posed and predictors made in the same way.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -173,8 +174,8 @@ class GramTraining:
             return loss
         if not hasattr(loss, "design"):
             raise ValueError(
-                "fixed= needs a loss that is a sum over samples, but "
-                f"{type(loss).__name__} couples classes or targets; use another loss."
+                f"fixed= is not available for the loss {type(loss).__name__}, whose "
+                "problem has no place for fixed effects; use another loss."
             )
         return replace(loss, design=self.beside)
 
@@ -305,10 +306,29 @@ class FeatureTraining:
         """The kernels."""
         return self.features.kernels
 
-    @property
+    @cached_property
     def statistics(self) -> Statistics:
         """Statistics of features and targets."""
-        return self.gathered.statistics
+        found = self.gathered.statistics
+        if self.places is None:
+            return found
+        check_scatter(len(self.places), self.features)
+        return found.at(self.places)
+
+    @property
+    def places(self) -> Index | None:
+        """Of each feature and covariate, its place among the columns of a row."""
+        places = self.features.places
+        if places is None:
+            return None
+        return np.append(places, self.features.n_columns + np.arange(self.free))
+
+    @cached_property
+    def passes(self) -> Blocks | None:
+        """The rows with all features, for whoever asks for each of them."""
+        if self.rows is None or self.places is None:
+            return self.rows
+        return self.rows.then(partial(_widened, places=self.places))
 
     @property
     def gathered(self) -> Gathered:
@@ -320,13 +340,14 @@ class FeatureTraining:
     @cached_property
     def scaling(self) -> Scaling:
         """How features are normalised."""
-        moments, D = self.gathered.moments, self.features.n_features
+        moments, places = self.gathered.moments, self.features.places
+        at = slice(self.features.n_features) if places is None else places
         return Scaling.fit(
             self.normalize,
             self.features,
             moments.total,
-            moments.mean[:D],
-            moments.scatter[:D],
+            moments.mean[at],
+            moments.scatter[at],
         )
 
     @property
@@ -346,10 +367,11 @@ class FeatureTraining:
 
     def explained(self) -> NDArray[np.bool_]:
         """Return which targets covariates alone explain, shape (T,)."""
-        size = np.diagonal(self.statistics.HH)
+        found = self.gathered.statistics
+        size = np.diagonal(found.HH)
         if not self.free:
             return np.zeros(len(size), dtype=bool)
-        left = np.diagonal(self.statistics.apart(self.free)[0].HH)
+        left = np.diagonal(found.apart(self.free)[0].HH)
         # of sums of squares no more is known than their rounding
         return np.asarray((left <= 1e-13 * size) & (size > 0))
 
@@ -358,14 +380,14 @@ class FeatureTraining:
         """Pseudo-samples that stand for all samples, for the squared loss."""
         features = self.features
         return Reduced.of(
-            self.statistics, self.scaling, features.slices, features.names, self.memory,
-            self.free,
+            self.gathered.statistics, self.scaling, features.slices, features.names,
+            self.memory, self.free, features.places,
         )  # fmt: skip
 
     def counts(self, n_classes: int) -> FloatArray:
         """Return the total weight of each class."""
         if self.rows is None:
-            statistics = self.statistics
+            statistics = self.gathered.statistics
             return np.asarray(statistics.total * statistics.target)
         return np.asarray(self.rows.reduce(count_labels).weight)
 
@@ -381,7 +403,7 @@ class FeatureTraining:
             _featurised, features=self.features, to=encode, coding=self.coding
         )
         rows = self.rows.then(make)
-        width = self.features.n_features + self.free + 2
+        width = self.features.n_columns + self.free + 2
         rows = rows.held(8 * self.n_rows * width)
         with self.clock.preparing():
             found = rows.reduce(partial(gather, factors=encode.factors))
@@ -396,18 +418,19 @@ class FeatureTraining:
             return self._in_order(loss, float(C), weights)
         if loss.quadratic:
             return self.reduced.squared(float(C), weights, tasks)
-        if self.rows is None:
+        if self.passes is None:
             raise ValueError(f"Sums over samples are not enough for {loss!r}.")
         T = len(self.statistics.target)
         part = self.statistics.with_targets(np.eye(T)[:, tasks])
         slices = self.features.slices
         if isinstance(loss, Softmax):
             return SoftmaxProblem(
-                self.rows, loss, float(C), weights, slices, self.scaling, part
-            )
+                self.passes, loss, float(C), weights, slices, self.scaling, part,
+                free=self.free,
+            )  # fmt: skip
         assert isinstance(loss, Pointwise)
         return FeatureProblem(
-            self.rows, loss, float(C), weights, slices, self.scaling, part, tasks,
+            self.passes, loss, float(C), weights, slices, self.scaling, part, tasks,
             free=self.free,
         )  # fmt: skip
 
@@ -429,16 +452,16 @@ class FeatureTraining:
         if self.free:
             bias, effects = bias[0], bias[1:]
         w, bias = self.scaling.raw(w, bias)
-        at = np.vstack([w, effects]), bias
+        at = np.vstack([self.features.folded(w), effects]), bias
         return np.concatenate(self.rows.map(partial(_scored, at=at)))
 
     def _in_order(self, loss: CoxFormula, C: float, weights: WeightSet) -> Any:
         """Return the problem of rows that lie in the order of their times."""
-        assert self.rows is not None
+        assert self.passes is not None
         Y, cost = self.targets()
         T = len(self.statistics.target)
         return OrderedProblem(
-            self.rows,
+            self.passes,
             loss,
             C,
             weights,
@@ -509,10 +532,14 @@ def _check_finite(theta: FloatArray, A: FloatArray, bias: FloatArray) -> None:
 def _featurised(
     block: Block, features: FeatureMap, to: Encoding, coding: Covariates | None = None
 ) -> Block:
-    Z = features.transform(block.X)
+    Z = features.columns(block.X)
     if coding is not None:
         Z = np.column_stack([Z, coding.standardised(block.X.covariates)[:, 1:]])
     return to(Block(Z, block.y, block.weight))
+
+
+def _widened(block: Block, places: Index) -> Block:
+    return Block(block.X[:, places], block.y, block.weight)
 
 
 def _last_columns(block: Block, count: int) -> FloatArray:
@@ -551,8 +578,13 @@ def check_approximation(approximation: Any, rank: Any, landmarks: Any) -> None:
 
 
 def check_size(features: FeatureMap) -> None:
-    """Raise ValueError if the scatter of the features does not fit into memory."""
-    D, free = features.n_features, available_memory()
+    """Raise ValueError if the scatter of the columns does not fit into memory."""
+    check_scatter(features.n_columns, features)
+
+
+def check_scatter(D: int, features: FeatureMap) -> None:
+    """Raise ValueError if the scatter of D features does not fit into memory."""
+    free = available_memory()
     if 4 * 8 * D**2 > free:  # of two blocks, their sum, and a factor
         raise ValueError(
             f"{len(features.names)} kernels have {D} features in total. Their scatter "
@@ -616,34 +648,41 @@ def merge_equal(
     if isinstance(data, (KernelBank, MultiView)):
         group[present] = np.arange(len(present))
         return present, group, weight[present]
-    if sparse.issparse(data):
-        data = data.sorted_indices()
-        data.eliminate_zeros()
-        ends = data.indptr
-
-        def content(i: int) -> bytes:
-            part = slice(ends[i], ends[i + 1])
-            indices = data.indices[part].astype(np.int64)
-            return bytes(indices.tobytes() + data.data[part].tobytes() + last(i))
-    else:
-        data = np.ascontiguousarray(data) + 0.0  # no negative zeros
-        rows, width = data.tobytes(), data.shape[1] * data.itemsize
-
-        def content(i: int) -> bytes:
-            return rows[i * width : (i + 1) * width] + last(i)
-
     if others is not None:
         target = np.column_stack([target.reshape(n, -1), others + 0.0])
-
-    def last(i: int) -> bytes:
-        return target[i].tobytes()
-
+    contents = _sparse_rows(data) if sparse.issparse(data) else _dense_rows(data)
     blake2b = hashlib.blake2b
     digests = np.array(
-        [blake2b(content(i), digest_size=16).digest() for i in present.tolist()],
+        [
+            blake2b(content + target[i].tobytes(), digest_size=16).digest()
+            for i, content in enumerate(contents)
+            if weight[i] > 0
+        ],
         dtype="V16",
     )
     _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
     group[present] = inverse
     merged = np.bincount(inverse, weight[present], len(first)).astype(float)
     return present[first], group, merged
+
+
+def _dense_rows(data: FloatArray) -> Iterator[bytes]:
+    """Yield the bytes of each row; no more than a block of them is copied."""
+    size = max(1, _BLOCK_BYTES // max(1, data[:1].nbytes))
+    for start in range(0, len(data), size):
+        part = np.ascontiguousarray(data[start : start + size]) + 0.0  # no -0.0
+        width = part.shape[1] * part.itemsize
+        whole = part.tobytes()
+        for i in range(len(part)):
+            yield whole[i * width : (i + 1) * width]
+
+
+def _sparse_rows(data: Any) -> Iterator[bytes]:
+    """Yield the bytes of each row: where its numbers are, and these."""
+    data = data.sorted_indices()
+    data.eliminate_zeros()
+    ends = data.indptr
+    for i in range(data.shape[0]):
+        part = slice(ends[i], ends[i + 1])
+        indices = data.indices[part].astype(np.int64)
+        yield indices.tobytes() + data.data[part].tobytes()

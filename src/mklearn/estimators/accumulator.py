@@ -148,10 +148,10 @@ class Accumulator:
                 raise ValueError("y has a different number of dimensions than before.")
             self.flat = flat
             H = y.reshape(len(y), -1).astype(np.float64)
-        size = block_rows(self.features.n_features)
+        size = block_rows(self.features.n_columns)
         for start in range(0, block.n_rows, size):
             rows = slice(start, start + size)
-            Z = self.features.transform(block.X[rows])
+            Z = self.features.columns(block.X[rows])
             part = gather(Block(Z, H[rows], block.weight[rows]))
             self._found = part if self._found is None else self._found + part
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from mklearn.data.checks import NothingToLearnError
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, check_positive
+from mklearn.estimators._base import TOLD, BaseMKL, check_positive
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.kernels import KernelBank
 from mklearn.problems import BilinearProblem, CrammerSinger, MKLProblem
@@ -27,12 +28,15 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
 
     with ``f_c(x) = sum_r <w_c^r, phi_r(x)>`` (Kobayashi & Otsu, p = 1): all classes are
     learned jointly rather than one-vs-rest, and each class has its own kernel weights.
-    There is no intercept.
+    There is no intercept, unless there are covariates.
 
     Parameters
     ----------
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         As in :class:`MKLClassifier`.
+    fixed : str, int, or list of these, optional
+        Covariates, as in :class:`MKLClassifier`; each class has effects of its own, and
+        an intercept beside them.
     C : float
         Cost of errors, the κ of the paper.
     weights : {"per-class", "shared"}
@@ -84,7 +88,12 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     support_ : array
         Indices of the rows of X that are support vectors.
     dual_coef_ : array of shape (n_classes, n_support)
-    intercept_ : array of zeros of shape (n_classes,)
+    intercept_ : array of shape (n_classes,)
+        Zeros without covariates.
+    fixed_effects_ : array of shape (n_classes, n_covariates)
+        Coefficients of the covariates, in the units of X.
+    fixed_names_, fixed_dropped_ : tuple of str
+        As in :class:`MKLClassifier`.
     duality_gap_ : float
         The relative gap that certifies the solution.
     n_iter_ : int
@@ -117,6 +126,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         weights: str = "per-class",
         norm: Any = 1,
@@ -133,6 +143,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         verbose: int = 0,
     ) -> None:
         self.kernels = kernels
+        self.fixed = fixed
         self.C = C
         self.weights = weights
         self.norm = norm
@@ -163,8 +174,11 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         """
         self._check_parameters()
         training = self._grams(X, y, sample_weight)
+        k, beside = len(self.classes_), training.beside
+        if beside is not None and beside.told_classes(training.target, k) > 1.0 - 1e-6:
+            raise NothingToLearnError(TOLD)
         cost = self.C * self._costs(training)
-        loss = CrammerSinger(training.target, cost, len(self.classes_))
+        loss = CrammerSinger(training.target, cost, k, design=beside)
         problem = self._problem(training.bank, loss)
         solver = self._seeded(training.solver(self.solver, problem))
         solution = self._solve_by(solver, problem, training.clock)
@@ -220,7 +234,9 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
 
     Parameters
     ----------
-    kernels, C, normalize, class_weight, psd, tol, max_iter, time_limit, memory_limit
+    kernels, fixed, C, normalize, class_weight, psd, tol, max_iter, time_limit
+        As in :class:`BilinearMKLClassifier`.
+    memory_limit
         As in :class:`BilinearMKLClassifier`.
 
     Attributes
@@ -228,6 +244,8 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
     kernel_weights_ : array of ones of shape (n_kernels,)
         They are not learned.
     classes_, kernel_names_, kernels_, kernel_contributions_, support_
+        As in :class:`BilinearMKLClassifier`.
+    fixed_effects_, fixed_names_, fixed_dropped_
         As in :class:`BilinearMKLClassifier`.
     dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
         As in :class:`BilinearMKLClassifier`.
@@ -251,6 +269,7 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
         self,
         kernels: Any = "auto",
         *,
+        fixed: Any = None,
         C: float = 1.0,
         normalize: str | None = "multiplicative",
         class_weight: Any = None,
@@ -262,6 +281,7 @@ class CrammerSingerClassifier(BilinearMKLClassifier):
     ) -> None:
         super().__init__(
             kernels,
+            fixed=fixed,
             C=C,
             weights="shared",
             norm=np.inf,

@@ -14,6 +14,7 @@ from mklearn.data.checks import NothingToLearnError
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import (
+    TOLD,
     PosedMixin,
     StatisticsMixin,
     check_loss,
@@ -21,7 +22,7 @@ from mklearn.estimators._base import (
 )
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.estimators._training import SAMPLE, Training
-from mklearn.problems.losses import by_name
+from mklearn.problems.losses import Softmax, by_name
 from mklearn.solvers import Solution
 
 
@@ -252,14 +253,15 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         if self._fixed is None or formula.quadratic or many:
             return
         beside, (Y, _) = training.beside, training.targets()
-        told = np.array([beside.told(y) for y in Y.T])
+        if isinstance(formula, Softmax):
+            found = beside.told_classes(Y.argmax(axis=1), Y.shape[1])
+            told, rewarded = np.array([found]), True
+        else:
+            told = np.array([beside.told(y) for y in Y.T])
+            rewarded = formula.value(np.full(1, 40.0), np.ones(1))[0] > 0
         if (told > 1.0 - 1e-6).all():
-            raise NothingToLearnError(
-                "The covariates separate all classes perfectly, which leaves nothing "
-                "for the kernels to learn; leave out the covariate that encodes the "
-                "target."
-            )
-        if (told > 1e-6).any() and formula.value(np.full(1, 40.0), np.ones(1))[0] > 0:
+            raise NothingToLearnError(TOLD)
+        if (told > 1e-6).any() and rewarded:
             warnings.warn(
                 "The covariates alone separate some of the samples perfectly, so "
                 f"their optimal effects are infinite for loss={self.loss!r}; those in "

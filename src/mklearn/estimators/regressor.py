@@ -235,8 +235,6 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         """Return fewer columns that stand for all targets, where there are any."""
         if not (isinstance(training, GramTraining) and self._formula().quadratic):
             return None
-        if training.beside is not None:
-            return None
         n, T = training.Y.shape
         return FewerColumns.of(training.Y) if n < T else None
 
@@ -245,7 +243,8 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         return isinstance(training, GramTraining) and self._formula().quadratic
 
     def _own(self, training: GramTraining, C: float, weights: Any) -> OwnSquared:
-        return OwnSquared(training.bank, training.Y, C * training.cost, weights)
+        cost = C * training.cost
+        return OwnSquared(training.bank, training.Y, cost, weights, training.beside)
 
     def _solve_own(self, training: GramTraining, problem: OwnSquared) -> Solution:
         """Solve the problems of all targets together, and say if some are not."""
@@ -258,9 +257,11 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         self, training: GramTraining, problem: OwnSquared, shift: Any
     ) -> None:
         solution = self._solve_own(training, problem)
-        theta, A, bias = solution.theta, solution.A, solution.bias + shift
+        theta, A = solution.theta, solution.A
+        bias, effects = self._effects(solution.bias, shift)
         shares = problem.contributions(theta, A)
-        self._keep(training, training.predictor(theta, A, bias), theta, A, shares)
+        predictor = training.predictor(theta, A, bias).with_effects(effects)
+        self._keep(training, predictor, theta, A, shares)
         self.solution_, self.n_iter_ = solution, solution.n_iter
         self.duality_gap_ = float(solution.about.gaps.max())
 
@@ -279,7 +280,8 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
             lambda g: training.shares(problems[g], solutions[g]),
             len(training.names),
         )
-        predictor = training.predictor(found.theta, found.A, found.bias + shift)
+        bias, effects = self._effects(found.bias, shift)
+        predictor = training.predictor(found.theta, found.A, bias).with_effects(effects)
         self._keep(training, predictor, found.theta, found.A, found.shares)
         self.solution_ = solutions
         self.duality_gap_ = max(s.gap for s in solutions)
@@ -297,11 +299,6 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         return {} if self._formula().quadratic else {"loss": self.loss}
 
     def _check_parameters(self) -> None:
-        if self.fixed is not None and not is_shared(self.weights):
-            raise ValueError(
-                f"fixed= needs weights='shared', got {self.weights!r}: fit one model "
-                "for each target."
-            )
         super()._check_parameters()
         check_positive("C", self.C)
         check_loss(self.loss, "numbers")
@@ -317,4 +314,4 @@ def _outputs(training: Training) -> int:
     """Return the number of targets."""
     if isinstance(training, GramTraining):
         return int(training.Y.shape[1])
-    return len(training.statistics.target)
+    return len(training.gathered.statistics.target)

@@ -47,6 +47,7 @@ FloatArray = NDArray[np.float64]
 _SLACK = 10.0  # gaps on folds, as multiples of the tolerance of the last fit
 _SINGLE = 1e-4  # tolerances that single precision is good enough for on folds
 _BATCH = 2**26  # bytes of products with test kernels that are held at a time
+_HELD = 64  # sums, of all choices and costs, whose dual variables are held
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,35 @@ class _Scored:
 
     path: Path  # without solutions
     scores: FloatArray  # (P, K), NaN for cells that were not reached
-    A: FloatArray  # (P, K, n_members, T), or of fewer columns
+    A: tuple[FloatArray | None, ...]  # (K, n_members, T), or of fewer columns, or none
     fewer: FewerColumns | None = None
 
-    def dual(self, i: int, k: int) -> FloatArray:
-        """Return the dual variables of a cell, shape (n_members, T)."""
-        A = np.asarray(self.A[i, k])
-        return A if self.fewer is None else self.fewer.spread(A)
+    def dual(self, i: int, k: int) -> FloatArray | float:
+        """Return the dual variables of a cell, shape (n_members, T); 0 if not held."""
+        A = self.A[i]
+        if A is None:
+            return 0.0
+        return A[k] if self.fewer is None else self.fewer.spread(A[k])
+
+    def with_sums(self, sums: _Scored, norms: tuple[float, ...]) -> _Scored:
+        """Return this with rows of a sum, for all norms that are infinite."""
+        if len(self.scores) == len(norms):
+            return self
+        order = np.cumsum(np.isfinite(norms)) - 1
+        order = np.where(np.isinf(norms), len(self.scores), order)
+
+        def rows(mine: FloatArray, other: FloatArray) -> FloatArray:
+            return np.concatenate([mine, other])[order]
+
+        arrays = ("theta", "objective", "lower", "gap", "n_iter", "seconds")
+        path = replace(
+            self.path,
+            norms=norms,
+            **{a: rows(getattr(self.path, a), getattr(sums.path, a)) for a in arrays},
+        )
+        A = (*self.A, *sums.A)
+        scores = rows(self.scores, sums.scores)
+        return _Scored(path, scores, tuple(A[i] for i in order), self.fewer)
 
 
 @dataclass(frozen=True)
@@ -124,12 +147,19 @@ class _PathSearch(SearchMixin, BaseMKL):
     ) -> tuple[Any, ...]:
         """Return training, problem, solution and shift of the cell that is best."""
         whole = training
-        kept = self._kept(folds, weighted)
+        kept, sums = self._kept(folds, weighted)
         if len(kept) < len(whole.names):
             training = whole.among(kept)
             folds = replace(folds, training=training)
-        job = partial(self._run_fold, weighted=weighted)
-        (found,) = folds.run(job, self.n_jobs)
+        norms = tuple(float(p) for p in self.norms)
+        rest = norms if sums is None else tuple(p for p in norms if np.isfinite(p))
+        found = sums or []
+        if rest:
+            job = partial(self._run_fold, norms=rest, weighted=weighted)
+            (found,) = folds.run(job, self.n_jobs)
+        if rest and sums is not None:
+            pairs = zip(found, sums, strict=True)
+            found = [one.with_sums(plain, norms) for one, plain in pairs]
         self.Cs_, self.norms_ = found[0].path.Cs, np.array(found[0].path.norms)
         self.path_ = tuple(
             replace(one.path, theta=_spread(one.path.theta, kept, len(whole.names)))
@@ -164,11 +194,14 @@ class _PathSearch(SearchMixin, BaseMKL):
             solution = replace(solution, theta=theta)
         return training, [problem], [solution], shift
 
-    def _kept(self, folds: Folds, weighted: bool) -> NDArray[np.intp]:
+    def _kept(
+        self, folds: Folds, weighted: bool
+    ) -> tuple[NDArray[np.intp], list[_Scored] | None]:
         """Return the kernels to learn from, chosen by their plain sums on the folds.
 
         The sum is the cheapest model of a choice. Among equals the choice with the
-        fewest narrow kernels wins, or the first of single ones.
+        fewest narrow kernels wins, or the first of single ones. What each fold found
+        for the sum of these kernels comes along; None if nothing was compared.
         """
         training = folds.training
         everything = np.arange(len(training.names))
@@ -180,26 +213,32 @@ class _PathSearch(SearchMixin, BaseMKL):
         elif self.select == "one":
             choices = [np.array([m]) for m in everything]
         if len(choices) < 2:
-            return everything
+            return everything, None
         job = partial(self._run_sums, choices=choices, weighted=weighted)
         (found,) = folds.run(job, self.n_jobs)
-        scores = np.stack(found, axis=2)
+        scores = np.stack(
+            [np.concatenate([one.scores for one in row]) for row in found], axis=2
+        )
         if np.isnan(scores).any(axis=2).all():
-            return everything  # out of time, which the paths will say
+            return everything, None  # out of time, which the paths will say
         number, _ = best_cell(scores, lambda i, k: (i, k))
         kept = choices[number]
         self.select_scores_ = scores[::-1] if self.select == "widths" else scores
         out = np.setdiff1d(everything, kept)
         self.rejected_ = tuple(training.names[m] for m in out)
-        return kept
+        return kept, [row[number] for row in found]
 
     def _run_sums(
         self, part: Part, choices: Sequence[NDArray[np.intp]], weighted: bool
-    ) -> FloatArray:
-        """Return the scores of sums of kernels, shape (n_choices, n_Cs)."""
+    ) -> list[_Scored]:
+        """Return what the sum of each choice of kernels reaches on a fold."""
         ready = self._ready(part, weighted)
-        found = [self._followed(ready, (np.inf,), kernels) for kernels in choices]
-        return np.concatenate([one.scores for one in found])
+        held = len(choices) * len(self._costs_tried()) <= _HELD
+        found = []
+        for kernels in choices:
+            one = self._followed(ready, (np.inf,), kernels)
+            found.append(one if held else replace(one, A=(None,)))
+        return found
 
     def _solve_shared(
         self, training: Any, C: float, start: Iterate | None = None
@@ -215,9 +254,10 @@ class _PathSearch(SearchMixin, BaseMKL):
     def _weights(self) -> WeightSet:
         return LpBall(self.norm_)
 
-    def _run_fold(self, part: Part, weighted: bool) -> _Scored:
+    def _run_fold(
+        self, part: Part, norms: tuple[float, ...], weighted: bool
+    ) -> _Scored:
         """Follow the path on the fold's samples and score every cell on the others."""
-        norms = tuple(float(p) for p in self.norms)
         return self._followed(self._ready(part, weighted), norms)
 
     def _ready(self, part: Part, weighted: bool) -> _Ready:
@@ -282,7 +322,7 @@ class _PathSearch(SearchMixin, BaseMKL):
                 scores[i, k] = ready.score((values + ready.shift)[ready.place])
                 A[i, k] = s.A
         # the solutions would take as much memory as the samples for each cell
-        return _Scored(replace(path, solutions=()), scores, A, fewer)
+        return _Scored(replace(path, solutions=()), scores, tuple(A), fewer)
 
     def _scorer(self, fold: Fold, weighted: bool) -> Callable[[FloatArray], float]:
         """Return what makes a score of the decisions on the rows of a fold."""
@@ -823,6 +863,7 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
             warnings.simplefilter("ignore", ConvergenceWarning)
             whole, shift = self._encoded(training)
             assert isinstance(whole, GramTraining)
+            new = part.design_tested()
             rough = clone(self).set_params(tol=_SLACK * self.tol)
             found = []
             for p in self.norms:
@@ -831,7 +872,8 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
                     solution = rough._solve_own(whole, problem)
                     stop_on_ctrl_c([solution])
                     F = cross.apply_each(solution.theta, solution.A)
-                    values = (F + solution.bias + shift)[fold.place]
+                    beside = solution.bias if new is None else new @ solution.bias
+                    values = (F + beside + shift)[fold.place]
                     found.append(self._score_each(fold, values, weighted))
         return np.reshape(found, (len(self.norms), -1, len(shift)))
 

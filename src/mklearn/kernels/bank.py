@@ -29,6 +29,7 @@ from mklearn.kernels.columns import (
 from mklearn.kernels.families import KernelLike, expand_kernels
 from mklearn.kernels.memory import Index, MemoryEstimate
 from mklearn.kernels.sources import (
+    ColumnSource,
     DiagonalSource,
     FeatureSource,
     GramSource,
@@ -288,7 +289,12 @@ class KernelBank:
 
     @classmethod
     def from_features(
-        cls, Z: FloatArray, slices: Sequence[slice], names: Iterable[str] | None = None
+        cls,
+        Z: FloatArray,
+        slices: Sequence[slice] | Sequence[NDArray[np.intp]],
+        names: Iterable[str] | None = None,
+        *,
+        scale: ArrayLike | None = None,
     ) -> KernelBank:
         """Return the bank of the kernels ``Z[:, s] @ Z[:, s].T`` for s in ``slices``.
 
@@ -298,9 +304,12 @@ class KernelBank:
         Parameters
         ----------
         Z : array of shape (n, D)
-        slices : sequence of slice
-            The columns of each kernel.
+        slices : sequence of slice, or of arrays of int
+            The columns of each kernel. Where they are arrays, kernels may have columns
+            in common.
         names : iterable of str, optional
+        scale : array of shape (M,), optional
+            What kernels of columns in common are multiplied by.
 
         Examples
         --------
@@ -310,7 +319,13 @@ class KernelBank:
         >>> bank.combine([1.0, 2.0]).diagonal().tolist()
         [1.0, 2.0, 2.0]
         """
-        source = FeatureSource(np.ascontiguousarray(Z), Z, tuple(slices))
+        Z = np.ascontiguousarray(Z)
+        if all(isinstance(columns, slice) for columns in slices):
+            source = FeatureSource(Z, Z, tuple(slices))  # type: ignore[arg-type]
+        else:
+            groups = [np.asarray(columns, dtype=np.intp) for columns in slices]
+            factors = np.ones(len(groups)) if scale is None else np.asarray(scale)
+            source = ColumnSource.over(Z, groups, factors)
         return cls.from_sources([source], names)
 
     @classmethod
@@ -649,21 +664,50 @@ class KernelBank:
         >>> bank.combine([1.0, 2.0]).tolist()
         [[3.0, 1.0], [1.0, 7.0]]
         """
-        n, n_cols, M = self.shape
+        n, n_cols, _ = self.shape
         values = np.asarray(values, dtype=np.float64)
         if n != n_cols or values.shape != (n,):
             raise ValueError(
                 f"A diagonal needs a square bank and one value for each sample, got a "
                 f"bank of shape {self.shape} and values of shape {values.shape}."
             )
+        return self._with_last(DiagonalSource(values), name)
+
+    def with_features(self, Z: FloatArray, name: str = "features") -> KernelBank:
+        """Return the square bank with ``Z Z'`` as a further, last kernel.
+
+        It is not changed by the bank's normalisation.
+
+        Parameters
+        ----------
+        Z : array of shape (n, D)
+        name : str
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mklearn import KernelBank
+        >>> bank = KernelBank.from_grams(np.ones((2, 2, 1)))
+        >>> bank.with_features(np.array([[1.0], [2.0]])).combine([1.0, 1.0]).tolist()
+        [[2.0, 3.0], [3.0, 5.0]]
+        """
+        n, n_cols, _ = self.shape
+        if n != n_cols or Z.ndim != 2 or len(Z) != n:
+            raise ValueError(
+                f"Features need a square bank and one row for each sample, got a bank "
+                f"of shape {self.shape} and features of shape {Z.shape}."
+            )
+        Z = np.ascontiguousarray(Z, dtype=np.float64)
+        return self._with_last(FeatureSource(Z, Z, (slice(0, Z.shape[1]),)), name)
+
+    def _with_last(self, source: Source, name: str) -> KernelBank:
+        """Return the bank with the one kernel of a source as the last."""
         bank = copy.copy(self)
         bank.names = unique_names([*self.names, name])
         bank.kernels = (*self.kernels, None)
         which = np.zeros(1, dtype=np.intp)
-        bank._parts = [
-            *self._parts,
-            Part(DiagonalSource(values), which, which + M, None),
-        ]
+        last = Part(source, which, which + self.shape[2], None)
+        bank._parts = [*self._parts, last]
         bank._mask = None if self._mask is None else self._mask.extended()
         bank._affine = None if self._affine is None else self._affine.extended()
         return bank

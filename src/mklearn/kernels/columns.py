@@ -103,6 +103,24 @@ class FeatureSet:
             X = self._filled(X, holes)
         return self._scaled(X)
 
+    @property
+    def n_columns(self) -> int:
+        """Number of columns that are taken."""
+        return self.width if self.index is None else len(self.index)
+
+    def some(self, columns: NDArray[np.intp]) -> FeatureSet:
+        """Return the set with some of the columns that are taken."""
+        if self.n_columns == len(columns):
+            return self
+        index = np.arange(self.width) if self.index is None else self.index
+        return replace(
+            self,
+            index=index[columns],
+            shift=None if self.shift is None else self.shift[columns],
+            scale=None if self.scale is None else self.scale[columns],
+            filler=None if self.filler is None else self.filler[:, columns],
+        )
+
     def check(self) -> None:
         """Raise ValueError unless there is a sample that stands for absent ones."""
         if self.filler is None or isinstance(self.filler, str) != self.text:

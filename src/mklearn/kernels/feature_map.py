@@ -11,7 +11,9 @@ is applied to blocks of rows. There are three kinds of features:
 - *Fourier*: cosines and sines of random projections, for the kernels of a difference
   (RBF, Laplacian, Matérn). The widths of a ladder share one draw, scaled.
 - *explicit*: the features that a kernel is made of, where they are few (linear, cosine,
-  polynomial, spectrum). These are exact.
+  polynomial, spectrum). These are exact. Many linear kernels on groups of the same
+  columns, such as gene sets, share them: each column is computed once, and counted once
+  in sums over samples, whatever the number of groups that it is in.
 
 :meth:`KernelBank.from_features` makes a bank of features.
 """
@@ -21,8 +23,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from itertools import islice
+from functools import cached_property, reduce
+from itertools import islice, pairwise
 from numbers import Integral, Real
 from operator import add
 from typing import Any, ClassVar, Protocol
@@ -35,9 +37,12 @@ from mklearn.data.views import MultiView
 from mklearn.kernels.columns import (
     FeatureSet,
     check_weight,
+    columns_in,
     example,
     feature_key,
     grouped,
+    sharing,
+    union_of,
 )
 from mklearn.kernels.families import KernelLike, expand_kernels
 from mklearn.kernels.landmarks import (
@@ -168,10 +173,21 @@ class FeatureMap:
         names = unique_names([spec.label() for spec in specs])
         rng = np.random.default_rng(random_state)
         found: dict[int, Kernel] = {}
-        pieces = []
+        pieces: list[tuple[FeatureSet, Any, tuple[int, ...]]] = []
         widths = np.zeros(len(specs), dtype=int)
         trace, frobenius = np.zeros(len(specs)), np.zeros(len(specs))
-        for members in grouped(feature_key(spec, data) for spec in specs):
+        few = int(rank) if rank >= 1 else _FEW
+        shared = [] if spherical else _sharing(specs, data, few)
+        for members in shared:
+            same = [specs[m] for m in members]
+            features = FeatureSet.fit(union_of(same, data), data, weight)
+            columns = Columns(tuple(columns_in(same, features)))
+            pieces.append((features, columns, tuple(members.tolist())))
+            widths[members] = columns.widths
+            found.update(zip(members.tolist(), same, strict=True))
+        others = np.setdiff1d(np.arange(len(specs)), np.concatenate([[], *shared]))
+        for chosen in grouped(feature_key(specs[m], data) for m in others):
+            members = others[chosen]
             features = FeatureSet.fit(specs[members[0]], data, weight)
             samples = features.take(data)
             holes, w = features.absent(data), weight
@@ -215,12 +231,48 @@ class FeatureMap:
         """Number of features of all kernels."""
         return self.slices[-1].stop
 
+    @cached_property
+    def places(self) -> NDArray[np.intp] | None:
+        """Of each feature, its number among the columns, shape (n_features,).
+
+        None where kernels share no columns, so that features and columns are the same.
+        """
+        if not any(isinstance(piece, Columns) for _, piece, _ in self.pieces):
+            return None
+        places, start = np.empty(self.n_features, dtype=np.intp), 0
+        for _, piece, positions in self.pieces:
+            for m, own in zip(positions, _own_columns(piece), strict=True):
+                places[self.slices[m]] = start + own
+            start += _n_own(piece)
+        return places
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of all kernels, each of those that are shared once."""
+        return sum(_n_own(piece) for _, piece, _ in self.pieces)
+
+    def folded(self, w: FloatArray) -> FloatArray:
+        """Return weights of the columns, (n_columns, T), from those of the features."""
+        if self.places is None:
+            return w
+        out = np.zeros((self.n_columns, w.shape[1]))
+        np.add.at(out, self.places, w)
+        return out
+
     def transform(self, X: Any) -> FloatArray:
         """Return the features of some samples, shape (n, n_features).
 
         The array takes ``8 n n_features`` bytes, so large data should be given in
         blocks. Samples that lack the view of a kernel get the mean of those that have
         it.
+        """
+        columns = self.columns(X)
+        return columns if self.places is None else columns[:, self.places]
+
+    def columns(self, X: Any) -> FloatArray:
+        """Return the columns of some samples, shape (n, n_columns).
+
+        These are the features, those that several kernels share once.
         """
         out, gone = self._computed(X)
         for m, holes in gone.items():
@@ -230,8 +282,13 @@ class FeatureMap:
                     "samples that the features were chosen on have it; choose the "
                     "features on a sample in which some lack it, too."
                 )
-            out[holes, self.slices[m]] = self.fill[self.slices[m]]
+            out[np.ix_(holes, self._at(m))] = self.fill[self.slices[m]]
         return out
+
+    def _at(self, m: int) -> NDArray[np.intp]:
+        """Return the columns of a kernel."""
+        part = np.arange(self.slices[m].start, self.slices[m].stop)
+        return part if self.places is None else self.places[part]
 
     def presence(self, X: Any, weight: FloatArray) -> Presence:
         """Return which kernels' views some samples have, and sums of their features.
@@ -246,8 +303,11 @@ class FeatureMap:
         known = np.full(len(self.names), total)
         for m, holes in gone.items():
             known[m] = weight @ ~holes
-            Z[holes, self.slices[m]] = 0.0
-        return Presence(total, known, weight @ Z)
+            Z[np.ix_(holes, self._at(m))] = 0.0
+        sums = weight @ Z
+        return Presence(
+            total, known, sums if self.places is None else sums[self.places]
+        )
 
     def with_means(self, presence: Presence) -> FeatureMap:
         """Return the map that knows the means of the samples that have each view."""
@@ -257,10 +317,11 @@ class FeatureMap:
         return replace(self, fill=fill, share=known / presence.total)
 
     def _computed(self, X: Any) -> tuple[FloatArray, dict[int, NDArray[np.bool_]]]:
-        """Return features, and for some kernels the rows where they mean nothing."""
+        """Return columns, and for some kernels the rows where they mean nothing."""
         data = MultiView.wrap(X)
         gone: dict[int, NDArray[np.bool_]] = {}
-        out = np.empty((len(data), self.n_features))
+        out = np.empty((len(data), self.n_columns))
+        start = 0
         taken: dict[int, Any] = {}
         for features, piece, positions in self.pieces:
             if id(features) not in taken:
@@ -271,8 +332,13 @@ class FeatureMap:
                 self.kernels[m].check_domain(samples)
                 if holes is not None:
                     gone[m] = holes
-            for m, Z in zip(positions, piece.features(samples), strict=True):
-                out[:, self.slices[m]] = Z
+            if self.places is None:
+                for m, Z in zip(positions, piece.features(samples), strict=True):
+                    out[:, self.slices[m]] = Z
+                continue
+            for Z in _computed(piece, samples):
+                out[:, start : start + Z.shape[1]] = Z
+                start += Z.shape[1]
         if self.spherical:
             for part in self.slices:
                 size = np.sqrt(np.einsum("ij,ij->i", out[:, part], out[:, part]))
@@ -289,9 +355,13 @@ class FeatureMap:
             if not isinstance(features, FeatureSet):
                 raise ValueError("A kernel has no features.")
             features.check()
-            if not isinstance(piece, (Nystroem, Fourier, Explicit)):
+            if not isinstance(piece, (Nystroem, Fourier, Explicit, Columns)):
                 raise ValueError("Features are of no kind.")
             piece.check()
+            if isinstance(piece, Columns) and (
+                self.spherical or features.text or piece.n_columns != features.n_columns
+            ):
+                raise ValueError("Columns are those of other samples.")
             widths = dict(zip(positions, piece.widths, strict=True))
             for m, width in widths.items():
                 part = self.slices[m]
@@ -317,7 +387,10 @@ class FeatureMap:
             which = [k for k, m in enumerate(positions) if m in chosen]
             if which:
                 places = tuple(chosen.index(positions[k]) for k in which)
-                pieces.append((features, piece.select(which), places))
+                part = piece.select(which)
+                if isinstance(part, Columns):
+                    features, part = features.some(part.used), part.renumbered()
+                pieces.append((features, part, places))
         widths = [self.slices[m].stop - self.slices[m].start for m in chosen]
         ends = np.cumsum(widths).tolist()
         columns = np.concatenate([np.r_[self.slices[m]] for m in chosen])
@@ -517,6 +590,97 @@ class Explicit:
     def select(self, which: Sequence[int]) -> Explicit:
         """Return the piece itself: it has one kernel."""
         return self
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns of the samples as they are, of which each linear kernel has a group.
+
+    Attributes
+    ----------
+    groups : tuple of arrays of int
+        Columns of the samples; groups may overlap.
+    """
+
+    exact: ClassVar[bool] = True
+
+    groups: tuple[NDArray[np.intp], ...]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of columns of each kernel."""
+        return tuple(len(group) for group in self.groups)
+
+    @property
+    def used(self) -> NDArray[np.intp]:
+        """The columns that are in any group, in their order."""
+        return np.unique(np.concatenate(self.groups))
+
+    @property
+    def n_columns(self) -> int:
+        """How many these are."""
+        return len(self.used)
+
+    def check(self) -> None:
+        """Raise ValueError unless groups are some of the first columns."""
+        for group in self.groups:
+            group = np.asarray(group)
+            if group.dtype.kind != "i" or group.ndim != 1 or not len(group):
+                raise ValueError("Groups of columns are arrays of whole numbers.")
+        used = self.used
+        if not np.array_equal(used, np.arange(len(used))):
+            raise ValueError("Groups of columns leave a column out.")
+
+    def features(self, samples: Any) -> Iterator[FloatArray]:
+        """Yield the columns of each kernel."""
+        dense = samples.toarray() if sparse.issparse(samples) else samples
+        for group in self.groups:
+            yield dense[:, group]
+
+    def select(self, which: Sequence[int]) -> Columns:
+        """Return the piece with some of the kernels, on the same columns."""
+        return Columns(tuple(self.groups[k] for k in which))
+
+    def renumbered(self) -> Columns:
+        """Return the piece on the columns that are used."""
+        used = self.used
+        return Columns(tuple(np.searchsorted(used, group) for group in self.groups))
+
+
+def _n_own(piece: Piece) -> int:
+    """Return the number of different columns of a piece."""
+    return piece.n_columns if isinstance(piece, Columns) else sum(piece.widths)
+
+
+def _own_columns(piece: Piece) -> list[NDArray[np.intp]]:
+    """Return which of the columns of a piece are the features of each kernel."""
+    if isinstance(piece, Columns):
+        return list(piece.groups)
+    ends = np.cumsum([0, *piece.widths])
+    return [np.arange(a, b) for a, b in pairwise(ends)]
+
+
+def _computed(piece: Piece, samples: Any) -> Iterator[FloatArray]:
+    """Yield the columns of a piece, in parts."""
+    if isinstance(piece, Columns):
+        yield samples.toarray() if sparse.issparse(samples) else samples
+    else:
+        yield from piece.features(samples)
+
+
+def _sharing(
+    specs: Sequence[Kernel], data: MultiView, few: int
+) -> list[NDArray[np.intp]]:
+    """Return which linear kernels of few columns each share them."""
+    found = []
+    for members in sharing(specs, data):
+        sizes = [
+            len(data.column_index(specs[m].view, specs[m].columns)) for m in members
+        ]
+        small = members[np.array(sizes) <= few]
+        if len(small) > 1:
+            found.append(small)
+    return found
 
 
 def _require_finite(values: Any) -> None:

@@ -1177,16 +1177,87 @@ class FeatureSource(GivenSource):
 
 
 @dataclass
-class SharedSource(FeatureSource):
-    """Linear kernels on groups of the same columns, which may overlap.
+class ColumnSource(FeatureSource):
+    """Kernels given by groups of the same features, which may overlap.
 
-    The columns are kept once, for any number of kernels: a weighted sum of kernels is
+    The features are kept once, for any number of kernels: a weighted sum of kernels is
     one product of weighted columns, and products with all kernels are sums over them.
-    ``member`` (n_kernels, n_columns) tells by ones which columns a kernel has.
+    ``member`` (n_kernels, n_columns) has the scale of a kernel where it has a column.
     """
 
+    scale: FloatArray
+    member: Any
+
+    @classmethod
+    def over(
+        cls, features: FloatArray, groups: Sequence[Index], scale: FloatArray
+    ) -> ColumnSource:
+        """Return the source of the kernels ``scale[m] Z_m Z_m'``."""
+        member = _members(groups, features.shape[1], scale)
+        return cls(features, features, tuple(groups), scale, member)  # type: ignore[arg-type]
+
+    def combine(
+        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
+    ) -> None:
+        which, rows, cols, u, v = asked
+        if u is None or v is None:
+            self._add(weights, which, self.rows[rows], self.cols[cols], out)
+        elif _all_alike(u) and _all_alike(v):  # which samples lack the view
+            left, right = self.rows[rows] * u[0][:, None], self.cols[cols]
+            self._add(weights, which, left, right * v[0][:, None], out)
+        else:
+            super().combine(asked, weights * self.scale[which], out, tabulate)
+
+    def _add(
+        self,
+        weights: FloatArray,
+        which: Index,
+        left: FloatArray,
+        right: FloatArray,
+        out: FloatArray,
+    ) -> None:
+        scale = self.member[which].T @ weights
+        used = np.flatnonzero(scale)
+        if len(used) < len(scale):
+            left, right, scale = left[:, used], right[:, used], scale[used]
+        out += (left * scale) @ right.T
+
+    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
+        which, rows, cols, _, v = asked
+        if v is not None and not _all_alike(v):
+            return super().multiply(asked, At) * self.scale[which][:, None, None]
+        left, member = self.rows[rows], self.member[which]
+        sums = (At if v is None else At * v[0]) @ self.cols[cols]
+        out = np.empty((len(which), len(rows), len(At)))
+        for t, one in enumerate(sums):
+            out[:, :, t] = member @ (left * one).T
+        return out
+
+    def quad(
+        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
+    ) -> FloatArray | None:
+        which, rows, cols, _, _ = asked
+        a, b = left.T @ self.rows[rows], At @ self.cols[cols]
+        products = np.asarray((self.member[which] @ (a * b).T).T)
+        return products if each else products.sum(axis=0, keepdims=True)
+
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        return self.scale[k] * super().diag(k, rows)
+
+    def restrict(
+        self, which: Index, rows: Index | None, cols: Index | None
+    ) -> Source | None:
+        r = self.rows if rows is None else self.rows[rows]
+        c = self.cols if cols is None else self.cols[cols]
+        groups = tuple(self.slices[k] for k in which)
+        return ColumnSource(r, c, groups, self.scale[which], self.member[which])
+
+
+@dataclass
+class SharedSource(ColumnSource):
+    """Linear kernels on groups of the same columns of a table."""
+
     kernels: tuple[Kernel, ...] = ()
-    member: Any = None
     sparse: bool = False  # whether the samples were, before they were made dense
 
     @classmethod
@@ -1207,60 +1278,13 @@ class SharedSource(FeatureSource):
         groups: tuple[Index, ...],
         is_sparse: bool,
     ) -> SharedSource:
-        indices = np.concatenate(groups)
-        ends = np.cumsum([0, *(len(group) for group in groups)])
-        entries = (np.ones(len(indices)), indices, ends)
-        member = sparse.csr_array(entries, shape=(len(groups), rows.shape[1]))
-        return cls(rows, cols, groups, kernels, member, is_sparse)  # type: ignore[arg-type]
+        scale = np.ones(len(groups))
+        member = _members(groups, rows.shape[1], scale)
+        return cls(rows, cols, groups, scale, member, kernels, is_sparse)  # type: ignore[arg-type]
 
     @property
     def square(self) -> bool:
         return self.rows is self.cols
-
-    def combine(
-        self, asked: Request, weights: FloatArray, out: FloatArray, tabulate: bool
-    ) -> None:
-        which, rows, cols, u, v = asked
-        if u is None or v is None:
-            self._add(weights, which, self.rows[rows], self.cols[cols], out)
-        elif _all_alike(u) and _all_alike(v):  # which samples lack the view
-            left, right = self.rows[rows] * u[0][:, None], self.cols[cols]
-            self._add(weights, which, left, right * v[0][:, None], out)
-        else:
-            super().combine(asked, weights, out, tabulate)
-
-    def _add(
-        self,
-        weights: FloatArray,
-        which: Index,
-        left: FloatArray,
-        right: FloatArray,
-        out: FloatArray,
-    ) -> None:
-        scale = self.member[which].T @ weights
-        used = np.flatnonzero(scale)
-        if len(used) < len(scale):
-            left, right, scale = left[:, used], right[:, used], scale[used]
-        out += (left * scale) @ right.T
-
-    def multiply(self, asked: Request, At: FloatArray) -> FloatArray:
-        which, rows, cols, _, v = asked
-        if v is not None and not _all_alike(v):
-            return super().multiply(asked, At)
-        left, member = self.rows[rows], self.member[which]
-        sums = (At if v is None else At * v[0]) @ self.cols[cols]
-        out = np.empty((len(which), len(rows), len(At)))
-        for t, one in enumerate(sums):
-            out[:, :, t] = member @ (left * one).T
-        return out
-
-    def quad(
-        self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
-    ) -> FloatArray | None:
-        which, rows, cols, _, _ = asked
-        a, b = left.T @ self.rows[rows], At @ self.cols[cols]
-        products = np.asarray((self.member[which] @ (a * b).T).T)
-        return products if each else products.sum(axis=0, keepdims=True)
 
     def raw(self) -> Source:
         return self
@@ -1285,6 +1309,17 @@ class SharedSource(FeatureSource):
         b = a if shared else (b if cols is None else b[cols])
         groups = tuple(np.asarray(self.slices[k]) for k in which)
         return self._made(_pick(self.kernels, which), a, b, groups, self.sparse)
+
+
+def _members(groups: Sequence[Index], width: int, scale: FloatArray) -> Any:
+    """Return the sparse matrix (n_groups, width) of which columns are in a group.
+
+    The entries of a group are its scale.
+    """
+    sizes = [len(group) for group in groups]
+    ends = np.cumsum([0, *sizes])
+    entries = (np.repeat(scale, sizes), np.concatenate(groups), ends)
+    return sparse.csr_array(entries, shape=(len(groups), width))
 
 
 def _dense_columns(samples: Any) -> FloatArray:

@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.optimize import linprog
 
-from mklearn.problems.base import pairwise
+from mklearn.problems.base import UNIT, pairwise
 
 FloatArray = NDArray[np.float64]
 
 _RANK = 1e-10  # singular values below this part of the largest are those of no column
 _NEWTON = 60  # steps
 _CORNERS = 2000
+_PROGRAMS = 8
 _NEAR = 1e-8  # of the value: where Newton steps square their error
 
 
@@ -114,14 +117,38 @@ class Design:
         ----------
         y : array of shape (n,) of -1 and 1
         """
-        E = y[:, None] * self.basis * len(y) ** 0.5
-        found = linprog(
-            -E.mean(axis=0),
-            A_ub=np.vstack([-E, E]),
-            b_ub=np.r_[np.zeros(len(E)), np.ones(len(E))],
-            bounds=(None, None),
-        )
-        return float(-found.fun) if found.status == 0 else 0.0
+        return _told(y[:, None] * self.basis * len(y) ** 0.5)
+
+    def told_classes(self, labels: NDArray[np.intp], n_classes: int) -> float:
+        """Return the same of classes: the part of pairs of a sample and a rival.
+
+        Effects tell a pair if the score of the own class is above that of the rival.
+
+        Parameters
+        ----------
+        labels : array of shape (n,)
+            Numbers of the classes, from 0.
+        n_classes : int
+        """
+        E = sparse.csr_array(self.basis * len(labels) ** 0.5)
+        parts = []
+        for c in range(n_classes):
+            rows = np.flatnonzero(labels != c)
+            pairs = sparse.csr_array(
+                (
+                    np.tile([1.0, -1.0], len(rows)),
+                    np.column_stack([labels[rows], np.full(len(rows), c)]).ravel(),
+                    2 * np.arange(len(rows) + 1),
+                ),
+                shape=(len(rows), n_classes),
+            )
+            # rows of one times rows of the other
+            parts.append(
+                sparse.hstack(
+                    [pairs[:, [d]].multiply(E[rows]) for d in range(n_classes)]
+                )
+            )
+        return _told(sparse.csr_array(sparse.vstack(parts)))
 
     def explains(self, Y: FloatArray) -> NDArray[np.bool_]:
         """Return which columns of Y, that are not constant, are sums of the design's.
@@ -253,6 +280,146 @@ class Design:
         return least(E, value, slope, hessian, start, tol, steps)
 
 
+@dataclass(frozen=True, eq=False)
+class Exchange:
+    """What a design asks of dual points whose rows sum to zero: classes exchange mass.
+
+    The own class y of a sample gains what its rivals lose, ``A_ic = -m_ic`` and
+    ``A_iy = sum_c m_ic`` with ``m >= 0``. Where masses are multiplied by
+    ``1 - e_i'(x_y - x_c)``, columns of ``E'A`` move by ``-G x``, with G the sum of
+    ``m_ic e_i e_i'`` times ``(u_y - u_c)(u_y - u_c)'``, u the unit vectors of classes.
+
+    Parameters
+    ----------
+    design : Design
+    labels : array of shape (n,)
+        Numbers of the classes, from 0.
+    n_classes : int
+    """
+
+    design: Design
+    labels: NDArray[np.intp]
+    n_classes: int
+
+    @cached_property
+    def _own(self) -> NDArray[np.bool_]:
+        return np.asarray(self.labels[:, None] == np.arange(self.n_classes))
+
+    def masses(self, A: FloatArray) -> FloatArray:
+        """Return what rivals lose, shape (n, k), zero for the own class."""
+        return np.where(self._own, 0.0, np.maximum(-A, 0.0))
+
+    def signed(self, m: FloatArray) -> FloatArray:
+        """Return the dual point of masses."""
+        return np.where(self._own, m.sum(axis=1, keepdims=True), -m)
+
+    def misses(self, A: FloatArray) -> float:
+        """Return by what part masses must shrink, at most, to be feasible.
+
+        With t the largest ``|e_i'(x_y - x_c)|`` of the x that makes up for ``E'A``,
+        masses ``(1 - t) m (1 - e_i'(x_y - x_c))`` are feasible, and each lies between
+        ``(1 - 2t) m`` and m. Directions in which no mass can move are those of
+        rounding.
+        """
+        E, m = self.design.basis, self.masses(A)
+        if not m.any():
+            return 0.0
+        slack = 2 * pairwise(len(A)) + 4 * self.n_classes * UNIT
+        off = np.abs(E.T @ A) + slack * (np.abs(E).T @ np.abs(A))
+        values, vectors = self._directions(m)
+        # the sign of rounding is not known: each direction adds its size
+        most = (np.abs(vectors).T @ off.T.ravel()) / values
+        q, reach = E.shape[1], np.zeros(m.shape)
+        for v, size in zip(vectors.T, most, strict=True):
+            reach += size * np.abs(self._turns(v.reshape(-1, q).T))
+        return min(1.0, 2.0 * float(reach[m > 0].max()) * (1.0 + 1e-6))
+
+    def settled(self, A: FloatArray) -> FloatArray:
+        """Return the feasible point of masses that shrink as :meth:`misses` says."""
+        E = self.design.basis
+        for _ in range(3):  # the second time for what rounding left
+            m = self.masses(A)
+            if self.design.is_met(A) or not m.any():
+                break
+            values, vectors = self._directions(m)
+            x = vectors @ ((vectors.T @ (E.T @ A).T.ravel()) / values)
+            turn = self._turns(x.reshape(-1, E.shape[1]).T)
+            t = min(1.0, float(np.abs(turn[m > 0]).max()))
+            A = self.signed((1.0 - t) * m * np.maximum(1.0 - turn, 0.0))
+        return A
+
+    def tilted(self, m: FloatArray) -> FloatArray:
+        """Return masses ``m exp(-e_i'(x_y - x_c))`` that are feasible, or nearly so.
+
+        The x is where their sum, which is convex in x, is least; Newton's method.
+        """
+        E, q = self.design.basis, self.design.basis.shape[1]
+        x = np.zeros((q, self.n_classes))
+        now = m
+        for _ in range(_NEWTON):
+            off = E.T @ self.signed(now)
+            if not now.any() or self.design.is_met(self.signed(now)):
+                break
+            values, vectors = self._directions(now)
+            step = vectors @ ((vectors.T @ off.T.ravel()) / values)
+            step, part = step.reshape(-1, q).T, 1.0
+            promise = float(np.sum(step * off))
+            while part > 1e-8:
+                with np.errstate(over="ignore"):
+                    then = m * np.exp(-self._turns(x + part * step))
+                if float(then.sum()) <= float(now.sum()) - 1e-4 * part * promise:
+                    break
+                part /= 2
+            else:
+                break  # rounding
+            x, now = x + part * step, then
+        return now
+
+    def _turns(self, x: FloatArray) -> FloatArray:
+        """Return ``e_i'(x_y - x_c)`` for x (q, k), shape (n, k)."""
+        scores = self.design.basis @ x
+        return np.asarray(scores[np.arange(len(scores)), self.labels][:, None] - scores)
+
+    def _directions(self, m: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the eigenvalues of G that are not of rounding, and their vectors.
+
+        Coefficients are in the order of the classes, those of a class together.
+        """
+        E, k = self.design.basis, self.n_classes
+        q = E.shape[1]
+        G = np.zeros((k, q, k, q))
+        for a in range(k):
+            rows = self.labels == a
+            parts = (m[rows][:, :, None] * E[rows][:, None, :]).reshape(-1, k * q)
+            lost = (E[rows].T @ parts).reshape(q, k, q)  # to each rival
+            G[a, :, a] += lost.sum(axis=1)
+            G[a] -= lost
+            G[:, :, a] -= lost.transpose(1, 0, 2)
+            for c in range(k):
+                G[c, :, c] += lost[:, c]
+        flat = G.reshape(k * q, k * q)
+        values, vectors = np.linalg.eigh((flat + flat.T) / 2)
+        kept = values > 1e-12 * max(float(values[-1]), 1e-300)
+        return values[kept], vectors[:, kept]
+
+
+def _told(E: Any) -> float:
+    """Return the largest mean of ``min(1, E g)`` where no entry of ``E g`` is below 0.
+
+    Parameters
+    ----------
+    E : array or sparse matrix of shape (N, r)
+    """
+    stack = sparse.vstack if sparse.issparse(E) else np.vstack
+    found = linprog(
+        -np.asarray(E.mean(axis=0)).ravel(),
+        A_ub=stack([-E, E]),
+        b_ub=np.r_[np.zeros(E.shape[0]), np.ones(E.shape[0])],
+        bounds=(None, None),
+    )
+    return float(-found.fun) if found.status == 0 else 0.0
+
+
 def least(
     E: FloatArray,
     value: Callable[[FloatArray], float],
@@ -306,6 +473,94 @@ def least(
         gamma, now = gamma + part * step, new
         f = E @ gamma
     return gamma
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """``sum_i C_i (max_c (h_ic + e_i'g_c) - e_i'g_y)``, convex in the coefficients g.
+
+    Parameters
+    ----------
+    basis : array of shape (n, q)
+        The rows e.
+    heights : array of shape (n, k)
+        The numbers h.
+    labels : array of shape (n,)
+        The own classes y.
+    costs : array of shape (n,)
+    """
+
+    basis: FloatArray
+    heights: FloatArray
+    labels: NDArray[np.intp]
+    costs: FloatArray
+
+    def least(self, start: FloatArray, reach: float) -> FloatArray:
+        """Return the least point: linear programs around points that get better.
+
+        Parameters
+        ----------
+        start : array of shape (q, k)
+        reach : float
+            How far scores move in one program: classes that are lower by more are not
+            looked at.
+        """
+        g, lost = start, self._lost(start)
+        for _ in range(_PROGRAMS):
+            found = self._program(g, reach)
+            if found is None:
+                break
+            then = self._lost(found)
+            if not then < lost - 1e-14 * abs(lost):
+                break
+            g, lost = found, then
+        return g
+
+    def _lost(self, g: FloatArray) -> float:
+        f = self.basis @ g
+        own = f[np.arange(len(f)), self.labels]
+        return float(self.costs @ ((self.heights + f).max(axis=1) - own))
+
+    def _program(self, g: FloatArray, reach: float) -> FloatArray | None:
+        """Return the least point among those that move no score by more than half."""
+        E, (q, k) = self.basis, g.shape
+        now = self.heights + E @ g
+        near = now >= now.max(axis=1, keepdims=True) - reach
+        tied = np.flatnonzero((near.sum(axis=1) > 1) & (self.costs > 0))
+        alone = np.setdiff1d(np.arange(len(E)), tied)
+        # coefficients of each class together, then the tops of samples with rivals
+        slope = np.zeros((k, q))
+        np.add.at(slope, self.labels, -self.costs[:, None] * E)
+        np.add.at(slope, now[alone].argmax(axis=1), self.costs[alone, None] * E[alone])
+        rows, rival = np.nonzero(near[tied])
+        size = len(rows)
+        place = (rival * q)[:, None] + np.arange(q)
+        entries = np.column_stack([E[tied[rows]], -np.ones(size)])
+        columns = np.column_stack([place, k * q + rows])
+        A = sparse.csr_array(
+            (
+                entries.ravel(),
+                columns.ravel(),
+                np.arange(0, (q + 1) * size + 1, q + 1),
+            ),
+            shape=(size, k * q + len(tied)),
+        )
+        most = 0.5 * reach / max(float(np.abs(E).sum(axis=1).max()), 1e-300)
+        unit = max(float(self.costs.max()), 1e-300)
+        found = linprog(
+            np.concatenate([slope.ravel(), self.costs[tied]]) / unit,
+            A_ub=A,
+            b_ub=-now[tied[rows], rival],
+            bounds=np.vstack(
+                [
+                    np.tile([-most, most], (k * q, 1)),
+                    np.tile([-np.inf, np.inf], (len(tied), 1)),
+                ]
+            ),
+        )
+        if found.status != 0:
+            return None
+        return np.asarray(g + found.x[: k * q].reshape(k, q).T, dtype=float)
 
 
 @dataclass(frozen=True)

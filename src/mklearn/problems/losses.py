@@ -49,7 +49,7 @@ from mklearn.problems.base import (
     entries_sum,
     pairwise,
 )
-from mklearn.problems.design import Design, Kinks
+from mklearn.problems.design import Design, Exchange, Kinks, Peaks
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -546,6 +546,14 @@ class PointwiseSquared(Piecewise):
     def bias(self, f: FloatArray, y: FloatArray, C: FloatArray) -> float:
         """Return the weighted mean residual."""
         return float(C @ (y - f) / C.sum())
+
+    def effects(
+        self, f: FloatArray, y: FloatArray, C: FloatArray, design: Design
+    ) -> FloatArray:
+        """Return the coefficients of least squares of the residual."""
+        root = np.sqrt(C)
+        E = root[:, None] * design.basis
+        return np.asarray(np.linalg.lstsq(E, root * (y - f), rcond=None)[0])
 
     def on(self, Y: FloatArray, C: FloatArray, with_bias: bool = True) -> Squared:
         """Return the loss of samples."""
@@ -1108,7 +1116,8 @@ class CrammerSinger:
     """``C_i (max_c (f_ic + 1 - [c = y_i]) - f_iy)``: all classes at once, no bias.
 
     Tasks are classes. The dual variables have ``A_ic <= C_i [c = y_i]`` and rows that
-    sum to zero: what the class of a sample gains its rivals lose.
+    sum to zero: what the class of a sample gains its rivals lose. With covariates there
+    is a bias, too, and ``E'A = 0``.
 
     Parameters
     ----------
@@ -1117,11 +1126,14 @@ class CrammerSinger:
     C : array of shape (n,)
         Cost of each sample.
     n_classes : int
+    design : Design, optional
+        Ones and covariates, whose coefficients are free for each class.
     """
 
     labels: NDArray[np.intp]
     C: FloatArray
     n_classes: int
+    design: Design | None = field(default=None, kw_only=True)
 
     hyperplane = False
     concavity = 0.0
@@ -1150,8 +1162,12 @@ class CrammerSinger:
         return np.asarray(self.labels[:, None] == np.arange(self.n_classes))
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the summed loss; there is no bias, and ``bias`` is zero."""
-        return float(self.C @ self.slacks(F + bias))
+        """Return the summed loss.
+
+        Without covariates there is no bias, and ``bias`` is zero; with them it has
+        shape (1 + k, T).
+        """
+        return float(self.C @ self.slacks(decisions(self, F, bias)))
 
     def slacks(self, F: FloatArray) -> FloatArray:
         """Return the loss of each sample at unit cost, shape (n,)."""
@@ -1164,36 +1180,92 @@ class CrammerSinger:
 
     def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
         """Return what ``primal`` is at most, for scores that err by up to ``error``."""
-        size = error + 4 * UNIT * (np.abs(F) + 1.0)
+        f, terms = decisions(self, F, bias), 4
+        size = np.abs(F)
+        if self.design is not None:
+            size, terms = decisions(self, size, np.abs(bias), np.abs), 4 + len(bias)
+        size = error + terms * UNIT * (size + 1.0)
         reach = size.max(axis=1) + size[np.arange(len(F)), self.labels]
-        total = entries_sum(self.C * (np.maximum(self.slacks(F + bias), 0.0) + reach))
+        total = entries_sum(self.C * (np.maximum(self.slacks(f), 0.0) + reach))
         return total * (1.0 + pairwise(len(F)))
 
     def below(self, A: FloatArray) -> float:
         """Return what ``dual`` is at least, where A is feasible without rounding."""
         own = A[np.arange(len(A)), self.labels]
-        return entries_sum(own) * (1.0 - self._misses - pairwise(len(A)))
+        return entries_sum(own) * (1.0 - self._misses(A) - pairwise(len(A)))
 
     def strain(self, A: FloatArray) -> FloatArray:
         """Return how far from ``A`` a point lies that is feasible without rounding."""
-        return np.asarray(self._misses * np.abs(A))
+        return np.asarray(self._misses(A) * np.abs(A))
 
-    @property
-    def _misses(self) -> float:
-        """By what part a row may be off: a sum of rivals, and a quotient."""
-        return 2 * self.n_classes * UNIT + FEW
+    def _misses(self, A: FloatArray) -> float:
+        """Return by what part a row may be off: a sum of rivals, and a quotient.
+
+        With covariates, and by what part the masses of rivals must shrink.
+        """
+        part = 2 * self.n_classes * UNIT + FEW
+        return part if self.design is None else part + self._exchange.misses(A)
+
+    @cached_property
+    def _exchange(self) -> Exchange:
+        """What covariates ask of the rows of A."""
+        assert self.design is not None
+        return Exchange(self.design, self.labels, self.n_classes)
 
     def bias(self, F: FloatArray) -> FloatArray:
-        """Return zeros."""
-        return np.zeros(self.n_classes)
+        """Return zeros; with covariates the best effects, shape (1 + k, T).
+
+        The loss is made of straight pieces. Effects are found for one that is rounded
+        off, a softmax of scores over a temperature that falls, and from there by linear
+        programs in which far classes do not take part.
+        """
+        if self.design is None:
+            return np.zeros(self.n_classes)
+        known = self._known.get("bias")
+        if known is not None and known[0].shape == F.shape and (known[0] == F).all():
+            return known[1].copy()
+        soft = Multinomial(self.labels, self.C, self.n_classes, design=self.design)
+        raised = F + 1.0 - self.own
+        g = np.zeros((self.design.basis.shape[1], self.n_classes))
+        heat = max(0.3 * float(np.ptp(F)), 1e-3)
+        while heat > 1e-3 * max(float(np.ptp(F)), 1.0):
+            heat *= 0.2
+            g = heat * soft._best(raised / heat, g / heat, 1e-6)
+        g = g - g.mean(axis=1, keepdims=True)
+        peaks = Peaks(self.design.basis, raised, self.labels, self.C)
+        tried = [np.zeros_like(g), g, peaks.least(g, 20.0 * heat)]
+        lost = [
+            float(self.C @ self.slacks(F + self.design.basis @ one)) for one in tried
+        ]
+        effects = self.design.effects(tried[int(np.argmin(lost))])
+        self._known["bias"] = F.copy(), effects
+        return effects.copy()
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """The last scores whose effects were asked for: they are asked for again."""
+        return {}
 
     def repair(self, A: FloatArray) -> FloatArray:
-        """Cut what rivals gain, and let the own class gain what they lose."""
+        """Cut what rivals gain, and let the own class gain what they lose.
+
+        With covariates, masses of rivals are tilted until they are feasible, and all of
+        them shrink where a sample has more than it may.
+        """
         own = self.own
         rivals = np.where(own, 0.0, np.minimum(A, 0.0))
         lost = -rivals.sum(axis=1)
         part = np.divide(self.C, lost, out=np.ones_like(lost), where=lost > self.C)
         rivals *= part[:, None]
+        if self.design is not None:
+            exchange = self._exchange
+            A = exchange.signed(-rivals)
+            if self.design.is_met(A):
+                return A
+            m = exchange.tilted(-rivals)
+            total = m.sum(axis=1)
+            over = float(np.max(total[total > 0] / self.C[total > 0], initial=0.0))
+            return exchange.settled(exchange.signed(m / max(over, 1.0)))
         return np.asarray(np.where(own, -rivals.sum(axis=1)[:, None], rivals))
 
     def curvature(self, A: FloatArray) -> FloatArray:
@@ -1203,7 +1275,9 @@ class CrammerSinger:
 
     def take(self, rows: Rows, factor: float) -> CrammerSinger:
         """Return the loss on some samples, their costs multiplied by ``factor``."""
-        return replace(self, labels=self.labels[rows], C=factor * self.C[rows])
+        design = None if self.design is None else self.design.take(rows)
+        C = factor * self.C[rows]
+        return replace(self, labels=self.labels[rows], C=C, design=design)
 
 
 def decisions(
@@ -1230,7 +1304,7 @@ class Multinomial:
     Tasks are classes. A dual point is a distribution p over the classes for each
     sample, ``A = C ([c = y] - p)``, and its term is the sum of their entropies, times
     C. With free biases, each class has as much of all p as there are samples of it:
-    ``sum_i C_i p_ic = n_c``.
+    ``sum_i C_i p_ic = n_c``. With covariates the same holds of their sums: ``E'A = 0``.
 
     Parameters
     ----------
@@ -1239,11 +1313,15 @@ class Multinomial:
     C : array of shape (n,)
         Cost of each sample.
     n_classes : int
+    design : Design, optional
+        Ones and covariates, whose coefficients are free as the biases are, for each
+        class.
     """
 
     labels: NDArray[np.intp]
     C: FloatArray
     n_classes: int
+    design: Design | None = field(default=None, kw_only=True)
 
     hyperplane = True
 
@@ -1286,13 +1364,15 @@ class Multinomial:
 
     def _values(self, F: FloatArray) -> FloatArray:
         """Return the loss of each sample at unit cost, shape (n,)."""
-        top = F.max(axis=1)
-        total = np.exp(F - top[:, None]).sum(axis=1)
-        return np.asarray(np.log(total) + top - F[np.arange(len(F)), self.labels])
+        rows, where = np.arange(len(F)), F.argmax(axis=1)
+        top = F[rows, where]
+        rest = np.exp(F - top[:, None])
+        rest[rows, where] = 0.0  # so that losses near zero keep their digits
+        return np.asarray(np.log1p(rest.sum(axis=1)) + (top - F[rows, self.labels]))
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the summed loss."""
-        return float(self.C @ self._values(F + bias))
+        """Return the summed loss; with covariates ``bias`` has shape (1 + k, T)."""
+        return float(self.C @ self._values(decisions(self, F, bias)))
 
     def dual(self, A: FloatArray) -> float:
         """Return the entropies of the distributions behind A, times the costs."""
@@ -1315,26 +1395,59 @@ class Multinomial:
         return self.C[:, None] * (part - p * part.sum(axis=1, keepdims=True))
 
     def bias(self, F: FloatArray) -> FloatArray:
-        """Return the best biases, of those that sum to zero, by Newton's method.
+        """Return the best biases (k,), or effects (1 + k, k), that sum to zero.
 
         A class without samples is made as unlikely as exp(-50).
         """
+        known = self._known.get("bias")
+        if known is not None and known[0].shape == F.shape and (known[0] == F).all():
+            return known[1].copy()
         present = self.counts > 0
-        b = np.zeros(self.n_classes)
+        start = np.zeros((self._basis.shape[1], self.n_classes))
         if not present.all():
-            b[~present] = F.min() - F.max() - 50.0
+            start[0, ~present] = (F.min() - F.max() - 50.0) / self._basis[0, 0]
+        found = self._best(F, start)
+        found[:, present] -= found[:, present].mean(axis=1, keepdims=True)
+        bias = found[0] if self.design is None else self.design.effects(found)
+        self._known["bias"] = F.copy(), bias
+        return bias.copy()
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """The last scores whose biases were asked for: they are asked for again."""
+        return {}
+
+    @cached_property
+    def _basis(self) -> FloatArray:
+        """What enters without a penalty, shape (n, q)."""
+        return np.ones((len(self.C), 1)) if self.design is None else self.design.basis
+
+    @cached_property
+    def _exchange(self) -> Exchange:
+        """What covariates ask of the rows of A."""
+        assert self.design is not None
+        return Exchange(self.design, self.labels, self.n_classes)
+
+    def _best(self, F: FloatArray, start: FloatArray, tol: float = 1e-15) -> FloatArray:
+        """Return the best coefficients of the basis (q, k), by Newton's method.
+
+        ``tol`` is how steep the loss may be there, relative to all costs.
+        """
+        b, present = start.copy(), self.counts > 0
         k, total = int(present.sum()), max(float(self.C.sum()), 1e-300)
+        q = len(b)
         value, slope, H = self._in_bias(F, b, present)
         for _ in range(100):
             steep = float(np.abs(slope).max())
-            if steep <= 1e-15 * total:
+            if steep <= tol * total:
                 break
-            # all biases may move together: that direction is held
-            H += (np.trace(H) / k**2 + 1e-300) * np.ones((k, k))
-            H[np.diag_indices(k)] += 1e-14 * np.trace(H)
+            # all classes may move together: that direction is held
+            held = np.kron(np.ones((k, k)), np.eye(q))
+            H += (np.trace(H) / (q * k**2) + 1e-300) * held
+            H[np.diag_indices(q * k)] += 1e-14 * np.trace(H)
             step, moved = np.linalg.solve(H, slope), b.copy()
             for _ in range(40):
-                moved[present] = b[present] - step
+                moved[:, present] = b[:, present] - step.reshape(k, q).T
                 found = self._in_bias(F, moved, present)
                 # near the end the slope still tells what rounding hides in the value
                 near = found[0] <= value + 1e-12 * abs(value)
@@ -1344,29 +1457,42 @@ class Multinomial:
             else:
                 break  # rounding
             b, (value, slope, H) = moved, found
-        b[present] -= b[present].mean()
         return b
 
     def _in_bias(
         self, F: FloatArray, b: FloatArray, present: NDArray[np.bool_]
     ) -> tuple[float, FloatArray, FloatArray]:
-        """Return the loss with its first two derivatives in the biases of classes."""
-        p = self.probabilities(F + b)[:, present]
-        slope = self.C @ p - self.counts[present]
-        H = np.diag(self.C @ p) - p.T @ (self.C[:, None] * p)
-        return self.primal(F, b), slope, H
+        """Return the loss with its first two derivatives in coefficients of classes.
+
+        These are in the order of the classes, those of a class together.
+        """
+        f, B = F + self._basis @ b, self._basis
+        p = self.probabilities(f)[:, present]
+        off = self.C[:, None] * (p - self.own[:, present])
+        parts = (p[:, :, None] * B[:, None, :]).reshape(len(F), -1)
+        H = -parts.T @ (self.C[:, None] * parts)
+        for c, one in enumerate(p.T):
+            at = slice(c * B.shape[1], (c + 1) * B.shape[1])
+            H[at, at] += B.T @ ((self.C * one)[:, None] * B)
+        return float(self.C @ self._values(f)), (B.T @ off).T.ravel(), H
 
     def repair(self, A: FloatArray) -> FloatArray:
         """Return distributions that are mixed with one for all samples.
 
         ``(1 - t) p_i + t q`` has the right shares of the classes for the smallest t
-        that leaves q none below zero.
+        that leaves q none below zero. With covariates, distributions are tilted instead
+        to those in proportion to ``p_ic exp(e_i'x_c)``, the nearest in relative
+        entropy.
         """
-        C, n_c = self.C[:, None], self.counts
-        present = n_c > 0
+        n_c, present = self.counts, self.counts > 0
         p = np.where(present, self._behind(A), 0.0)
         total = p.sum(axis=1, keepdims=True)
         p = np.divide(p, total, out=self.own.astype(float), where=total > 0)
+        if self.design is not None:
+            A = self._signed(p)
+            if self.design.is_met(A):
+                return A
+            return self._tilted(p)
         short = np.where(present, n_c - self.C @ p, 0.0)
         ratio = -short[present] / n_c[present]
         most = max(float(ratio.max(initial=0.0)), 0.0)
@@ -1375,23 +1501,50 @@ class Multinomial:
             q = np.maximum(t * n_c + (1.0 - t) * short, 0.0)
             q = q if q.any() else n_c  # nothing but rounding is missing
             p = (1.0 - t) * p + t * (q / q.sum())
-        rivals = np.where(self.own, 0.0, p)
+        return self._signed(p)
+
+    def _tilted(self, p: FloatArray) -> FloatArray:
+        """Return the feasible point of tilted distributions.
+
+        Where shares of zero, which no tilt moves, leave none, the classes have a small
+        part of each first.
+        """
+        start = np.zeros((self._basis.shape[1], self.n_classes))
+        found = np.zeros_like(p)
+        for part in (0.0, 0.01):
+            mixed = (1.0 - part) * p + part * self.counts / self.counts.sum()
+            logs = np.log(np.maximum(mixed, 1e-300))
+            tilted = self.probabilities(logs + self._basis @ self._best(logs, start))
+            before = self._signed(tilted)
+            found = self._exchange.settled(before)
+            if np.abs(found).sum() > 0.5 * np.abs(before).sum():
+                break
+        return found
+
+    def _signed(self, p: FloatArray) -> FloatArray:
+        """Return ``C ([c = y] - p)``, whose rows sum to zero."""
+        C, rivals = self.C[:, None], np.where(self.own, 0.0, p)
         return np.where(self.own, C * rivals.sum(axis=1, keepdims=True), -C * rivals)
 
     def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
         """Return what ``primal`` is at most, for scores that err by up to ``error``."""
-        f = F + bias
+        f = decisions(self, F, bias)
         # slopes of a sample sum to two at most in size
         off = 2.0 * error.max(axis=1)
-        size = np.abs(F).max(axis=1) + np.abs(bias).max() + np.log(self.n_classes)
-        off += (4 * self.n_classes + 32) * UNIT * (size + 1.0)
+        size = decisions(self, np.abs(F), np.abs(bias), np.abs).max(axis=1)
+        terms = 4 * self.n_classes + 32
+        terms += 0 if self.design is None else 2 * len(bias)
+        off += terms * UNIT * (size + np.log(self.n_classes) + 1.0)
         total = entries_sum(self.C * (np.maximum(self._values(f), 0.0) + off))
         return total * (1.0 + pairwise(len(F)))
 
     def below(self, A: FloatArray) -> float:
         """Return what ``dual`` is at least, where A is feasible without rounding.
 
-        Entropy is concave: a mixture has at least the share of what is mixed.
+        Entropy is concave: a mixture has at least the share of what is mixed. With
+        covariates, where shares of rivals shrink by parts of their own, none of the
+        terms ``-p log p`` shrinks by more than the largest of these parts, for they are
+        concave in the shares of the rivals and zero with them.
         """
         p = self._behind(A)
         found = -entries_sum(self.C[:, None] * xlogy(p, p))
@@ -1405,7 +1558,12 @@ class Multinomial:
         return np.broadcast_to(part * self.C[:, None], A.shape)
 
     def _mixed(self, A: FloatArray) -> float:
-        """Return what part has to be mixed in, to make good what rounding has left."""
+        """Return what part has to be mixed in, to make good what rounding has left.
+
+        With covariates, by what part rivals must shrink.
+        """
+        if self.design is not None:
+            return self._exchange.misses(A)
         total = entries_sum(self.C)
         slip = 2 * pairwise(len(A)) * total + 16 * self.n_classes * UNIT * total
         off = np.abs(column_sums(A)) + slip
@@ -1415,7 +1573,9 @@ class Multinomial:
 
     def take(self, rows: Rows, factor: float) -> Multinomial:
         """Return the loss on some samples, their costs multiplied by ``factor``."""
-        return replace(self, labels=self.labels[rows], C=factor * self.C[rows])
+        design = None if self.design is None else self.design.take(rows)
+        C = factor * self.C[rows]
+        return replace(self, labels=self.labels[rows], C=C, design=design)
 
 
 def _over(a: FloatArray, C: FloatArray, otherwise: float = 0.0) -> FloatArray:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,8 +93,8 @@ class Sums:
     later : Sums or None
         The same, but for the losses, with the dual variables at the end of the line as
         multipliers; None if it was not asked for.
-    leaning : Leaning or None
-        With covariates, what makes the dual point orthogonal to them.
+    leaning : Leaning, or what a loss has in its place, or None
+        With covariates, what makes the dual point orthogonal to them; it can be added.
     """
 
     value: FloatArray
@@ -106,7 +106,7 @@ class Sums:
     curvature: tuple[Statistics, ...] = field(repr=False)
     rounded: Rounded | None = field(default=None, repr=False)
     later: Sums | None = field(default=None, repr=False)
-    leaning: Leaning | None = field(default=None, repr=False)
+    leaning: Any = field(default=None, repr=False)
 
     def __add__(self, other: Sums) -> Sums:
         later = None

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
@@ -37,6 +38,8 @@ from mklearn.problems.scatter import Beside, Statistics
 from mklearn.problems.weights import WeightSet
 
 FloatArray = NDArray[np.float64]
+
+_WIDE = 8  # features of a kernel from which on sums of Grams are faster than products
 
 
 def factorised(S: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
@@ -73,8 +76,8 @@ class Reduced:
     bank : KernelBank
         Kernels of the r + T pseudo-samples.
     targets : array of shape (r + T, T)
-    R : array of shape (r + T, D)
-        Their normalised features.
+    R : array of shape (r + T, d)
+        Their normalised features; or columns that these are made of.
     slices : the columns of each kernel
     total : float
         Sum of the sample weights.
@@ -86,6 +89,8 @@ class Reduced:
         Mean of the targets.
     beside : Beside or None
         Covariates, which were taken out of all of these, where there are any.
+    spread : sparse array of shape (d, D) or None
+        ``R @ spread`` are the features; None where they are R.
     """
 
     bank: KernelBank
@@ -97,6 +102,7 @@ class Reduced:
     middle: FloatArray
     target: FloatArray
     beside: Beside | None = None
+    spread: Any = None
 
     @classmethod
     def of(
@@ -107,20 +113,26 @@ class Reduced:
         names: Sequence[str] | None = None,
         memory: int = 0,
         free: int = 0,
+        places: NDArray[np.intp] | None = None,
     ) -> Reduced:
         """Return the pseudo-samples of statistics of raw features.
 
-        The last ``free`` columns of these are covariates. Grams are kept if they take
-        no more than ``memory`` bytes: a weighted sum is made of them many times faster
-        than of the features.
+        The last ``free`` columns of these are covariates. With ``places`` (D,), the
+        statistics are those of columns, and feature j is column ``places[j]``: sums,
+        factors and pseudo-samples grow with the number of columns, however many kernels
+        share them. Grams are kept if they take no more than ``memory`` bytes and a
+        weighted sum is made of them faster than of the features.
         """
         root, beside = scaling.root, None
         if free:
             statistics, beside = statistics.apart(free)
-            # from here on with normalised features
-            beside = replace(beside, along=beside.along * root)
-        R, pivots = factorised(root[:, None] * statistics.ZZ * root)
-        ZH = root[:, None] * statistics.ZH
+        # columns are normalised by each kernel in its way, so not here
+        own = root if places is None else np.ones(len(statistics.mean))
+        at = slice(None) if places is None else places
+        if beside is not None:  # from here on with normalised features
+            beside = replace(beside, along=beside.along[:, at] * root)
+        R, pivots = factorised(own[:, None] * statistics.ZZ * own)
+        ZH = own[:, None] * statistics.ZH
         r, T = len(R), ZH.shape[1]
         known = np.zeros((0, T))
         if r:
@@ -128,9 +140,20 @@ class Reduced:
         values, vectors = np.linalg.eigh(statistics.HH - known.T @ known)
         rest = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
         rows = np.vstack([R, np.zeros((T, R.shape[1]))])
-        if 8 * len(slices) * len(rows) ** 2 <= memory:
+        spread = None
+        if places is not None:
+            D = len(places)
+            entries = (root, (places, np.arange(D)))
+            spread = sparse.csr_array(entries, shape=(rows.shape[1], D))
+            scale = root[[s.start for s in slices]] ** 2  # one for each kernel
+            groups = [places[s] for s in slices]
+            bank = KernelBank.from_features(rows, groups, names, scale=scale)
+        elif 8 * len(slices) * len(rows) ** 2 <= memory and len(root) >= _WIDE * len(
+            slices
+        ):
             parts = (rows[:, s] for s in slices)
-            bank = KernelBank.from_grams([part @ part.T for part in parts], names)
+            grams = [part @ part.T for part in parts]
+            bank = KernelBank.from_grams(grams, names, finite=True)
         else:
             bank = KernelBank.from_features(rows, slices, names)
         return cls(
@@ -140,9 +163,10 @@ class Reduced:
             tuple(slices),
             statistics.total,
             statistics.n_weighted,
-            root * (statistics.mean - scaling.shift),
+            root * (statistics.mean[at] - scaling.shift),
             statistics.target,
             beside,
+            spread,
         )
 
     def squared(
@@ -171,7 +195,19 @@ class Reduced:
 
     def dual(self, A: FloatArray) -> FloatArray:
         """Return ``Z'A`` of all samples, shape (D, T), from A of the pseudo-samples."""
-        return np.asarray(self.R.T @ A)
+        found = self.R.T @ A
+        return np.asarray(found if self.spread is None else self.spread.T @ found)
+
+    def apply(self, w: FloatArray) -> FloatArray:
+        """Return the features of the pseudo-samples times ``w``, (D,) or (D, T)."""
+        return np.asarray(self.R @ (w if self.spread is None else self.spread @ w))
+
+    def sizes(self) -> FloatArray:
+        """Return the sum of squares of the features of each kernel, shape (M,)."""
+        size = np.sum(self.R**2, axis=0)
+        if self.spread is not None:
+            size = self.spread.power(2).T @ size
+        return np.asarray(np.add.reduceat(size, [s.start for s in self.slices]))
 
     def bias(
         self, w: FloatArray, tasks: slice | NDArray[np.intp] = slice(None)
@@ -220,7 +256,7 @@ class ReducedProblem(MKLProblem):
         if point.about != _IN_FEATURES:
             return point
         w = weights_of(point.theta, point.A, self.reduced.slices)
-        A = self.loss.C * (self.loss.Y - self.reduced.R @ w)
+        A = self.loss.C * (self.loss.Y - self.reduced.apply(w))
         return Iterate(point.theta, A)
 
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
@@ -258,7 +294,7 @@ class ReducedEvidence(EvidenceProblem):
 
         It goes with weights of one, which pseudo-samples have.
         """
-        return squares(self.reduced.R.T, self.reduced.slices) / self.reduced.n
+        return self.reduced.sizes() / self.reduced.n
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the evidence of the weights, and the model in features."""
@@ -293,7 +329,7 @@ class ReducedEvidence(EvidenceProblem):
         weights = by_kernel(found.theta, reduced.slices)
         for j, column in enumerate(B.T):
             weighted = weights * column
-            known = found.explained(reduced.R @ weighted)
+            known = found.explained(reduced.apply(weighted))
             variance[j] += max(float(column @ weighted) - known, 0.0)
         return np.sqrt(np.outer(variance, found.noise))
 

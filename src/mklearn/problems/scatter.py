@@ -149,6 +149,15 @@ class Statistics:
             self, target=self.target @ B, ZH=self.ZH @ B, HH=B.T @ self.HH @ B
         )
 
+    def at(self, places: NDArray[np.intp]) -> Statistics:
+        """Return the statistics of the features ``Z[:, places]``."""
+        return replace(
+            self,
+            mean=self.mean[places],
+            ZZ=self.ZZ[np.ix_(places, places)],
+            ZH=self.ZH[places],
+        )
+
     def apart(self, k: int) -> tuple[Statistics, Beside]:
         """Return what the last k columns leave of the others and of the targets.
 

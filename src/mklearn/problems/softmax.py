@@ -9,7 +9,8 @@ With free biases a dual point is feasible if each class has as much of all p as 
 samples, ``sum_i c_i p_ic = n_c``. What is missing is mixed in: one distribution q for
 all samples, ``(1 - t) p_i + t q``, with the smallest t that will do. ``Z'a`` is linear
 in p, and entropy is concave, so that the bound of the mixture follows from the sums of
-the same pass.
+the same pass. With covariates classes exchange shares as
+:class:`~mklearn.problems.design.Exchange` says, until ``[1, C]'a = 0``.
 
 Curvature couples the classes: ``c (diag(p) - p p')``. Since ``(x_c - x_d)^2`` is at
 most ``2 x_c^2 + 2 x_d^2``, it is nowhere above ``2 c p_c (1 - p_c)`` for each class by
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import xlogy
@@ -48,6 +49,7 @@ def softmax_sums(
     steps: Sequence[float],
     curved: bool,
     slip: FloatArray | None = None,
+    free: int = 0,
 ) -> Sums:
     """Return what the rows of a block add, on the line between two points.
 
@@ -55,7 +57,7 @@ def softmax_sums(
     ----------
     block : Block
         Raw features (n, D), targets -1 and 1 (n, T), and weights.
-    C, start, end, steps, curved, slip
+    C, start, end, steps, curved, slip, free
         As in :func:`~mklearn.problems.lowrank.sums`.
 
     Returns
@@ -71,7 +73,8 @@ def softmax_sums(
         [cost[:, 0] @ _losses(before + s * (after - before), own) for s in steps]
     )
     p = _probabilities(after)
-    a = cost * (own - p)
+    rivals = cost * np.where(own, 0.0, p)
+    a = np.where(own, rivals.sum(axis=1, keepdims=True), -rivals)
     entropy = -cost * xlogy(p, p)
     curvature: tuple[Statistics, ...] = ()
     if curved:
@@ -91,7 +94,94 @@ def softmax_sums(
         np.stack([slope, np.zeros_like(slope)]),
         curvature,
         rounded,
+        leaning=_Exchanged.of(Z, free, own, rivals, entropy) if free else None,
     )
+
+
+@dataclass(frozen=True)
+class _Exchanged:
+    """Sums that tell how a dual point becomes orthogonal to ones and covariates.
+
+    Of samples of class a, and what a rival c has of their distributions.
+
+    Attributes
+    ----------
+    cross : array of shape (1 + k + D, 1 + k, T, T)
+        ``[E, Z]'diag(m)E``, ``E = [1, C]``, with the masses m of rivals.
+    tilt : array of shape (1 + k, T, T)
+        ``E'd`` of entropies d, that of the own share given to rivals by their masses.
+    most : array of shape (1 + k,)
+        The largest entries of E.
+    """
+
+    cross: FloatArray
+    tilt: FloatArray
+    most: FloatArray
+
+    def __add__(self, other: Any) -> _Exchanged:
+        return _Exchanged(
+            self.cross + other.cross,
+            self.tilt + other.tilt,
+            np.maximum(self.most, other.most),
+        )
+
+    @classmethod
+    def of(
+        cls,
+        X: FloatArray,
+        free: int,
+        own: FloatArray,
+        m: FloatArray,
+        entropy: FloatArray,
+    ) -> _Exchanged:
+        """Return the sums of some rows, covariates in the last columns of X."""
+        E = np.column_stack([np.ones(len(X)), X[:, -free:]])
+        columns = np.column_stack([E, X[:, :-free]])
+        total = m.sum(axis=1, keepdims=True)
+        share = np.divide(m, total, out=np.zeros_like(m), where=total > 0)
+        given = np.sum(np.where(own, entropy, 0.0), axis=1, keepdims=True)
+        d = np.where(own, 0.0, entropy) + share * given
+        q, T = E.shape[1], own.shape[1]
+        cross, tilt = np.zeros((columns.shape[1], q, T, T)), np.zeros((q, T, T))
+        for a in range(T):
+            rows = own[:, a]
+            tilt[:, a] = E[rows].T @ d[rows]
+            for c in range(T):
+                weighted = m[rows, c, None] * E[rows]
+                cross[:, :, a, c] = columns[rows].T @ weighted
+        return cls(cross, tilt, np.abs(E).max(axis=0, initial=0.0))
+
+    def directions(self) -> tuple[FloatArray, FloatArray]:
+        """Return eigenvalues and vectors of what exchange moves, as in Exchange."""
+        q, T = self.tilt.shape[:2]
+        lost = self.cross[:q].transpose(2, 3, 0, 1)  # (T, T, q, q)
+        G = np.zeros((T, q, T, q))
+        for a in range(T):
+            for c in range(T):
+                G[a, :, a] += lost[a, c]
+                G[c, :, c] += lost[a, c]
+                G[a, :, c] -= lost[a, c]
+                G[c, :, a] -= lost[a, c].T
+        flat = G.reshape(T * q, T * q)
+        values, vectors = np.linalg.eigh((flat + flat.T) / 2)
+        kept = values > 1e-12 * max(float(values[-1]), 1e-300)
+        return values[kept], vectors[:, kept]
+
+    def apart(self, x: FloatArray) -> FloatArray:
+        """Return ``x_a - x_c`` for x (q, T), shape (q, T, T)."""
+        return np.asarray(x[:, :, None] - x[:, None, :])
+
+    def reach(self, apart: FloatArray) -> float:
+        """Return what ``|e_i'(x_a - x_c)|`` is at most."""
+        return float(np.einsum("q,qac->ac", self.most, np.abs(apart)).max())
+
+
+class _Turned(NamedTuple):
+    """How masses shrink: to ``(1 - t)(1 - e_i'apart)``, and what else they might."""
+
+    apart: FloatArray
+    t: float
+    extra: float
 
 
 def _losses(f: FloatArray, own: FloatArray) -> FloatArray:
@@ -145,7 +235,7 @@ class SoftmaxProblem(FeatureProblem):
     blocks : Blocks
         As in :class:`FeatureProblem`, with targets -1 and 1, one 1 in each row.
     loss : Softmax
-    C, weights, slices, scaling, statistics, tasks
+    C, weights, slices, scaling, statistics, tasks, free
         As in :class:`FeatureProblem`; ``tasks`` are all targets.
     """
 
@@ -172,12 +262,14 @@ class SoftmaxProblem(FeatureProblem):
                 steps=tuple(steps),
                 curved=curved,
                 slip=slip,
+                free=self.free,
             )
         )
 
     def settled(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the point whose classes sum to zero: what all have makes no odds."""
-        return w - w.mean(axis=1, keepdims=True), bias - bias.mean()
+        middle = bias.mean(axis=-1, keepdims=True)
+        return w - w.mean(axis=1, keepdims=True), bias - middle
 
     @property
     def _counts(self) -> FloatArray:
@@ -206,6 +298,8 @@ class SoftmaxProblem(FeatureProblem):
 
     def feasible(self, found: Sums) -> tuple[float, FloatArray]:
         """Return the lower bound of a pass, and ``Z'a`` of its feasible dual point."""
+        if found.leaning is not None:
+            return self._exchanged(found, found.leaning)
         H, short = self.statistics, found.count[0]
         t, entropy = self._mixture(short)
         # around the means of the features, for the sums of a are zero in the end
@@ -215,12 +309,66 @@ class SoftmaxProblem(FeatureProblem):
         bound = (1.0 - t) * float(found.dual[0].sum()) + t * self.C * H.total * entropy
         return bound - 0.5 * self.weights.support(squares(A, self.slices)), A
 
+    def _turned(self, found: Sums, leaning: Any, unit: float = 0.0) -> _Turned:
+        """Return what makes the dual point of a pass orthogonal to the covariates."""
+        D, (q, T) = self.n_features, leaning.tilt.shape[:2]
+        off = np.vstack([found.count[0], found.slope[0, D:]])
+        values, V = leaning.directions()
+        if not len(values):  # no rival has any mass
+            return _Turned(np.zeros((q, T, T)), 0.0, 0.0)
+        x = (V @ ((V.T @ off.T.ravel()) / values)).reshape(T, q).T
+        apart = leaning.apart(x)
+        t = min(1.0, leaning.reach(apart) * (1 + 1e-9))
+        extra = 0.0
+        if unit:
+            mass = leaning.cross[0, 0]
+            size = np.vstack(
+                [mass.sum(axis=0) + mass.sum(axis=1), found.rounded.size[D:]]  # type: ignore[union-attr]
+            )
+            most = (np.abs(V).T @ (4 * unit * size.T.ravel())) / values
+            each = (np.abs(V) @ most).reshape(T, q) @ leaning.most
+            extra = 2.0 * float(each.max())
+        return _Turned(apart, t, extra)
+
+    def _exchanged(self, found: Sums, leaning: Any) -> tuple[float, FloatArray]:
+        """Return the bound and ``Z'a`` where classes exchange shares."""
+        D, q = self.n_features, len(leaning.most)
+        turned = self._turned(found, leaning)
+        moved = np.einsum("dqac,qac->dac", leaning.cross[q:], turned.apart)
+        A = found.slope[0, :D] - moved.sum(axis=2) + moved.sum(axis=1)
+        # the sums are zero, so that a shift of the features makes no difference
+        A = self.scaling.root[:, None] * ((1.0 - turned.t) * A)
+        tilted = float(np.sum(turned.apart * leaning.tilt))
+        bound = (1.0 - turned.t) * (float(found.dual[0].sum()) - tilted)
+        return bound - 0.5 * self.weights.support(squares(A, self.slices)), A
+
+    def _lowest_exchanged(self, found: Sums, A: FloatArray) -> float:
+        """Return the bound of :meth:`_exchanged`, rounded outward."""
+        rounded, leaning = found.rounded, found.leaning
+        assert rounded is not None and isinstance(leaning, _Exchanged)
+        unit = (rounded.chain + 32) * UNIT
+        turned = self._turned(found, leaning, unit)
+        strain = 4 * unit + 2 * turned.extra
+        tilted = float(np.sum(turned.apart * leaning.tilt))
+        value = (1.0 - turned.t) * (float(rounded.dual[0].sum()) - tilted)
+        value -= strain * (1.0 + turned.t) * float(rounded.whole.sum())
+        # what entropies may lack, where they are tilted
+        known = 400 * self.n_tasks * UNIT * self.C * self.statistics.total
+        value -= turned.t * known
+        size = self.scaling.root[:, None] * rounded.size[: self.n_features]
+        off = squares(strain * size, self.slices)
+        most = (np.sqrt(squares(A, self.slices) * (1 + A.size * UNIT)) + off**0.5) ** 2
+        value -= 0.5 * self.weights.support(most) * (1 + FEW)
+        return value - FEW * abs(value)
+
     def lowest(self, found: Sums, A: FloatArray) -> float:
         """Return the bound of :meth:`feasible`, rounded outward.
 
         Sums are exact up to their size; what they may lack is mixed in, too, and counts
         as an error of ``Z'a``, which a mixture moves by no more than all features.
         """
+        if found.leaning is not None:
+            return self._lowest_exchanged(found, A)
         rounded, H = found.rounded, self.statistics
         assert rounded is not None
         unit = (rounded.chain + 32) * UNIT

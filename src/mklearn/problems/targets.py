@@ -26,6 +26,7 @@ from mklearn.problems.base import (
     relative_gap,
     shares,
 )
+from mklearn.problems.design import Design
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem, certified_columns
@@ -415,12 +416,15 @@ class OwnSquared:
     cost : array of shape (n,)
         Positive.
     weights : WeightSet
+    design : Design, optional
+        Ones and covariates, whose coefficients are free for each target.
     """
 
     bank: KernelBank
     Y: FloatArray
     cost: FloatArray
     weights: WeightSet
+    design: Design | None = None
 
     kind: ClassVar[Kind] = "targets"
 
@@ -431,8 +435,9 @@ class OwnSquared:
 
     @cached_property
     def centred(self) -> Centred:
-        """The frame in which there is neither cost nor bias."""
-        return Centred.of(self.cost, np.ones((len(self.cost), 1)))
+        """The frame in which there is neither cost nor bias nor covariate."""
+        ones = np.ones((len(self.cost), 1))
+        return Centred.of(self.cost, ones if self.design is None else self.design.basis)
 
     @cached_property
     def factors(self) -> Factors | None:
@@ -444,8 +449,12 @@ class OwnSquared:
         return self.centred.values(np.asarray(self.Y[:, targets], dtype=float))
 
     def varied(self, targets: slice) -> NDArray[np.bool_]:
-        """Tell which of some targets have different values."""
-        return np.asarray(np.ptp(self.Y[:, targets], axis=0) > 0)
+        """Tell which of some targets have values that covariates do not explain."""
+        Y = self.Y[:, targets]
+        different = np.asarray(np.ptp(Y, axis=0) > 0)
+        if self.design is None:
+            return different
+        return different & ~self.design.explains(np.asarray(Y, dtype=float))
 
     def one(self, target: int) -> MKLProblem:
         """Return the problem of one target."""
@@ -454,7 +463,8 @@ class OwnSquared:
     def _of(self, block: slice) -> MKLProblem:
         y = np.asarray(self.Y[:, block], dtype=float)
         cost = np.repeat(self.cost[:, None], y.shape[1], axis=1)
-        return MKLProblem(self.bank, Squared(y, cost), self.weights)
+        loss = Squared(y, cost, design=self.design)
+        return MKLProblem(self.bank, loss, self.weights)
 
     def first(self) -> Iterate:
         """Return the zero function at equal weights."""
@@ -479,8 +489,9 @@ class OwnSquared:
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the bounds of each target, computed from the bank alone."""
         T = self.n_targets
-        upper, lower, error, bias = (np.zeros(T) for _ in range(4))
-        A = point.A
+        upper, lower, error = (np.zeros(T) for _ in range(3))
+        wide = () if self.design is None else (self.design.columns.shape[1],)
+        bias, A = np.zeros((*wide, T)), point.A
         for block in self.blocks():
             each = certified_columns(
                 self._of(block),
@@ -490,7 +501,7 @@ class OwnSquared:
             )
             for t, found in zip(range(block.start, block.stop), each, strict=True):
                 upper[t], lower[t] = found.upper, found.lower
-                error[t], bias[t] = found.error, found.bias[0]
+                error[t], bias[..., t] = found.error, found.bias[..., 0]
                 A[:, t] = found.A[:, 0]
         bounds = Bounds(upper, lower)
         return Certificate(

@@ -1,4 +1,4 @@
-"""The inner problem of a box loss with covariates: SMO with several equalities.
+"""Inner problems with covariates: SMO with several equalities, and sweeps with some.
 
 ``E'a = 0`` is one equation for the constant, which SMO keeps, and one for each
 covariate. These are eliminated by an augmented Lagrangian,
@@ -6,11 +6,13 @@ covariate. These are eliminated by an augmented Lagrangian,
     min ½ a'(K + rho QQ')a + (linear + Q lam)'a     lower <= a <= upper,  sum(a) = 0,
 
 where Q are the covariates, orthonormal and centred: a kernel of fixed weight, and a
-linear term that moves by ``rho Q'a`` after each solution.
+linear term that moves by ``rho Q'a`` after each solution. Of the Crammer-Singer loss
+all equalities are eliminated so, for each class, and sweeps do the rest.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,10 +24,12 @@ from mklearn.problems.losses import BoxLoss
 from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxQP, Found, RowCache, unfinished
+from mklearn.solvers.sweeps import SampleSweeps
 
 FloatArray = NDArray[np.float64]
 
 _ROUNDS = 200
+_STIFF = 1e4  # covariates beside kernels, where A moves with the weights
 
 
 class _Rows(RowCache):
@@ -159,3 +163,97 @@ class BesideSolver:
         A = self.problem.loss.repair(self._duals())
         both = np.column_stack([self.rows.apply(a) for a in A.T])
         return A, both - self.rows.rho * (self.Q @ (self.Q.T @ A))
+
+
+class BesideSweeps(SampleSweeps):
+    """The inner problem of the Crammer-Singer loss with covariates, warm-started.
+
+    The points that it returns are feasible.
+    """
+
+    def __init__(self, problem: Problem, start: Iterate | None, seed: int = 0) -> None:
+        super().__init__(problem, start, seed)
+        self.E = self.loss.design.basis  # type: ignore[union-attr]
+        bank = problem.bank.with_features(self.E, "covariates")
+        plain = replace(self.loss, design=None)
+        beside = None
+        if start is not None:
+            beside = Iterate(self._with(start.theta, 0.0), self.A)
+        weights = _AnyWeights(problem.weights.fixed)
+        self.sweeps = SampleSweeps(
+            replace(problem, bank=bank, loss=plain, weights=weights), beside, seed
+        )
+        self.sweeps.coarse = np.inf
+        self.multipliers = np.zeros((self.E.shape[1], self.loss.n_classes))
+        self.rho, self.size = 0.0, np.inf
+
+    def _with(self, theta: FloatArray, rho: float) -> FloatArray:
+        """Return weights of the kernels and of the covariates."""
+        return np.concatenate([theta, np.full((*theta.shape[:-1], 1), rho)], axis=-1)
+
+    def between(self, c: int, samples: NDArray[Any]) -> FloatArray:
+        """Return the kernel of a class, in which A can hardly leave the design."""
+        K = super().between(c, samples)
+        E = self.E[samples]
+        return np.asarray(K + _STIFF * self.rho * (E @ E.T))
+
+    def solve(self, theta: FloatArray, allowed: float) -> Found:
+        """Solve for ``theta`` until the inner duality gap is at most ``allowed``."""
+        self.theta = theta
+        traces = np.atleast_2d(theta) @ self.problem.sizes.sum(axis=0)
+        self.rho = max(float(np.max(traces)), 1e-300)
+        if self.sharp > 0.0:
+            total = theta.sum(axis=-1)
+            least = float(np.min(total[total > 0], initial=np.inf))
+            allowed = min(allowed, self.sharp * least)
+        inner, rough = self.sweeps, 0.1
+        best, left, idle = None, np.inf, 0
+        for _ in range(_ROUNDS):
+            inner.shift = self.E @ self.multipliers
+            A, _ = yield from inner.solve(
+                self._with(theta, self.rho), rough * max(self.size, 0.0)
+            )
+            off = self.E.T @ A
+            A = self.loss.repair(A)
+            F = self.products.scores(theta, A)
+            gap = self._gap(A, F, self.multipliers + self.rho * off)
+            if gap < left:
+                idle = 0 if gap < 0.95 * left else idle + 1
+                best, left = (A, F), gap
+            else:
+                idle += 1
+            enough = max(min(allowed, self.coarse * self.size), 1e-13 * self.size)
+            if gap <= enough or idle > 25:  # below, rounding decides
+                break
+            yield Iterate(theta, A, complete=False)
+            self.multipliers = self.multipliers + self.rho * off
+            rough = max(min(0.5 * rough, 0.1 * gap / self.size), 1e-14)
+        assert best is not None
+        self.A = best[0]
+        return best
+
+    def _gap(self, A: FloatArray, F: FloatArray, effects: FloatArray) -> float:
+        """Return the duality gap for fixed weights, at the effects of multipliers."""
+        loss, norm = self.loss, float(np.sum(A * F))
+        upper = float(loss.C @ loss.slacks(F + self.E @ effects)) + 0.5 * norm
+        self.size = abs(upper)
+        return upper - (loss.dual(A) - 0.5 * norm)
+
+
+@dataclass(frozen=True)
+class _AnyWeights:
+    """Weights that are given from outside, those of covariates among them."""
+
+    fixed: bool
+
+    smooth = True
+
+    def center(self, n_kernels: int) -> FloatArray:
+        return np.ones(n_kernels)
+
+
+def sweeps(problem: Problem, start: Iterate | None, seed: int = 0) -> SampleSweeps:
+    """Return what solves the Crammer-Singer loss for given weights."""
+    if problem.loss.design is None:  # type: ignore[attr-defined]
+        return SampleSweeps(problem, start, seed)
+    return BesideSweeps(problem, start, seed)

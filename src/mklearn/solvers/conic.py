@@ -294,6 +294,8 @@ def _loss(
         own = loss.own.astype(float)
         A = cp.multiply(np.repeat(used[:, None], loss.n_classes, axis=1), Z)
         limits = [C[:, None] * own >= Z, cp.sum(Z, axis=1) == 0]
+        if loss.design is not None:
+            limits.append(loss.design.basis.T @ A == 0.0)
         return A, cp.sum(cp.multiply(own * used[:, None], Z)), limits
     A = Z if used.all() else cp.multiply(used, Z)
     limits = [cp.sum(A, axis=0) == 0.0] if loss.hyperplane else []

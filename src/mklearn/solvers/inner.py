@@ -29,10 +29,9 @@ from mklearn.problems.losses import (
 from mklearn.problems.mkl import Problem, RoughProblem
 from mklearn.problems.pseudo_samples import Expansion, by_kernel
 from mklearn.solvers.base import Iterate
-from mklearn.solvers.beside import BesideSolver
+from mklearn.solvers.beside import BesideSolver, sweeps
 from mklearn.solvers.dense import DenseSolver
 from mklearn.solvers.smo import BoxSolver, Found, inner_gap
-from mklearn.solvers.sweeps import SampleSweeps
 from mklearn.solvers.working_set import WorkingSetSolver
 
 FloatArray = NDArray[np.float64]
@@ -74,7 +73,7 @@ def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
         narrow = WorkingSetSolver.suits(problem)
         return (WorkingSetSolver if narrow else BoxSolver)(problem, start)
     if problem.kind == "classes":
-        return SampleSweeps(problem, start)
+        return sweeps(problem, start)
     if isinstance(problem.loss, SmoothLoss):
         return SmoothSolver(problem, start)
     if isinstance(problem.loss, Multinomial):
@@ -415,12 +414,13 @@ class MultinomialSolver(CoupledSolver):
     matrix of its classes. With ``E_c = (K + D_c^-1)^-1``, blocks of E, and their sum S,
     ``(K + W^-1)^-1 = E - E R S^-1 R'E``, where R repeats a vector for every class
     (Rasmussen and Williams 2006, section 3.5). Biases are free: the columns of the dual
-    point sum to zero. The E_c are in memory together.
+    point sum to zero, and with covariates they are orthogonal to these. The E_c are in
+    memory together.
     """
 
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
         assert self.K is not None and isinstance(self.loss, Multinomial)
-        f = F + bias
+        f = decisions(self.loss, F, bias)
         right = self.loss.slope(f) + self.loss.bent(f, f)
         curved = _Curved.of(self.K, self.loss, f)
         return curved.balanced(right - curved.apply(self.K @ right))
@@ -428,7 +428,8 @@ class MultinomialSolver(CoupledSolver):
     def hessian(self, F: FloatArray, V: FloatArray) -> FloatArray:
         """Return ``V'Q V`` for V (n, k, M), Q as above with free biases."""
         assert self.K is not None and isinstance(self.loss, Multinomial)
-        curved = _Curved.of(self.K, self.loss, F + self.loss.bias(F))
+        f = decisions(self.loss, F, self.loss.bias(F))
+        curved = _Curved.of(self.K, self.loss, f)
         M = V.shape[2]
         out = np.empty((M, M))
         for m in range(M):
@@ -437,15 +438,20 @@ class MultinomialSolver(CoupledSolver):
 
 
 class _Curved:
-    """``(K + W^-1)^-1`` at some scores, and what it makes of constants."""
+    """``(K + W^-1)^-1`` at some scores, and what it makes of ones and covariates."""
 
-    def __init__(self, E: list[FloatArray], S: Any) -> None:
-        self.E, self.S = E, S
-        self.ones = np.column_stack([block.sum(axis=0) for block in E])
-        self.back = cho_solve(S, self.ones)
-        G = np.diag(self.ones.sum(axis=0)) - self.ones.T @ self.back
-        # biases that move together move nothing
-        self.G = G + np.trace(G) / len(G) ** 2 * np.ones_like(G)
+    def __init__(self, E: list[FloatArray], S: Any, basis: FloatArray) -> None:
+        self.E, self.S, self.basis = E, S, basis
+        k, q = len(E), basis.shape[1]
+        self.free = np.hstack([block @ basis for block in E])  # (n, k q)
+        self.back = cho_solve(S, self.free)
+        G = -self.free.T @ self.back
+        for c in range(k):
+            at = slice(c * q, (c + 1) * q)
+            G[at, at] += basis.T @ self.free[:, at]
+        # what all classes have in common moves nothing
+        together = np.kron(np.ones((k, k)), np.eye(q))
+        self.G = G + np.trace(G) / (q * k**2) * together
 
     @classmethod
     def of(cls, K: FloatArray, loss: Multinomial, F: FloatArray) -> _Curved:
@@ -462,7 +468,8 @@ class _Curved:
             E.append(block)
             S += block
         S[np.diag_indices(n)] += 1e-14 * np.trace(S) / n
-        return cls(E, _factor(S))
+        free = np.ones((n, 1)) if loss.design is None else loss.design.basis
+        return cls(E, _factor(S), free)
 
     def apply(self, V: FloatArray) -> FloatArray:
         """Return the product with V (n, k)."""
@@ -471,11 +478,13 @@ class _Curved:
         return ahead - self._blocks(np.repeat(common[:, None], len(self.E), axis=1))
 
     def balanced(self, A: FloatArray) -> FloatArray:
-        """Return A less what biases add to it, so that its columns sum to zero."""
-        b = np.linalg.lstsq(self.G, A.sum(axis=0), rcond=None)[0]
+        """Return A less what effects add to it, so that its columns are feasible."""
+        n, k = A.shape
+        b = np.linalg.lstsq(self.G, (self.basis.T @ A).T.ravel(), rcond=None)[0]
         common = self.back @ b
-        back = self._blocks(np.repeat(common[:, None], len(self.E), axis=1))
-        return np.asarray(A - (self.ones * b - back))
+        back = self._blocks(np.repeat(common[:, None], k, axis=1))
+        added = np.sum((self.free * b).reshape(n, k, -1), axis=2)
+        return np.asarray(A - (added - back))
 
     def _blocks(self, V: FloatArray) -> FloatArray:
         return np.column_stack([E @ v for E, v in zip(self.E, V.T, strict=True)])

@@ -25,6 +25,7 @@ from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import Constraint, ConvexSet, WeightSet
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates, Need
+from mklearn.solvers.beside import sweeps
 from mklearn.solvers.cutting_plane import CuttingPlane
 from mklearn.solvers.interior import Describe, minimise_quadratic
 from mklearn.solvers.newton import Trial, stable_factor, trusted_steps
@@ -99,7 +100,7 @@ class MulticlassNewton:
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
-        inner = SampleSweeps(problem, start, self.seed)
+        inner = sweeps(problem, start, self.seed)
         per_class = problem.per_class
         floor = 0.1  # of the weights of a class, as a share of the mean weight
         first = self.first
@@ -436,7 +437,7 @@ class ProjectedGradient:
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
         """Yield one iterate for each inner problem solved."""
-        inner = SampleSweeps(problem, start, self.seed)
+        inner = sweeps(problem, start, self.seed)
         theta, allowed, step = inner.theta, np.inf, 1.0
         upper, lower = np.inf, -np.inf
         value, slope = np.inf, np.zeros_like(theta)

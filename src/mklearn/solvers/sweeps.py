@@ -246,6 +246,7 @@ class SampleSweeps:
         self.products = Products(problem.bank, loss.n_classes, moving)
         self.sharp = 0.0  # accuracy as a share of the least weight of a class
         self.random = np.array([2 * seed + 1], dtype=np.uint64)
+        self.shift: FloatArray | None = None  # what is added to scores, (n, k)
         self.visits = 0
         self._rows: Rows | None = None
 
@@ -287,6 +288,8 @@ class SampleSweeps:
             least = float(np.min(total[total > 0], initial=np.inf))
             allowed = min(allowed, self.sharp * least)
         F = self.products.scores(theta, self.A)
+        shift = np.zeros((1, 1)) if self.shift is None else self.shift
+        F = F if self.shift is None else F + shift
         rows, samples = None, np.zeros(0, dtype=np.intp)
         last = -np.inf
         while True:
@@ -294,16 +297,17 @@ class SampleSweeps:
             margins = np.empty(n)
             _look(self.labels, self.costs, self.A, F, gaps, margins)
             gap = float(gaps.sum())
-            norm = max(float(np.sum(self.A * F)), 0.0)
-            value = self.loss.dual(self.A) - 0.5 * norm
+            beside = float(np.sum(self.A * shift))
+            norm = max(float(np.sum(self.A * F)) - beside, 0.0)
+            value = self.loss.dual(self.A) - 0.5 * norm - beside
             size = value + gap
-            enough = max(min(allowed, self.coarse * size), 1e-13 * size)
+            enough = max(min(allowed, self.coarse * abs(size)), 1e-13 * abs(size))
             # sweeps raise the value, if only by little; what raises nothing is rounding
             if gap <= enough or value <= last + 1e-6 * enough:
                 return self.A.copy(), F
             last = value
             yield Iterate(theta, self.A.copy(), complete=False)
-            chosen = self._choose(gaps, margins, gap / max(size, 1e-300), enough)
+            chosen = self._choose(gaps, margins, gap / max(abs(size), 1e-300), enough)
             if rows is None or not np.isin(chosen, samples).all():
                 rows = self._rows = None  # frees the old one first
                 samples = np.union1d(chosen, samples) if len(chosen) < n else chosen
