@@ -166,15 +166,14 @@ def main() -> None:
     )
     if args.page:
         more = (
-            f" Accuracies in %, means over {parts} random parts, of which n rows are "
-            "learned from. The widths that searches may leave out "
-            "were settled on the tables marked *chosen on*; *held out* tables had no "
-            "part in it."
+            f" Accuracies in %, means over {parts} random splits with n training "
+            "rows. The rule for leaving out widths was developed on the tables marked "
+            "*chosen on*; *held out* tables were not used for it."
         )
         tables = shlex.join(one["table"] for one in found)
         most = max(one["n"] for one in found)
         command = f"defaults.py --parts {parts} --rows {most} --tables {tables}"
-        text = page("Defaults beside the sum and SVC", command, rows, more)
+        text = page("Defaults compared with the sum and SVC", command, rows, more)
         args.page.write_text(text, encoding="utf-8")
 
 

@@ -393,7 +393,9 @@ def main() -> None:
         said += HISTORY
     if asked.page:
         command = "omics.py --scmkl PYTHON" if asked.scmkl else "omics.py"
-        text = page("Gene sets on single cells, beside scMKL", command, rows, said)
+        text = page(
+            "Gene sets on single cells, compared with scMKL", command, rows, said
+        )
         asked.page.write_text(text)
 
 

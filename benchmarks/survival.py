@@ -244,7 +244,7 @@ def large(quick: bool, only: str, rows: list[dict]) -> list[dict]:
 
 
 TITLES = {
-    "sets": "Times to an event: concordance beside scikit-survival",
+    "sets": "Times to an event: concordance compared with scikit-survival",
     "large": "Times to an event: many rows",
 }
 MORE = {

@@ -249,7 +249,7 @@ def shared(args):
 
 PARTS = {"versus": versus, "recovery": recovery, "large": large, "shared": shared}
 TITLES = {
-    "versus": "Weights of their own for many targets, beside himalaya",
+    "versus": "Separate weights for many targets, compared with himalaya",
     "recovery": "Are weights recovered? Shares of variance with known truth",
     "large": "A hundred thousand targets",
     "shared": "Shared weights of more targets than samples",
