@@ -76,11 +76,16 @@ class _Scored:
         def rows(mine: FloatArray, other: FloatArray) -> FloatArray:
             return np.concatenate([mine, other])[order]
 
-        arrays = ("theta", "objective", "lower", "gap", "n_iter", "seconds")
+        one, other = self.path, sums.path
         path = replace(
-            self.path,
+            one,
             norms=norms,
-            **{a: rows(getattr(self.path, a), getattr(sums.path, a)) for a in arrays},
+            theta=rows(one.theta, other.theta),
+            objective=rows(one.objective, other.objective),
+            lower=rows(one.lower, other.lower),
+            gap=rows(one.gap, other.gap),
+            n_iter=rows(one.n_iter, other.n_iter),
+            seconds=rows(one.seconds, other.seconds),
         )
         A = (*self.A, *sums.A)
         scores = rows(self.scores, sums.scores)
@@ -792,7 +797,8 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         """Choose a cell for each group of targets, one after the other."""
         T = training.target.shape[1]
         groups = target_groups(self.weights, T)
-        problems, solutions, paths = [], [], []
+        problems, solutions = [], []
+        paths: list[Any] = []
         chosen, scores, flat = np.empty((2, T)), [], self._flat
         for group in groups:
             part = replace(training, target=training.target[:, group])

@@ -180,8 +180,9 @@ class BesideSweeps(SampleSweeps):
         if start is not None:
             beside = Iterate(self._with(start.theta, 0.0), self.A)
         weights = _AnyWeights(problem.weights.fixed)
+        known: Any = problem
         self.sweeps = SampleSweeps(
-            replace(problem, bank=bank, loss=plain, weights=weights), beside, seed
+            replace(known, bank=bank, loss=plain, weights=weights), beside, seed
         )
         self.sweeps.coarse = np.inf
         self.multipliers = np.zeros((self.E.shape[1], self.loss.n_classes))
