@@ -278,11 +278,11 @@ def test_search_grams_and_files(tmp_path):
 def test_covariates_that_tell_classes():
     X, y = patients()
     known = X.assign(known=y)
-    with pytest.raises(ValueError, match="nothing is left for kernels"):
+    with pytest.raises(ValueError, match="leaves nothing for the kernels"):
         MKLClassifier(fixed=["known", "site"], loss="multinomial").fit(known, y)
     # one class is told from each other one, these two overlap
     part = X.assign(first=(y == "u").astype(float))
-    with pytest.warns(UserWarning, match="tell the classes of some"):
+    with pytest.warns(UserWarning, match="separate some of the samples"):
         model = MKLClassifier(
             "rbf", fixed=["first", "site", "age"], loss="multinomial"
         ).fit(part, y)
@@ -393,5 +393,5 @@ def test_margins_of_two_classes_and_one_covariate_too_many():
     np.testing.assert_allclose(
         2 * half.solution_.upper, plain.solution_.upper, rtol=3e-6
     )
-    with pytest.raises(ValueError, match="nothing is left for kernels"):
+    with pytest.raises(ValueError, match="leaves nothing for the kernels"):
         model.set_params(fixed=["known", "site"]).fit(X.assign(known=two), two)
