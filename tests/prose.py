@@ -49,6 +49,18 @@ PHRASES = {
     r"\bput to the test\b|\blaid side by side\b": "tested; compared",
     r"\bthan one would (like|wish)\b": "than expected",
     r"\bhas a word\b|\bsays? a word\b": "say what it describes",
+    r"\bwhat remains to predict with\b": "the fitted prediction function",
+    r"\bhow sure (it|that) is\b": "standard errors, intervals, p-values",
+    r"\bnot learned from\b": "held-out samples",
+    r"\b(views?|kernels) that say the same\b": "carry the same information",
+    r"\btell(s|ing)? nothing\b": "uninformative",
+    r"\bso that nothing is left for\b": "which leaves nothing for",
+    r"\bthey must be as many\b": "they must have the same number",
+    r"\bweight 2 equals\b|\bweight 0 its absence\b": "equivalent to giving twice",
+    r"\bwhole or not at all\b": "atomically",
+    r"\blearn(s|ed)? (any labels )?by heart\b": "memorise",
+    r"\bnot taken at (its|their) word\b": "validated",
+    r"\ban? (number|integer) from [01] on\b": "positive; nonnegative",
 }
 OF_PAGES = {
     r"(?<!there) (is|are) no (parts?|sums?|landmarks?|tables?)\b": "is not a ...",

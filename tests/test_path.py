@@ -146,7 +146,7 @@ def test_verbose_tells_each_cell(capsys):
 @pytest.mark.parametrize(
     ("Cs", "norms", "message"),
     [
-        ([], [1], "at least one cost"),
+        ([], [1], "at least one value"),
         ([1, -1], [1], "positive"),
         ([np.nan], [1], "positive"),
         ([1], [], "at least one norm"),

@@ -174,9 +174,9 @@ def test_what_is_only_for_fitting_becomes_the_default(tmp_path):
 
 def test_code_is_not_saved(tmp_path):
     model = MKLClassifier([lambda a, b: a @ b.T]).fit(X, Y)
-    with pytest.raises(ValueError, match="file without code cannot hold"):
+    with pytest.raises(ValueError, match="cannot be saved in a file without code"):
         save(model, tmp_path / "m.mkl")
-    with pytest.raises(ValueError, match="no estimator of mklearn"):
+    with pytest.raises(ValueError, match="not an estimator of mklearn"):
         save(StratifiedKFold(3), tmp_path / "m.mkl")
     assert os.listdir(tmp_path) == []
 

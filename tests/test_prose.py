@@ -5,6 +5,10 @@ import pytest
 import prose
 
 STUMBLED = [
+    "kernels that say the same share a weight",
+    "weights, and how sure that is",
+    "Numbers of samples differ; they must be as many.",
+    "a narrow kernel can learn any labels by heart",
     "What they have to beat",
     "Without further words",
     "EvidenceMKLRegressor finds all by itself",

@@ -148,9 +148,9 @@ def test_what_makes_no_sense():
         TwoLevel(1, "many")
     with pytest.raises(ValueError, match="one entry for each kernel"):
         TwoLevel(1, 2, [])
-    with pytest.raises(ValueError, match="groups of 3 kernels, and there are 7"):
+    with pytest.raises(ValueError, match="groups for 3 kernels, but there are 7"):
         MKLClassifier(KERNELS, norm=TwoLevel(2, 1, [0, 1, 2])).fit(X, Y)
-    with pytest.raises(ValueError, match="Gram matrices do not have"):
+    with pytest.raises(ValueError, match="Gram matrices have none"):
         MKLClassifier("precomputed", norm=TwoLevel(2, 1)).fit(np.eye(N)[:, :, None], Y)
     with pytest.raises(ValueError, match="no groups yet"):
         TwoLevel(2, 1).center(3)

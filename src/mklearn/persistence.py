@@ -1,14 +1,15 @@
 """Saved models: arrays and JSON in one file, which loads without executing code.
 
 A model file is an uncompressed zip archive of ``model.json``, of arrays in numpy's npy
-format, and of a SHA-256 digest of them all. Loading it makes objects of the classes
-listed here and of no others, from plain values; nothing is pickled, imported by name or
-called. The digest tells damage and careless changes, not an author: whoever writes a
-file can write its digest.
+format, and of a SHA-256 digest of them all. Loading it creates objects of the classes
+listed here, and of no others, from plain values; nothing is unpickled, imported by name
+or called. The digest detects damage and accidental changes, but not forgery: whoever
+writes a file can write its digest.
 
-So a file is not taken at its word. What it may take of memory is bounded by its size
-before anything is made of it; numbers must be finite, indices in range and shapes
-consistent; and the model must answer for a sample of its own before it is handed out.
+Therefore the contents are validated. The memory is bounded by the size of the file
+before anything is created; numbers must be finite, indices in range and shapes
+consistent; and the model must make a prediction for an example sample before it is
+returned.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ _OF_FIT = ("callback", "cv", "scoring", "solver", "random_state")
 
 
 class ModelFileError(ValueError):
-    """A file that is no saved model, or not one that can be trusted or understood."""
+    """A file that is not a valid model file."""
 
 
 # --- save and load --------------------------------------------------------------------
@@ -112,19 +113,19 @@ class ModelFileError(ValueError):
 def save(
     model: Any, path: str | os.PathLike[str], notes: Mapping[str, Any] | None = None
 ) -> None:
-    """Save a fitted model in one file, whole or not at all.
+    """Save a fitted model in one file, atomically.
 
-    What predictions need is kept: parameters, kernels with their numbers, support
-    vectors, normalisation and certificate; the other training samples are not.
+    The file contains what predictions need: parameters, resolved kernels, support
+    vectors, normalisation and certificate, but not the other training samples.
 
     Parameters
     ----------
     model : estimator of mklearn, or TableModel
         Fitted.
     path : path
-        Any name; the command line uses ``model.mkl``.
+        Any file name; the command line uses ``model.mkl``.
     notes : mapping, optional
-        Anything JSON can say, to be read by :func:`read_header`.
+        Any JSON content; :func:`read_header` returns it.
 
     Raises
     ------
@@ -147,8 +148,9 @@ def save(
     """
     if type(model).__name__ not in ESTIMATORS:
         raise ValueError(
-            f"{type(model).__name__} is no estimator of mklearn, so a file without "
-            "code cannot hold it; save its parts, or use joblib for trusted files."
+            f"{type(model).__name__} is not an estimator of mklearn, so it cannot be "
+            "saved in a file without code; save its parts, or use joblib for trusted "
+            "files."
         )
     check_is_fitted(model)
     writer = _Writer()
@@ -164,8 +166,8 @@ def save(
     members.update(writer.members())
     if len(members) > _MOST_MEMBERS:
         raise ValueError(
-            f"{path} would hold {len(members)} arrays, and a model file holds at most "
-            f"{_MOST_MEMBERS}; use fewer kernels."
+            f"{path} would contain {len(members)} arrays, but a model file can contain "
+            f"at most {_MOST_MEMBERS}; use fewer kernels."
         )
     try:
         _decoded(members, content)
@@ -182,7 +184,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Return a model that :func:`save` has written.
+    """Return a model saved by :func:`save`.
 
     Parameters
     ----------
@@ -191,13 +193,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        Fitted, with the same predictions as the one that was saved.
+        The fitted model, with the same predictions as the one that was saved.
 
     Raises
     ------
     ModelFileError
-        If the file is foreign, damaged, changed or of another format version. Nothing
-        in it is executed in any case.
+        If the file is not a model file, or is damaged, modified or of another format
+        version. Nothing in it is ever executed.
     OSError
         If it cannot be read.
     """
@@ -282,7 +284,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any
             ) from error
     if _CONTENT not in members:
         raise ModelFileError(
-            f"{path} is a zip archive but no model file of mklearn: it has no "
+            f"{path} is a zip archive but not a model file of mklearn: it has no "
             f"{_CONTENT}."
         )
     try:
@@ -292,7 +294,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any
     except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is damaged: {_CONTENT} is no JSON.") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is no model file of mklearn.")
+        raise ModelFileError(f"{path} is not a model file of mklearn.")
     version = content.get("format_version")
     if version != FORMAT_VERSION:
         saved = content.get("versions")
@@ -307,7 +309,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any
     digest = members.pop(_DIGEST, b"")
     if digest != _digest(members):
         raise ModelFileError(
-            f"{path} was changed or damaged after it was saved: its SHA-256 does not "
+            f"{path} was modified or damaged after it was saved: its SHA-256 does not "
             "match its contents. Get the file again, or fit the model again."
         )
     return members, content
@@ -427,8 +429,8 @@ class _Writer:
         if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
             return self._sequence(value, at)
         raise ValueError(
-            f"{at} is {value!r}, which a file without code cannot hold. Use kernels of "
-            "mklearn, or Gram matrices with kernels='precomputed'."
+            f"{at} is {value!r}, which cannot be saved in a file without code. Use "
+            "kernels of mklearn, or Gram matrices with kernels='precomputed'."
         )
 
     def _named(self, state: Mapping[str, Any], at: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Figures: kernel weights by view, class and path, alignments, bounds, and subspaces.
 
-Displays draw into given axes and keep them; matplotlib is imported on the first call.
-Colours are those of Okabe and Ito, which stay apart for colour-blind readers.
+Displays draw into the given axes and keep them; matplotlib is imported on the first
+call. The colours are those of Okabe and Ito, which colour-blind readers can
+distinguish.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ OKABE_ITO = (
 class KernelWeightsDisplay:
     """Kernel weights as bars, one colour for each view.
 
-    Make it by :meth:`from_estimator` or :meth:`from_stability`, and draw again by
-    :meth:`plot`.
+    Create it with :meth:`from_estimator` or :meth:`from_stability`; :meth:`plot` draws
+    it again.
 
     Parameters
     ----------
@@ -37,11 +38,11 @@ class KernelWeightsDisplay:
     views : sequence of str or None, optional
         The view of each kernel.
     notes : sequence of str, optional
-        What stands beside the bars.
+        Text next to the bars.
     interval : array of shape (2, n_kernels), optional
         Lower and upper ends, drawn as whiskers.
     label : str
-        What the numbers mean.
+        Label of the axis.
 
     Attributes
     ----------
@@ -92,7 +93,7 @@ class KernelWeightsDisplay:
         ----------
         estimator : fitted estimator
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         title : str, optional
         """
         rows = kernel_rows(estimator)
@@ -116,9 +117,9 @@ class KernelWeightsDisplay:
         Parameters
         ----------
         stability : WeightStability
-            As :func:`mklearn.interpretation.weight_stability` returns it.
+            As returned by :func:`mklearn.interpretation.weight_stability`.
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         title : str, optional
         """
         if stability.classes is not None:
@@ -145,7 +146,7 @@ class KernelWeightsDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         title : str, optional
         """
         ax = _axes(ax)
@@ -195,7 +196,7 @@ def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any
     ----------
     model : fitted estimator
     ax : matplotlib Axes, optional
-        New axes by default.
+        The axes to draw into; new ones by default.
     label : str, optional
         The title.
     """
@@ -203,20 +204,20 @@ def plot_weights(model: Any, ax: Any = None, *, label: str | None = None) -> Any
 
 
 class ViewScoresDisplay:
-    """What views or kernels account for in a score, as bars with standard errors.
+    """Score attributed to views or kernels, as bars with standard errors.
 
-    Make it by :meth:`from_scores`, and draw again by :meth:`plot`.
+    Create it with :meth:`from_scores`; :meth:`plot` draws it again.
 
     Parameters
     ----------
     scores : array of shape (n_names,)
     names : sequence of str
     errors : array of shape (n_names,), optional
-        Drawn as whiskers, one to either side; NaN for none.
+        Standard errors, drawn as whiskers to both sides; NaN for none.
     total : float, optional
-        The score that is divided, for the title.
+        Total score, shown in the title.
     label : str
-        What the numbers mean.
+        Label of the axis.
 
     Attributes
     ----------
@@ -263,9 +264,9 @@ class ViewScoresDisplay:
         Parameters
         ----------
         found : ScoreByView
-            As :func:`mklearn.interpretation.score_by_view` returns it.
+            As returned by :func:`mklearn.interpretation.score_by_view`.
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         title : str, optional
         """
         kinds = {
@@ -288,7 +289,7 @@ class ViewScoresDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         title : str, optional
         """
         ax = _axes(ax)
@@ -318,7 +319,7 @@ class ViewScoresDisplay:
 class ForestDisplay:
     """Estimates with their intervals, one row for each kernel: a forest plot.
 
-    Make it by :meth:`from_estimator`, and draw again by :meth:`plot`.
+    Create it with :meth:`from_estimator`; :meth:`plot` draws it again.
 
     Parameters
     ----------
@@ -327,9 +328,9 @@ class ForestDisplay:
         Lower and upper ends; infinite ones are drawn as arrows to the edge.
     names : sequence of str
     notes : sequence of str, optional
-        What stands beside the intervals.
+        Text next to the intervals.
     label : str
-        What the numbers mean.
+        Label of the axis.
 
     Attributes
     ----------
@@ -386,11 +387,12 @@ class ForestDisplay:
         estimator : fitted estimator
             An :class:`~mklearn.EvidenceMKLRegressor`, or any other with ``stability``.
         tests, stability : optional
-            As in ``inference_frame``; adjusted p-values stand beside the intervals.
+            As in ``inference_frame``; adjusted p-values are shown next to the
+            intervals.
         of : {"share", "weight"}
         level : float
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         title : str, optional
         """
         if of not in ("share", "weight"):
@@ -398,8 +400,8 @@ class ForestDisplay:
         found = inference_columns(estimator, tests, stability, level=level)
         if f"{of}_low" not in found:
             raise ValueError(
-                f"{type(estimator).__name__} has no standard errors; give stability="
-                "weight_stability(...) for intervals."
+                f"{type(estimator).__name__} has no standard errors; pass "
+                "stability=weight_stability(...) for intervals."
             )
         notes = None
         if tests is not None:
@@ -422,7 +424,7 @@ class ForestDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         title : str, optional
         """
         ax = _axes(ax)
@@ -453,10 +455,10 @@ class ForestDisplay:
 
 
 class ConvergenceDisplay:
-    """How the two bounds on the optimum closed in on each other.
+    """Convergence of the upper and lower bounds on the optimum.
 
-    Make it by :meth:`from_estimator` or :meth:`from_solution`, and draw again by
-    :meth:`plot`.
+    Create it with :meth:`from_estimator` or :meth:`from_solution`; :meth:`plot` draws
+    it again.
 
     Parameters
     ----------
@@ -498,7 +500,7 @@ class ConvergenceDisplay:
         ----------
         estimator : fitted estimator with ``solution_``
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         check_is_fitted(estimator, "solution_")
         return cls.from_solution(widest(estimator.solution_), ax=ax)
@@ -511,7 +513,7 @@ class ConvergenceDisplay:
         ----------
         solution : Solution
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         steps = f"{solution.n_iter} iteration{'' if solution.n_iter == 1 else 's'}"
         title = f"Gap {100 * solution.gap:.2g} % after {steps}"
@@ -524,7 +526,7 @@ class ConvergenceDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         ax = _axes(ax)
         upper, lower = np.asarray(self.upper), np.asarray(self.lower)
@@ -558,7 +560,7 @@ def plot_convergence(solution: Solution, ax: Any = None) -> Any:
     ----------
     solution : Solution
     ax : matplotlib Axes, optional
-        New axes by default.
+        The axes to draw into; new ones by default.
     """
     return ConvergenceDisplay.from_solution(solution, ax=ax).ax_
 
@@ -566,7 +568,8 @@ def plot_convergence(solution: Solution, ax: Any = None) -> Any:
 class KernelAlignmentDisplay:
     """Centred alignment of each pair of kernels as a heat map.
 
-    One means equal up to scale: such kernels share their weight in any way.
+    A value of one means equal up to scale; the weight can be divided among such kernels
+    in any way.
 
     Parameters
     ----------
@@ -604,7 +607,7 @@ class KernelAlignmentDisplay:
         ----------
         bank : KernelBank
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         return cls(alignment=alignment(bank), names=bank.names).plot(ax)
 
@@ -619,7 +622,7 @@ class KernelAlignmentDisplay:
         estimator : fitted estimator
         X : as in ``fit``; with precomputed kernels square ones
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         values = kernel_alignment(estimator, X)
         return cls(alignment=values, names=estimator.kernel_names_).plot(ax)
@@ -630,7 +633,7 @@ class KernelAlignmentDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         ax = _axes(ax)
         table = np.asarray(self.alignment, dtype=float)
@@ -656,14 +659,15 @@ class KernelAlignmentDisplay:
 class PathDisplay:
     """Kernel weights along a path over the cost or the norm.
 
-    Make it by :meth:`from_estimator`, and draw again by :meth:`plot`.
+    Create it with :meth:`from_estimator`; :meth:`plot` draws it again.
 
     Parameters
     ----------
     x : array of shape (n_points,)
         Costs or norms, ascending.
     weights : array of shape (n_folds, n_points, n_kernels)
-        One fold for a single path; of several, the mean is drawn within their range.
+        Weights on each fold; the mean and the range over folds are drawn. A single path
+        has one fold.
     names : sequence of str
         The kernels.
     against : {"C", "norm"}
@@ -719,11 +723,12 @@ class PathDisplay:
         ----------
         estimator : fitted MKLClassifierCV or MKLRegressorCV
         against : {"C", "norm"}
-            What varies; the other one is as chosen.
+            The parameter that varies; the other one has its chosen value.
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         top : int
-            Kernels with colour and name, those of the largest weights; at most 7.
+            Number of kernels shown with colour and name, those with the largest
+            weights; at most 7.
         """
         check_is_fitted(estimator, "path_")
         if against not in ("C", "norm"):
@@ -753,9 +758,9 @@ class PathDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         top : int
-            Kernels with colour and name; the others are grey.
+            Number of kernels shown with colour and name; the others are grey.
         """
         ax = _axes(ax)
         weights = np.asarray(self.weights, dtype=float)
@@ -803,16 +808,17 @@ class PathDisplay:
 class SubspaceDisplay:
     """Samples in the first two features of a subspace, by class.
 
-    Make it by :meth:`from_estimator`, and draw again by :meth:`plot`.
+    Create it with :meth:`from_estimator`; :meth:`plot` draws it again.
 
     Parameters
     ----------
     features : array of shape (n_samples, n_components)
-        With one feature only, it is drawn against the sample's place in its class.
+        Features of the samples. A single feature is drawn against the sample's position
+        in its class.
     y : array of shape (n_samples,)
         Class labels.
     names : sequence of str, optional
-        Of the features.
+        Names of the features.
 
     Attributes
     ----------
@@ -843,7 +849,7 @@ class SubspaceDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, ax: Any = None
     ) -> SubspaceDisplay:
-        """Draw samples as a fitted transformer sees them.
+        """Draw the features that a fitted transformer computes for samples.
 
         Parameters
         ----------
@@ -851,7 +857,7 @@ class SubspaceDisplay:
         X : as the estimator takes it
         y : array of shape (n_samples,)
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         check_is_fitted(estimator)
         names = getattr(estimator, "get_feature_names_out", None)
@@ -868,7 +874,7 @@ class SubspaceDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         ax = _axes(ax)
         Z, y = np.asarray(self.features, dtype=float), np.asarray(self.y)
@@ -903,16 +909,16 @@ class SubspaceDisplay:
 
 
 class ClassKernelHeatmapDisplay:
-    """Kernel weights of every class as a heat map: classes down, kernels across.
+    """Kernel weights of each class as a heat map, with classes in rows.
 
-    Make it by :meth:`from_estimator`, and draw again by :meth:`plot`.
+    Create it with :meth:`from_estimator`; :meth:`plot` draws it again.
 
     Parameters
     ----------
     weights : array of shape (n_classes, n_kernels)
     class_names, kernel_names : sequences of str
     label : str
-        What the colours mean.
+        Label of the colour bar.
 
     Attributes
     ----------
@@ -958,10 +964,10 @@ class ClassKernelHeatmapDisplay:
         ----------
         estimator : fitted BilinearMKLClassifier or MKLClassifier
         values : {"weights", "contributions"}
-            The weights as they are, or each kernel's share in the score of a class,
-            which does not depend on the scale of kernels and classes.
+            The weights, or each kernel's share in the score of a class, which does not
+            depend on the scale of kernels and classes.
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         check_is_fitted(estimator, "kernel_weights_")
         labels = {"weights": "weight", "contributions": "contribution to the score"}
@@ -988,7 +994,7 @@ class ClassKernelHeatmapDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            New axes by default.
+            The axes to draw into; new ones by default.
         """
         ax = _axes(ax)
         table = np.asarray(self.weights, dtype=float)

@@ -156,7 +156,7 @@ class Demo:
 
     @property
     def views(self) -> tuple[ViewShare, ...]:
-        """What each view counts, and how sure that is."""
+        """Importance of each view, with intervals."""
         return view_shares(self.model, self.stability, self.importance)
 
     def as_dict(self) -> dict[str, Any]:

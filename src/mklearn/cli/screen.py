@@ -183,7 +183,7 @@ def show_model(
     views: Sequence[dict[str, Any]] = (),
     scoring: str = "accuracy",
 ) -> None:
-    """Show the kernels of a model, what was chosen, and how sure it is.
+    """Show the kernels of a model, what was chosen, and its certificate.
 
     ``views`` are what is known of these, in scores of ``scoring``.
     """

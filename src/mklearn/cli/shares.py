@@ -1,4 +1,4 @@
-"""What each view counts in a run: its share, how sure that is, and what it adds."""
+"""Importance of views in a run: shares, their intervals, and gains in score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one model says about samples that it has not learned from, fold by fold."""
+"""Predictions of one model for the test samples of each fold."""
 
 from __future__ import annotations
 

@@ -368,8 +368,8 @@ class ArrayBlocks(BlockSource):
         for part, name in ((y, "y"), (sample_weight, "sample_weight")):
             if part is not None and _length(part) != n:
                 raise ValueError(
-                    f"X has {n} samples but {name} has {_length(part)}; they must be "
-                    "as many."
+                    f"X has {n} samples but {name} has {_length(part)}; they must have "
+                    "the same number."
                 )
 
     def __repr__(self) -> str:

@@ -381,8 +381,8 @@ def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
     values = np.asarray(part)
     if len(values) != sum(sizes):
         raise ValueError(
-            f"X has {sum(sizes)} samples and {name} has {len(values)}; they must be as "
-            "many."
+            f"X has {sum(sizes)} samples but {name} has {len(values)}; they must have "
+            "the same number."
         )
     return np.split(values, np.cumsum(sizes)[:-1])
 

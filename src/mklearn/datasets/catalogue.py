@@ -1,4 +1,4 @@
-"""What is known of every data set: sizes, class counts, sums, where it comes from."""
+"""Facts about every data set: sizes, class counts, checksums, origin."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ VARIABLE = "MKLEARN_DATA"
 
 @dataclass(frozen=True)
 class OpenML:
-    """A copy on OpenML, and what tells it from another.
+    """A copy on OpenML, and how to recognise it.
 
     Parameters
     ----------
     data_id : int
     labels : mapping of str to label
-        The labels there, and those here.
+        Labels on OpenML, and the corresponding labels here.
     mean : float
-        Of all values of the features; with shape and class counts it shows that the
-        copy is the right one.
+        Mean of all feature values; together with shape and class counts it identifies
+        the right copy.
     dtype : str
-        Of the values here.
+        Data type of the values here.
     """
 
     data_id: int
@@ -36,7 +36,7 @@ class OpenML:
 
 @dataclass(frozen=True)
 class DataSet:
-    """The facts of one data set; :func:`mklearn.datasets.load` holds data to them.
+    """The facts about a data set, which :func:`mklearn.datasets.load` verifies.
 
     Parameters
     ----------
@@ -51,20 +51,20 @@ class DataSet:
     test : mapping of label to int
         Samples of each class in the official test part, if there is one.
     classes : tuple of str
-        What the labels mean, in their sorted order; empty where that is not known.
+        Meaning of the labels, in sorted order; empty if it is not known.
     sample_names : str
-        Array of the file that names the samples.
+        Array of the file with the names of the samples.
     extras : mapping of str to str
-        Further results, and the array of the file that each is.
+        Further attributes of the result, and the arrays of the file they come from.
     base : str
         The data set that this one is a part of.
     loader : str
-        Function of ``sklearn.datasets`` that has the same data.
+        Function of ``sklearn.datasets`` with the same data.
     openml : OpenML or None
     origin : str
         Who published the data.
     remark : str
-        What to know before using them.
+        Remarks for users of the data.
     """
 
     title: str

@@ -30,7 +30,7 @@ def make_multiview(
     - A *relevant* view of strength s is normal with unit covariance around the centre
       of its class; any two centres are 2 s apart, in directions of its own.
     - A *redundant* view is a relevant one, turned and with as much noise again: given
-      the other it tells nothing of the class.
+      the other it is uninformative about the class.
     - A *noise* view is standard normal.
 
     Given the class, the relevant views are independent. Two classes can therefore be

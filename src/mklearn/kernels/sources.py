@@ -1031,7 +1031,7 @@ class ComputedSource(GivenSource):
         n_rows, n_cols = self.rows.shape[0], self.cols.shape[0]
         grams, folder = allocate(storage, len(self.kernels), (n_rows, n_cols))
         for k, kernel in enumerate(self.kernels):
-            # a formula of ours is symmetric; a user's function is not taken at its word
+            # a formula of ours is symmetric; a function of the user may not be
             half = self.rows is self.cols and kernel.definite
             fill(grams[k], partial(self._gram, k), half, limit)
         return StoredSource(self, grams, folder)

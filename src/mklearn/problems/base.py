@@ -1,4 +1,4 @@
-"""What all problems share: a point that a solver proposes, and what it proves."""
+"""Base classes of problems: iterates, and the bounds that they prove."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Iterate:
     A : array
         Dual variables, as the problem has them.
     scores, quads : arrays, optional
-        ``K_theta A`` and ``<A, K[m] A>``, if the solver has them at hand; a problem
-        believes them on the way, and computes them anew before it certifies.
+        ``K_theta A`` and ``<A, K[m] A>``, if the solver has computed them; a problem
+        uses them during the iterations, but recomputes them for the certificate.
     dual : array, optional
         Another feasible point, which may give a better lower bound.
     complete : bool
@@ -112,14 +112,14 @@ class Certificate(Judgement):
     dual : array
         The feasible point behind ``lower``.
     weight_bounds : array of the shape of theta
-        What no optimal weights exceed.
+        Upper bounds on all optimal weights.
     about : object
         What else belongs to the point.
     claim, doubt : str
         What is so if the bounds meet, and if they do not, in words; empty where the
         words of any certificate do.
     error : float
-        By how much ``upper - lower`` is larger for rounding.
+        The part of ``upper - lower`` that accounts for rounding.
     """
 
     theta: FloatArray
@@ -133,7 +133,7 @@ class Certificate(Judgement):
 
     @property
     def rounding(self) -> float:
-        """The part of the relative gap that rounding makes."""
+        """The part of the relative gap that is due to rounding."""
         return relative_error(self.error, self.upper, self.lower)
 
     @property

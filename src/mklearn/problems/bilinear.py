@@ -51,7 +51,7 @@ class BilinearProblem:
     Parameters
     ----------
     bank : KernelBank
-        Square and normalised.
+        A square, normalised bank.
     loss : CrammerSinger
     weights : WeightSet
         Convex; the penalty on ``d_c`` is how far the set must be blown up to hold it,

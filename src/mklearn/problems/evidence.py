@@ -403,7 +403,7 @@ class WeightErrors:
     ----------
     weights : array of shape (M,)
         Standard errors of the weights; infinite where kernels say the same, so that
-        values tell nothing about a single one of their weights.
+        values do not determine any single one of their weights.
     shares : array of shape (M,)
         The part of the variance of a value at a typical sample, covariates apart, that
         each kernel explains: ``theta_m v_m / (1 + sum_k theta_k v_k)``, where ``v_m``

@@ -110,7 +110,7 @@ class MKLProblem:
     Parameters
     ----------
     bank : KernelBank
-        Square and normalised.
+        A square, normalised bank.
     loss : Loss
     weights : WeightSet
     """

@@ -411,7 +411,7 @@ class OwnSquared:
     Parameters
     ----------
     bank : KernelBank
-        Square and normalised.
+        A square, normalised bank.
     Y : array of shape (n, T)
     cost : array of shape (n,)
         Positive.

@@ -1,4 +1,4 @@
-"""Weight sets: where the kernel weights live, and what has a closed form there."""
+"""Sets of kernel weights, and their closed-form solutions."""
 
 from __future__ import annotations
 
@@ -212,8 +212,8 @@ class Ellipsoid(_Quadratic):
         """Return equal weights on the boundary."""
         if n_kernels != len(self.E):
             raise ValueError(
-                f"The norm is a matrix of size {len(self.E)} and there are {n_kernels} "
-                "kernels; it needs one row for each."
+                f"The norm is a matrix of size {len(self.E)}, but there are "
+                f"{n_kernels} kernels; it needs one row for each."
             )
         return np.full(n_kernels, self.E.sum() ** -0.5)
 
@@ -250,7 +250,7 @@ class Ellipsoid(_Quadratic):
 class ElasticNet(_Quadratic):
     """``theta >= 0, (1 - mix) sum theta + mix sum theta^2 <= 1``, 0 < mix <= 1.
 
-    Between the sparse weights of p = 1 (mix near 0) and the spread ones of p = 2.
+    It interpolates between the sparse weights of p = 1 (mix near 0) and those of p = 2.
 
     Parameters
     ----------
@@ -347,18 +347,18 @@ class ElasticNet(_Quadratic):
 class TwoLevel(_Quadratic):
     """``theta >= 0, |(|theta_g|_inner)_g|_outer <= 1`` for groups g of kernels.
 
-    The norm ``inner`` of the weights of each group, and the norm ``outer`` of what the
-    groups have. With groups that are views, one with a thousand kernels does not drown
-    one with three: ``inner=1`` chooses kernels within views, and ``outer`` above 1
-    gives up no view.
+    The norm ``inner`` is taken within each group, and the norm ``outer`` over the
+    groups. If the groups are views, a view with a thousand kernels does not drown out
+    one with three: ``inner=1`` selects kernels within views, while ``outer`` above 1
+    keeps all views.
 
     Parameters
     ----------
     outer, inner : float
-        Norms from 1 to ``inf``; two that are equal are ``LpBall``.
+        Norms from 1 to ``inf``; if both are equal, this is ``LpBall``.
     groups : sequence, optional
-        The group of each kernel. None are the views that the kernels look at; those
-        without one are a group together.
+        The group of each kernel. By default the groups are the views of the kernels;
+        kernels without a view form one group.
 
     Examples
     --------
@@ -385,8 +385,8 @@ class TwoLevel(_Quadratic):
         if self.groups is not None:
             if isinstance(self.groups, str) or len(tuple(self.groups)) == 0:
                 raise ValueError(
-                    "groups must have one entry for each kernel, got "
-                    f"{self.groups!r}; leave it out for the views of the kernels."
+                    f"groups must have one entry for each kernel, got {self.groups!r}; "
+                    "omit it to use the views of the kernels."
                 )
             object.__setattr__(self, "groups", tuple(self.groups))
 
@@ -396,8 +396,8 @@ class TwoLevel(_Quadratic):
             return TwoLevel(self.outer, self.inner, tuple(labels))
         if len(self.groups) != len(labels):
             raise ValueError(
-                f"TwoLevel has groups of {len(self.groups)} kernels, and there are "
-                f"{len(labels)}; it needs one for each."
+                f"TwoLevel has groups for {len(self.groups)} kernels, but there are "
+                f"{len(labels)}; give one group for each kernel."
             )
         return self
 
@@ -422,7 +422,7 @@ class TwoLevel(_Quadratic):
         if self.groups is None:
             raise ValueError(
                 "TwoLevel has no groups yet: give groups=[...], one for each kernel. "
-                "(Estimators take the views of their kernels.)"
+                "(Estimators use the views of their kernels.)"
             )
         known: dict[Any, list[int]] = {}
         for m, label in enumerate(self.groups):
@@ -445,8 +445,8 @@ class TwoLevel(_Quadratic):
         members = self._members
         if n_kernels != sum(map(len, members)):
             raise ValueError(
-                f"TwoLevel has groups of {sum(map(len, members))} kernels, and there "
-                f"are {n_kernels}; it needs one for each."
+                f"TwoLevel has groups for {sum(map(len, members))} kernels, but there "
+                f"are {n_kernels}; give one group for each kernel."
             )
         theta = np.empty(n_kernels)
         shares = LpBall(self.outer).center(len(members))
@@ -504,8 +504,9 @@ def for_kernels(
         return weights
     if weights.groups is None and all(kernel is None for kernel in kernels):
         raise ValueError(
-            "TwoLevel takes its groups from the views of kernels, which Gram matrices "
-            f"do not have; give groups=[...], one for each of the {len(names)} kernels."
+            "TwoLevel takes its groups from the views of the kernels, but Gram "
+            f"matrices have none; give groups=[...], one for each of the {len(names)} "
+            "kernels."
         )
     views = [None if kernel is None else kernel.view for kernel in kernels]
     return weights.of_kernels(["" if view is None else view for view in views])
@@ -515,7 +516,7 @@ def for_kernels(
 class BlockNorm(WeightSet):
     """The regulariser ``½ |w|_{2,q}^2``, the q-norm of the block norms, q > 2.
 
-    It makes the kernels share the work more evenly than the plain sum does (q = 2).
+    It distributes the weight over kernels more evenly than the plain sum (q = 2).
     Kernel weights are ``1 / theta`` of LPMKL (32), (33), at least one, and the problem
     is a joint maximisation over A and theta. For q in [1, 2) the block norm is
     ``LpBall(q / (2 - q))``: use :func:`block_norm`.

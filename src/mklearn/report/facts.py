@@ -217,7 +217,7 @@ class Report:
         As :func:`kernel_alignment` returns it.
     predictions : Predictions, optional
     views : ScoreByView, optional
-        As :func:`mklearn.interpretation.score_by_view` returns it.
+        As returned by :func:`mklearn.interpretation.score_by_view`.
     tests : KernelTests, optional
         As :func:`mklearn.inference.kernel_tests` returns them, of the same kernels.
     loading : str
@@ -524,7 +524,7 @@ def verdict(
 
 
 def view_facts(found: ScoreByView) -> dict[str, Any]:
-    """Return what views account for in a score, and how sure that is."""
+    """Return the scores attributed to views, with their standard errors."""
 
     def number(value: float) -> float | None:
         return float(value) if math.isfinite(value) else None

@@ -196,7 +196,7 @@ def kernels_section(report: Report) -> str:
 
 
 def inference_section(report: Report) -> str:
-    """Return how sure it is that kernels matter."""
+    """Return tests and intervals for the kernels."""
     model = report.model
     found = inference_facts(model, report.tests)
     if not found:

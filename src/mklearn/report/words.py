@@ -286,7 +286,7 @@ def value(number: float, scoring: str) -> str:
 
 
 def view_score(row: Mapping[str, Any], scoring: str) -> str:
-    """Return what a view accounts for in a score, and how sure that is."""
+    """Return the score attributed to a view, and its standard errors."""
     scale, digits, _ = _scale(scoring)
     text = f"{round(scale * row['score'], digits) + 0.0:+.{digits}f}"
     errors = [row["standard_error"], row["sampling_error"]]
@@ -295,7 +295,7 @@ def view_score(row: Mapping[str, Any], scoring: str) -> str:
 
 
 def difference(row: Mapping[str, Any], scoring: str) -> str:
-    """Return how far a row of a comparison is from the first, and how sure that is."""
+    """Return the difference of a row of a comparison to the first, and its error."""
     scale, digits, _ = _scale(scoring)
     mean = round(scale * row["difference"], digits) + 0.0  # no minus before a zero
     return f"{mean:+.{digits}f} ± {scale * row['difference_error']:.{digits}f}"

@@ -1,4 +1,4 @@
-"""How: one file for each algorithm, and the driver that runs them all."""
+"""Solvers, one module for each algorithm, and the driver that runs them."""
 
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import History, Iterate, Need, Solution, Status

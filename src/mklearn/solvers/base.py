@@ -1,4 +1,4 @@
-"""What solvers yield and what a run returns."""
+"""Iterates that solvers yield, and the solution that a run returns."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ Steps = Generator[Iterate | None, Judgement | None, "Status | None"]
 
 @dataclass(frozen=True)
 class Need:
-    """What a solver asks of a problem, and what it says where that is not so.
+    """A requirement of a solver, and the error message if it is not met.
 
     Parameters
     ----------
     otherwise : str
-        What is needed and which solver to use instead; ``{loss}`` and ``{weights}``
-        stand for what was given.
+        The requirement and which solver to use instead; ``{loss}`` and ``{weights}``
+        are replaced by those of the problem.
     loss, weights : type
         Classes or protocols, such as :class:`~mklearn.problems.losses.BoxLoss` and
         :class:`~mklearn.problems.weights.ConvexSet`.
     holds : callable, optional
-        What else must be true of the problem.
+        A further condition on the problem.
     """
 
     otherwise: str
@@ -73,7 +73,7 @@ class Need:
 
 @runtime_checkable
 class Solver(Protocol, metaclass=Asked):
-    """An algorithm: settings in its fields, iterates on demand, no judgement."""
+    """An algorithm: its fields are settings, and it yields iterates on demand."""
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -111,9 +111,9 @@ class Status(Enum):
 class History:
     """One entry for each iteration.
 
-    ``upper``, ``lower`` and ``gap`` are of the best points so far, ``values`` and
-    ``bounds`` of each iterate alone, which need not be monotone; ``slack`` is what it
-    expected to gain yet (NaN where the bounds tell).
+    ``upper``, ``lower`` and ``gap`` refer to the best points so far, ``values`` and
+    ``bounds`` to each iterate alone, which need not be monotone; ``slack`` is the
+    expected further gain (NaN if there are bounds).
     """
 
     upper: list[float] = field(default_factory=list)
@@ -131,7 +131,7 @@ class History:
 
 @dataclass(frozen=True)
 class Solution:
-    """The best iterate of a run and what it proves.
+    """The best iterate of a run and its certificate.
 
     Attributes
     ----------
@@ -145,8 +145,7 @@ class Solution:
         The feasible point behind ``lower``.
     upper, lower : float
         Bounds on the optimum, computed by the problem, not by the solver, and rounded
-        outward. ``lower`` is minus infinity for an objective that nothing bounds from
-        below.
+        outward. ``lower`` is minus infinity if no lower bound is known.
     status : Status
     n_iter : int
     time : float
@@ -154,16 +153,16 @@ class Solution:
     solver : str
     history : History
     weight_bounds : array of the shape of theta
-        What no optimal weights exceed, as the problem says.
+        Upper bounds on all optimal weights.
     about : object
-        What else belongs to the solution: a :class:`~mklearn.problems.Subspace`, a
+        Further results, such as a :class:`~mklearn.problems.Subspace` or a
         :class:`~mklearn.problems.Likelihood`; None for most problems.
     slack : float or None
-        What the method expects to gain yet, where bounds need not meet.
+        Expected further gain, for methods whose bounds need not meet.
     claim : str
-        What was found, in words, where the problem has words of its own.
+        Statement about the solution, for problems with their own wording.
     error : float
-        By how much ``upper - lower`` is larger for rounding.
+        The part of ``upper - lower`` that accounts for rounding.
     """
 
     theta: FloatArray
@@ -195,7 +194,7 @@ class Solution:
 
     @property
     def rounding(self) -> float:
-        """The part of the relative gap that rounding makes."""
+        """The part of the relative gap that is due to rounding."""
         return relative_error(self.error, self.upper, self.lower)
 
     @property

@@ -1,4 +1,4 @@
-"""Solving a problem: a solver by name, the one loop, and a warning if it ends early."""
+"""Solving a problem with a solver given by name, with a warning if it ends early."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ def solve(
     ----------
     problem : MKLProblem, BilinearProblem, or any other problem of the library
     solver : str or Solver
-        "auto", a name, or an instance with settings.
+        "auto", a name, or a solver object.
     tol : float
-        Relative duality gap, as the problem computes it. Where an objective is not
-        convex and its bounds need not meet, what the method expects to gain yet.
+        Relative duality gap to reach, as computed by the problem. For objectives that
+        are not convex, whose bounds need not meet, the expected further gain.
     max_iter : int
         Limit on the solver's iterations.
     time_limit : float, optional
         Limit in seconds.
     callback : callable, optional
-        Called after each iteration with the :class:`History`; return True to stop.
+        Called with the :class:`History` after each iteration; it may return True to
+        stop.
     verbose : int
-        1 shows a progress bar, 2 a line for each iteration (on standard error).
+        1 shows a progress bar, 2 prints a line for each iteration (to standard error).
     start : Iterate, optional
-        Where to start from, for instance the solution of a similar problem.
+        Starting point, for instance the solution of a similar problem.
 
     Returns
     -------
     Solution
-        The best iterate; a ConvergenceWarning tells if the gap is above ``tol``. After
-        Ctrl-C it is returned as well, with a warning.
+        The best iterate. A ConvergenceWarning is issued if the gap is above ``tol``.
+        After Ctrl-C the best iterate is returned as well, with a warning.
     """
     chosen: Solver = choose_solver(solver, problem)
     run = Run(problem, tol, verbose)

@@ -1,4 +1,4 @@
-"""The one loop: it judges iterates, keeps the best, and decides when to stop.
+"""The loop of all solvers: it evaluates iterates, keeps the best, and stops.
 
 It stands below the solvers that solve other problems within a step, and so knows
 instances only; :mod:`mklearn.solvers.driver` knows names.

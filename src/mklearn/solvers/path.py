@@ -1,4 +1,4 @@
-"""Paths: one bank, many costs and norms, each solved from its neighbour."""
+"""Paths: warm-started solutions for many costs and norms on one bank."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ class Path:
         Costs, ascending.
     norms : tuple of P numbers or weight sets
     theta : array of shape (P, K, M)
-        Kernel weights; NaN, as all that follows, in cells that were not reached.
+        Kernel weights; this and the following arrays are NaN in cells that were not
+        reached.
     objective, lower : arrays of shape (P, K)
         Bounds on the optimum of each cell.
     gap : array of shape (P, K)
         Relative duality gaps.
     n_iter : array of shape (P, K)
-        Iterations, as floats for the sake of NaN.
+        Number of iterations, as floats to allow for NaN.
     seconds : array of shape (P, K)
     solutions : tuple of P tuples of K Solution or None
     """
@@ -92,13 +93,13 @@ def mkl_path(
     For each norm the costs ascend. A cell starts from the cell before it: the weights
     are scaled onto the boundary of the new ball, and the dual variables are stretched
     by the factor, between one and the ratio of the costs, that gives the best lower
-    bound, which takes no look at the kernels. The first cost of a norm starts from that
-    of the norm before.
+    bound, which does not require evaluating the kernels. The first cost of a norm
+    starts from that of the previous norm.
 
     Parameters
     ----------
     bank : KernelBank
-        Square and normalised.
+        A square, normalised bank.
     loss_at : callable
         The loss at a given cost, on the samples of the bank, for instance
         ``lambda C: Hinge(Y, C * costs)``.
@@ -108,13 +109,13 @@ def mkl_path(
     solver, tol, max_iter
         As in :func:`solve`, for each cell.
     time_limit : float, optional
-        Limit in seconds for the whole path. Cells that are not reached are NaN, and a
-        ConvergenceWarning tells how many.
+        Time limit in seconds for the whole path. Cells that are not reached are NaN,
+        and a ConvergenceWarning says how many there are.
     callback : callable, optional
-        Called after each iteration with the :class:`History` of the cell; return True
-        to stop the path.
+        Called with the :class:`History` of the cell after each iteration; it may return
+        True to stop the path.
     verbose : int
-        1 shows a line for each cell, 2 one for each iteration (on standard error).
+        1 prints a line for each cell, 2 one for each iteration (to standard error).
 
     Returns
     -------
@@ -163,7 +164,7 @@ def rough_path(
     Parameters
     ----------
     grams : DenseGrams
-        Square and normalised.
+        A square, normalised bank.
     loss_at, Cs, norms, solver, tol
         As in :func:`mkl_path`.
     limits
@@ -360,7 +361,7 @@ def check_costs(Cs: ArrayLike) -> FloatArray:
     """Return the costs in ascending order, without repetitions."""
     costs = np.unique(np.asarray(Cs, dtype=np.float64))
     if costs.ndim != 1 or not len(costs):
-        raise ValueError(f"Cs must hold at least one cost, got {Cs!r}.")
+        raise ValueError(f"Cs must have at least one value, got {Cs!r}.")
     if not (np.isfinite(costs).all() and (costs > 0).all()):
         raise ValueError(f"Cs must be positive numbers, got {Cs!r}.")
     return costs

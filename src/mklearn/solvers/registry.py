@@ -1,4 +1,4 @@
-"""Which solver a name means for a problem, what "auto" takes, and what suits."""
+"""Solvers by name, and the choice of "auto"."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
     Parameters
     ----------
     solver : str or Solver
-        "auto", a name, or an instance with settings.
+        "auto", a name, or a solver object.
     problem : any problem of the library
     samples : bool
         Whether the rows of the problem are samples, so that a part of them stands for
@@ -107,8 +107,8 @@ def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
             )
     if not isinstance(solver, Solver) or isinstance(solver, type):
         raise ValueError(
-            f"solver must be 'auto', one of {sorted(known)} or an instance of a "
-            f"solver (with needs and iterates), got {solver!r}."
+            f"solver must be 'auto', one of {sorted(known)} or a solver object (with "
+            f"needs and iterates), got {solver!r}."
         )
     check(solver, problem)
     return solver
@@ -120,8 +120,8 @@ def _passes(solver: Any) -> PassNewton:
     if isinstance(solver, str) and solver == "auto":
         return PassNewton()
     raise ValueError(
-        "With approximation= and this loss, solver is 'auto' or an instance of "
-        f"PassNewton, got {solver!r}; loss='squared' takes others."
+        "With approximation= and this loss, solver must be 'auto' or a PassNewton "
+        f"object, got {solver!r}; other solvers need loss='squared'."
     )
 
 
