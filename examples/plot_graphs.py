@@ -52,9 +52,7 @@ def by_grakel():
     from grakel import Graph
     from grakel.kernels import ShortestPath, VertexHistogram, WeisfeilerLehman
 
-    given = [
-        Graph(A.tolist(), dict(enumerate(A.sum(axis=0).tolist()))) for A in graphs
-    ]
+    given = [Graph(A.tolist(), dict(enumerate(A.sum(axis=0).tolist()))) for A in graphs]
     kernels = {
         "degrees": VertexHistogram(normalize=True),
         "distances": ShortestPath(normalize=True, with_labels=False),

@@ -44,13 +44,13 @@ smiles, boiling = list(MOLECULES), np.array(list(MOLECULES.values()))
 def by_rdkit():
     """Return three kinds of fingerprints of RDKit."""
     from rdkit import Chem
-    from rdkit.Chem import rdFingerprintGenerator as makers
+    from rdkit.Chem import rdFingerprintGenerator
 
     molecules = [Chem.MolFromSmiles(one) for one in smiles]
     kinds = {
-        "circles": makers.GetMorganGenerator(radius=2, fpSize=512),
-        "pairs": makers.GetAtomPairGenerator(fpSize=512),
-        "paths": makers.GetRDKitFPGenerator(maxPath=4, fpSize=512),
+        "circles": rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=512),
+        "pairs": rdFingerprintGenerator.GetAtomPairGenerator(fpSize=512),
+        "paths": rdFingerprintGenerator.GetRDKitFPGenerator(maxPath=4, fpSize=512),
     }
     return {
         name: np.array([kind.GetCountFingerprintAsNumPy(m) for m in molecules], float)
