@@ -76,16 +76,16 @@ class _Scored:
         def rows(mine: FloatArray, other: FloatArray) -> FloatArray:
             return np.concatenate([mine, other])[order]
 
-        one, other = self.path, sums.path
+        mine, other = self.path, sums.path
         path = replace(
-            one,
+            mine,
             norms=norms,
-            theta=rows(one.theta, other.theta),
-            objective=rows(one.objective, other.objective),
-            lower=rows(one.lower, other.lower),
-            gap=rows(one.gap, other.gap),
-            n_iter=rows(one.n_iter, other.n_iter),
-            seconds=rows(one.seconds, other.seconds),
+            theta=rows(mine.theta, other.theta),
+            objective=rows(mine.objective, other.objective),
+            lower=rows(mine.lower, other.lower),
+            gap=rows(mine.gap, other.gap),
+            n_iter=rows(mine.n_iter, other.n_iter),
+            seconds=rows(mine.seconds, other.seconds),
         )
         A = (*self.A, *sums.A)
         scores = rows(self.scores, sums.scores)
@@ -158,7 +158,7 @@ class _PathSearch(SearchMixin, BaseMKL):
             folds = replace(folds, training=training)
         norms = tuple(float(p) for p in self.norms)
         rest = norms if sums is None else tuple(p for p in norms if np.isfinite(p))
-        found = sums or []
+        found: list[Any] = sums or []
         if rest:
             job = partial(self._run_fold, norms=rest, weighted=weighted)
             (found,) = folds.run(job, self.n_jobs)
