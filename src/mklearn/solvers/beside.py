@@ -180,10 +180,9 @@ class BesideSweeps(SampleSweeps):
         if start is not None:
             beside = Iterate(self._with(start.theta, 0.0), self.A)
         weights = _AnyWeights(problem.weights.fixed)
-        known: Any = problem
-        self.sweeps = SampleSweeps(
-            replace(known, bank=bank, loss=plain, weights=weights), beside, seed
-        )
+        made: Any = problem
+        made = replace(made, bank=bank, loss=plain, weights=weights)
+        self.sweeps = SampleSweeps(made, beside, seed)
         self.sweeps.coarse = np.inf
         self.multipliers = np.zeros((self.E.shape[1], self.loss.n_classes))
         self.rho, self.size = 0.0, np.inf
