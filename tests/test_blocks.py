@@ -193,10 +193,10 @@ def test_a_function_must_not_run_dry(samples):
         (lambda: iter([(np.ones((2, 2)), 1, 1, 1)]), "has 4 parts"),
         (lambda: iter([np.ones(2)]), "must be a table"),
         (lambda: iter([(np.array([["a"]]),)]), "not a table of numbers"),
-        (lambda: iter([(np.ones((2, 2)), np.ones(3))]), "2 samples and targets"),
+        (lambda: iter([(np.ones((2, 2)), np.ones(3))]), "2 samples but targets"),
         (
             lambda: iter([(np.ones((2, 2)), np.ones(2), np.ones(3))]),
-            "2 samples and weights",
+            "2 samples but weights",
         ),
         (lambda: iter([(np.full((2, 2), np.nan), np.ones(2))]), "NaN or infinity"),
         (lambda: iter([(np.ones((2, 2)), [1.0, np.nan])]), "lacks the target of 1"),
@@ -242,7 +242,7 @@ def test_no_source_is_no_source():
         GeneratorBlocks(3)
     with pytest.raises(ValueError, match="rows must be a positive integer"):
         ArrayBlocks(np.ones((2, 2)), rows=0)
-    with pytest.raises(ValueError, match="X has 2 samples and y has 3"):
+    with pytest.raises(ValueError, match="X has 2 samples but y has 3"):
         ArrayBlocks(np.ones((2, 2)), np.ones(3))
     with pytest.raises(ValueError, match="at least one file"):
         CSVBlocks([])
@@ -312,7 +312,7 @@ def test_lines_of_another_width_are_told(tmp_path):
 def test_files_of_different_lengths_are_told(tmp_path):
     np.save(tmp_path / "X.npy", np.ones((5, 2)))
     np.save(tmp_path / "y.npy", np.ones(4))
-    with pytest.raises(ValueError, match=r"hold \[5, 4\] samples"):
+    with pytest.raises(ValueError, match=r"contain \[5, 4\] samples"):
         NpyBlocks(tmp_path / "X.npy", tmp_path / "y.npy")
 
 
@@ -591,7 +591,7 @@ def test_bad_sums_are_told(groups):
     for bad, message in (
         (lambda: model.fit_statistics(sums), "Found n_samples=0"),
         (lambda: model.fit_statistics((X, y)), "takes an Accumulator, got tuple"),
-        (lambda: MKLRegressor(SPECS, **LOW).fit_statistics(sums), "learns values"),
+        (lambda: MKLRegressor(SPECS, **LOW).fit_statistics(sums), "learns from values"),
         (lambda: sums + model.accumulator(X), "over different features"),
         (lambda: sums.update(X[:, :3], y), "X has 3 columns"),
         (lambda: sums.update(X, None), "y is None"),

@@ -66,7 +66,7 @@ def test_covariates_are_in_no_kernel_and_their_effects_are_told(patients, tmp_pa
     assert abs(sum(parts.values()) - 1.0) < 1e-9
     assert parts["covariates"] > parts["kernels"]
     shown = run("fit", patients, *options)
-    assert "covariates explain" in " ".join(shown.stdout.split())
+    assert "due to covariates" in " ".join(shown.stdout.split())
     saved = load(out / "model.mkl")
     assert saved.fixed_names_ == ("age", "site=y")
     answer = run("predict", out / "model.mkl", patients)

@@ -382,7 +382,7 @@ def test_what_cannot_be_done_is_said():
         MKLClassifier(approximation="nystroem", rank=0).fit(X, y)
     with pytest.raises(ValueError, match="approximation="):
         MKLClassifier("precomputed", approximation="rff").fit(np.eye(4)[:, :, None], y)
-    with pytest.raises(ValueError, match="give a number"):
+    with pytest.raises(ValueError, match="give C as a number"):
         MKLClassifier(approximation="rff", loss="squared_hinge", C="learn").fit(X, y)
     with pytest.raises(ValueError, match="criterion='rkda'"):
         MKLDiscriminant(approximation="rff", criterion="kfda").fit(X, y)
