@@ -278,11 +278,11 @@ def test_search_grams_and_files(tmp_path):
 def test_covariates_that_tell_classes():
     X, y = patients()
     known = X.assign(known=y)
-    with pytest.raises(ValueError, match="nothing is left for kernels"):
+    with pytest.raises(ValueError, match="leaves nothing for the kernels"):
         MKLClassifier(fixed=["known", "site"], loss="multinomial").fit(known, y)
     # one class is told from each other one, these two overlap
     part = X.assign(first=(y == "u").astype(float))
-    with pytest.warns(UserWarning, match="tell the classes of some"):
+    with pytest.warns(UserWarning, match="separate some of the samples"):
         model = MKLClassifier(
             "rbf", fixed=["first", "site", "age"], loss="multinomial"
         ).fit(part, y)
