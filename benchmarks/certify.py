@@ -938,8 +938,7 @@ def main():
         rows = [{"family": f, **{c: n[c] for c in columns}} for f, n in counts.items()]
         rows.append({"family": "all", **{c: total[c] for c in columns}})
         command = f"certify.py --fits {fits} --seed {given.seed} --write"
-        more = " There is no ratio here."
-        PAGE.write_text(page("Certificates computed again", command, rows, more))
+        PAGE.write_text(page("Recomputed certificates", command, rows))
     if total["error"] + total["not finite"] + total["understated"]:
         sys.exit(1)
 

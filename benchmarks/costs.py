@@ -130,10 +130,10 @@ def main() -> None:
                             for k, v in row.items()), flush=True)  # fmt: skip
     if args.page:
         more = (
-            f" The load of the machine was {load:.1f} when it began; other than on "
-            "other pages there is no ratio here."
+            f" The load of the machine was {load:.1f} when it began; unlike "
+            "other pages, this one has no ratios."
         )
-        title = "What a fit costs"
+        title = "Cost of a fit"
         args.page.write_text(page(title, "costs.py", rows, more))
 
 

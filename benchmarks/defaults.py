@@ -6,9 +6,14 @@ Of each table some random parts are learned from, at most ``--rows`` of them, an
 rest is predicted. ``default`` chooses as ``mklearn fit`` does (range of widths, cost,
 and norm, by ``rule="sum"``); ``best`` is ``MKLClassifierCV()``; ``sum`` has the same
 choices but equal weights; ``all widths`` keeps all of them; ``SVC`` is a grid of 16
-cells. All choose on five folds of what they learn from. Differences are paired, with
-the standard error over parts, corrected for their overlap. A difference to the sum
-below minus one standard error, or to SVC below minus two, is marked.
+cells, on all columns where there are several views. For numbers these are
+``MKLRegressorCV`` and ``SVR`` with a standardised target. All choose on five folds of
+what they learn from, or on as many as the smallest class has samples. Differences are
+paired, with the standard error over parts, corrected for their overlap. A difference to
+the sum below minus one standard error, or to SVC below minus two, is marked.
+
+Figures of several runs, for instance of one for each table, are put together by
+``--read``.
 
 What ``select="widths"`` leaves out, and how it is chosen, was settled on the tables of
 ``CHOSEN_ON``; the others had no part in it.
@@ -21,18 +26,25 @@ import json
 import shlex
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pages import page
 from sklearn import datasets
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.model_selection import (
+    GridSearchCV,
+    ShuffleSplit,
+    StratifiedShuffleSplit,
+)
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC, SVR
 
-from mklearn import MKLClassifierCV
+from mklearn import MKLClassifierCV, MKLRegressorCV, MultiView
 from mklearn.datasets import load
 
 CHOSEN_ON = (
@@ -42,15 +54,32 @@ CHOSEN_ON = (
 HELD_OUT = (
     "ionosphere", "heart_cleveland", "pima", "breast_cancer_diagnostic", "wine", "iris",
     "segment", "satimage", "digits", "quadratic 1", "waves 1", "clusters 1",
+    # several views
+    "msrcv1", "protein_fold_reduced", "tcga_breast",
+    # more columns than samples
+    "brain_tumor1", "brain_tumor2",
+    # numbers
+    "diabetes", "friedman1 0", "friedman2 0", "line 0",
 )  # fmt: skip
+NUMBERS = ("diabetes", "friedman1", "friedman2", "line")
 QUICK = ("heart_statlog", "wine")
 REFERENCE = "default"
+COMPARED = {"sum": 1.0, "SVC": 2.0}  # standard errors that are no clear difference
 
 
-def table(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return samples and labels, of a data set or drawn."""
+def table(name: str) -> tuple[Any, np.ndarray]:
+    """Return samples and targets, of a data set or drawn."""
     kind, _, seed = name.partition(" ")
     rng = np.random.default_rng(int(seed or 0))
+    if kind == "diabetes":
+        return datasets.load_diabetes(return_X_y=True)
+    if kind == "friedman1":
+        return datasets.make_friedman1(600, 10, noise=1.0, random_state=int(seed))
+    if kind == "friedman2":
+        return datasets.make_friedman2(600, noise=100.0, random_state=int(seed))
+    if kind == "line":  # nothing to be found by anything but a linear kernel
+        X = rng.normal(size=(600, 12))
+        return X, X[:, :4].sum(axis=1) + 2.0 * rng.normal(size=600)
     if kind == "quadratic":  # classes with covariances of their own: smooth borders
         y = rng.integers(0, 4, 846)
         X = np.zeros((846, 18))
@@ -71,37 +100,60 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
     return load(name, return_X_y=True)
 
 
-def models(n_features: int) -> dict:
+def columns(X: Any) -> np.ndarray:
+    """Return all columns of all views."""
+    if isinstance(X, MultiView):
+        return np.hstack([np.asarray(X[view]) for view in X.names])
+    return np.asarray(X)
+
+
+def models(X: Any, numbers: bool, folds: int) -> dict:
     """Return what is compared."""
+    ours: Any = MKLRegressorCV if numbers else MKLClassifierCV
+    alone: Any = SVR() if numbers else SVC()
+    n_features = columns(X[:1]).shape[1]
+    name = type(alone).__name__.lower()
     grid = {
-        "svc__C": [0.1, 1.0, 10.0, 100.0],
-        "svc__gamma": [f / n_features for f in (1 / 16, 1 / 4, 1.0, 4.0)],
+        f"{name}__C": [0.1, 1.0, 10.0, 100.0],
+        f"{name}__gamma": [f / n_features for f in (1 / 16, 1 / 4, 1.0, 4.0)],
     }
+    pipe = make_pipeline(StandardScaler(), alone)
+    search: Any = GridSearchCV(pipe, grid, cv=folds)
+    if numbers:
+        search = TransformedTargetRegressor(search, transformer=StandardScaler())
     return {
-        "default": MKLClassifierCV(rule="sum"),
-        "best": MKLClassifierCV(),
-        "sum": MKLClassifierCV(norms=[np.inf]),
-        "all widths": MKLClassifierCV(select=None),
-        "SVC": GridSearchCV(make_pipeline(StandardScaler(), SVC()), grid, cv=5),
+        "default": ours(rule="sum", cv=folds),
+        "best": ours(cv=folds),
+        "sum": ours(norms=[np.inf], cv=folds),
+        "all widths": ours(select=None, cv=folds),
+        "SVC": make_pipeline(FunctionTransformer(columns), search),
     }
 
 
-def measured(name: str, parts: int, most: int) -> dict:
-    """Return scores and CPU seconds of all models on parts of a table."""
+def measured(
+    name: str, parts: int, most: int, wanted: Sequence[str] | None = None
+) -> dict:
+    """Return scores and CPU seconds of models on parts of a table."""
     X, y = table(name)
-    n = min(most, 2 * len(X) // 3)
-    splitter = StratifiedShuffleSplit(
-        parts, train_size=n, test_size=min(len(X) - n, 2000), random_state=0
+    numbers = name.partition(" ")[0] in NUMBERS
+    n = min(most, 2 * len(y) // 3)
+    make: Any = ShuffleSplit if numbers else StratifiedShuffleSplit
+    splitter = make(
+        parts, train_size=n, test_size=min(len(y) - n, 2000), random_state=0
     )
     found: dict = {"table": name, "n": n, "parts": parts, "scores": {}, "cpu": {}}
-    for train, test in splitter.split(X, y):
-        for label, model in models(X.shape[1]).items():
+    for train, test in splitter.split(np.zeros(len(y)), y):
+        least = n if numbers else np.unique(y[train], return_counts=True)[1].min()
+        known, new = X[train], X[test]
+        for label, model in models(X, numbers, int(np.clip(least, 2, 5))).items():
+            if label not in (wanted or (label,)):
+                continue
             began = time.process_time()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                fitted = clone(model).fit(X[train], y[train])
+                fitted = clone(model).fit(known, y[train])
             found["cpu"].setdefault(label, []).append(time.process_time() - began)
-            score = float(fitted.score(X[test], y[test]))
+            score = float(fitted.score(new, y[test]))
             found["scores"].setdefault(label, []).append(score)
         found["n_test"] = len(test)
     return found
@@ -126,7 +178,7 @@ def row(found: dict) -> dict:
     }
     for label, scores in found["scores"].items():
         out[label] = f"{100 * np.mean(scores):.1f}"
-    for to, limit in (("sum", 1.0), ("SVC", 2.0)):
+    for to, limit in COMPARED.items():
         mean, error = difference(found, to)
         mark = " (behind)" if mean < -limit * error else ""
         out[f"default - {to}"] = f"{mean:+.1f} ± {error:.1f}{mark}"
@@ -143,38 +195,50 @@ def main() -> None:
     parser.add_argument("--parts", type=int, help="random parts of each table")
     parser.add_argument("--rows", type=int, default=300, help="to learn from, at most")
     parser.add_argument("--json", type=Path, help="write all figures here")
-    parser.add_argument("--read", type=Path, help="take figures from there")
+    parser.add_argument("--read", type=Path, nargs="+", help="take figures from there")
+    parser.add_argument(
+        "--models", nargs="+", help="default, sum and SVC, and others by name"
+    )
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     args = parser.parse_args()
+    wanted = args.models and {REFERENCE, *COMPARED, *args.models}
     names = args.tables or (QUICK if args.quick else (*CHOSEN_ON, *HELD_OUT))
     parts = args.parts or (2 if args.quick else 5)
     found = []
     if args.read:
-        found = json.loads(args.read.read_text())
+        found = [one for file in args.read for one in json.loads(file.read_text())]
         names, parts = (), found[0]["parts"]
     else:  # the first fit of a process compiles
         MKLClassifierCV(cv=2).fit(*datasets.load_iris(return_X_y=True))
     for name in names:
-        found.append(measured(name, parts, args.rows))
+        found.append(measured(name, parts, args.rows, wanted))
         print("  ".join(f"{k} {v}" for k, v in row(found[-1]).items()), flush=True)
         if args.json:
             args.json.write_text(json.dumps(found, indent=1))
     rows = [row(one) for one in found]
-    behind = sum("(behind)" in one["default - sum"] for one in rows)
-    print(
-        f"worse than the sum by more than one standard error: {behind} of {len(rows)}"
-    )
+    said = []
+    for to, limit in COMPARED.items():
+        off = [one["table"] for one in rows if "(behind)" in one[f"default - {to}"]]
+        said.append(
+            f"Behind {to} by more than {limit:g} standard error"
+            f"{'s' if limit > 1 else ''}: {len(off)} of {len(rows)} tables"
+            f"{' (' + ', '.join(off) + ')' if off else ''}."
+        )
+    print("\n".join(said))
     if args.page:
         more = (
-            f" Accuracies in %, means over {parts} random parts, of which n rows are "
-            "learned from. The widths that searches may leave out "
-            "were settled on the tables marked *chosen on*; *held out* tables had no "
-            "part in it."
+            f" Accuracies (R² for {', '.join(NUMBERS)}) in %, means over {parts} "
+            "random splits with n training rows. The rule for leaving out widths was "
+            "developed on the tables marked *chosen on*; *held out* tables were not "
+            f"used for it. {' '.join(said)}"
         )
         tables = shlex.join(one["table"] for one in found)
         most = max(one["n"] for one in found)
         command = f"defaults.py --parts {parts} --rows {most} --tables {tables}"
-        text = page("Defaults beside the sum and SVC", command, rows, more)
+        first = found[0]["scores"]
+        if len(first) < len(models(np.zeros((1, 1)), False, 5)):
+            command += f" --models {shlex.join(first)}"
+        text = page("Defaults compared with the sum and SVC", command, rows, more)
         args.page.write_text(text, encoding="utf-8")
 
 

@@ -714,15 +714,15 @@ def write_page() -> None:
     last = list({row["cell"]: row for row in known[-1]}.values())  # measured last
     first = last[0]
     lines = [
-        "# What each estimator costs, as it is called",
+        "# Cost of each estimator with default settings",
         "",
         "Written by `python benchmarks/history.py`, which calls every public estimator "
-        "and both commands with their defaults and compares the CPU time with what one "
-        "would type otherwise (the *unit*, of the same data). The last entry is of "
+        "and both commands with their defaults and compares the CPU time with that of "
+        "the usual alternative on the same data (the *unit*). The last entry is of "
         f"{first['date']}, commit {first['commit']}, on {first['processor']}, and has "
         f"{len({row['cell'] for row in last})} of {len(CELLS)} cells; the load of the "
-        "machine, in the last column, is that when they were begun. Above its number "
-        "of cores, wall times say more about the others than about the library.",
+        "machine at their start is in the last column. If it exceeds the number of "
+        "cores, wall times depend mostly on other processes.",
         "",
         "| cell | unit | ratio | CPU s | wall s | unit CPU s | unit wall s | peak MB "
         "| load |",

@@ -66,7 +66,7 @@ def main() -> int:
         })  # fmt: skip
         print(rows[-1], flush=True)
     if args.page:
-        title = "What tests of kernels cost"
+        title = "Cost of kernel tests"
         args.page.write_text(page(title, "kernel_tests.py", rows))
     return 0
 

@@ -29,7 +29,7 @@ def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
     names = list(dict.fromkeys(key for row in rows for key in row))
     unit = ""
     if any("ratio" in name for name in names):
-        unit = "`ratio` is the time in the unit that the script's docstring names. "
+        unit = "`ratio` is the time relative to the unit that the script describes. "
     lines = [
         f"# {title}",
         "",
@@ -37,7 +37,7 @@ def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, numpy {np.__version__}, scipy "
         f"{scipy.__version__}, scikit-learn {sklearn.__version__}. {unit}Seconds "
-        f"depend on the machine and on what else it does.{more}",
+        f"depend on the machine and its load.{more}",
         "",
     ]
     return "\n".join(lines) + "\n" + table(rows)

@@ -30,7 +30,7 @@ try:
     genes = table.filter(like="X").to_numpy(float)
     years, event = raw["t.tdm"] / 365.25, raw["e.tdm"]
 except ImportError as missing:
-    print(missing, "- simulated patients stand in")
+    print(missing, "- the patients are simulated")
     rng = np.random.default_rng(0)
     clinic, genes = rng.normal(size=(198, 4)), rng.normal(size=(198, 76))
     life = 12 * rng.exponential(np.exp(-0.7 * clinic[:, 1] - 0.4 * genes[:, 0]))

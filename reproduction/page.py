@@ -351,6 +351,16 @@ def _head(results: Results, seconds: float) -> list[str]:
     if settings.repetitions:
         command += f" --repetitions {settings.repetitions}"
     spent = sum(v["spent"] for v in results.cells.values())
+    asked = sum(
+        len(table.cells(results.protocol.name, settings.repetitions))
+        for table in results.tables
+    )
+    unfinished = [
+        "",
+        f"**{asked - len(results.cells)} of {asked} cells are not there**, for time; "
+        "rows show how many repetitions they have, and those without a number of ours "
+        "have none. No number is of another run.",
+    ]
     return [
         f"Made by `{command}`. Seed {settings.seed}; {len(results.cells)} cells, which "
         f"took {spent:.0f} seconds of computation in all; the last run took "
@@ -359,6 +369,7 @@ def _head(results: Results, seconds: float) -> list[str]:
         f"files were changed since), Python {platform.python_version()}, numpy "
         f"{np.__version__}, scipy {scipy.__version__}, scikit-learn "
         f"{sklearn.__version__}.",
+        *(unfinished if len(results.cells) < asked else ()),
         "",
         "Ours is the mean over repetitions ± its standard error. *Within* tells "
         "whether the difference is within the combined standard error of both means "

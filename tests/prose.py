@@ -2,7 +2,8 @@
 
 Part of ``make lint``. Each entry of ``PHRASES`` is a pattern, found in any case, and
 what to write instead. Code blocks and the results of benchmarks are left out;
-of the sources, docstrings, comments and messages count.
+of the sources, docstrings, comments and messages count. ``OF_PAGES`` are phrases that
+only pages and examples must not have.
 """
 
 import re
@@ -34,6 +35,20 @@ PHRASES = {
     r"\bby far the most often\b": "most often",
     r"\bthe one of the other\b": "convert ... into ...",
     r"\bto the like\b|\band their like\b": "name them",
+    r"\bwithout a word\b": "automatically",
+    r"\bby another name\b": "cannot be distinguished from",
+    r"\bwhoever (found|did|solves)\b": "whichever solver found it",
+    r"\bthe (house|floor) that\b|\bwalk of a\b": "layers; steps",
+    r"\bneed be neither\b": "is not necessary",
+    r"\bwithout (the|its|their) file\b": "if the data file is not available",
+    r"\bfrom beginning to end\b": "a complete example",
+    r"\bpriced\b": "checked",
+    r"\bwhat came out\b|\bcomes? out with\b": "results; is reproduced with",
+    r"\bsees? to (that|both|it)\b": "say what does it",
+    r"\bcounts? for more\b": "matters more",
+    r"\bput to the test\b|\blaid side by side\b": "tested; compared",
+    r"\bthan one would (like|wish)\b": "than expected",
+    r"\bhas a word\b|\bsays? a word\b": "say what it describes",
     r"\bwhat remains to predict with\b": "the fitted prediction function",
     r"\bhow sure (it|that) is\b": "standard errors, intervals, p-values",
     r"\bnot learned from\b": "held-out samples",
@@ -46,6 +61,29 @@ PHRASES = {
     r"\blearn(s|ed)? (any labels )?by heart\b": "memorise",
     r"\bnot taken at (its|their) word\b": "validated",
     r"\ban? (number|integer) from [01] on\b": "positive; nonnegative",
+}
+OF_PAGES = {
+    r"(?<!there) (is|are) no (parts?|sums?|landmarks?|tables?)\b": "is not a ...",
+    r"\bby heart\b": "memorise",
+    r"\bwith all its might\b|\bfor ever\b": "fully; without end",
+    r"\btake[ns]? for known\b": "treated as known",
+    r"\bhand(s|ed|ing)? out\b": "distribute",
+    r"\bstands? in\b(?! (the|a|its|their|for)\b)": "is used instead",
+    r"\bscikit-learn face\b": "interface",
+    r"\bspeaks? for\b|\bspoke for\b": "supports; favours",
+    r"\bcomes? apart\b|\btold apart\b": "separate, distinguish",
+    r"\bmade up\b": "simulated",
+    r"\b(is|are) held to\b|\ba test holds\b|\bhold(s|ing)? \w+ to it\b": "tests check",
+    r"\bhow alike\b": "how similar",
+    r"\bat hand\b": "available, stored",
+    r"\bagain and again\b": "repeatedly",
+    r"\bin the mean\b": "on average",
+    r"\bsome (ten )?thousand\b": "a few thousand, tens of thousands",
+    r"\brests? (up)?on it\b": "depends on",
+    r"\bthere, too, the\b": "say where",
+    r"\bwhere (it|this|that|one|we) (costs|loses?|lies)\b": "limitations",
+    r"\bwho (may|takes|does)\b": "responsibilities; supported estimators",
+    r"\bwhat (none|all) of (these|them) says?\b": "what ... cannot tell",
 }
 PAGES = [
     ROOT / "README.md",
@@ -79,10 +117,10 @@ def without_code(text):
     return re.sub(r"`[^`\n]+`", blank, text)
 
 
-def found_phrases(text):
+def found_phrases(text, phrases=PHRASES):
     """Return (line, phrase, what to write instead) of a text."""
     found = []
-    for pattern, instead in PHRASES.items():
+    for pattern, instead in phrases.items():
         # sentences are broken into lines anywhere, between words of a phrase too
         spread = pattern.replace(" ", r"\s+")
         for match in re.finditer(spread, text, flags=re.IGNORECASE):
@@ -141,11 +179,13 @@ def main():
     for page in prose_files():
         name = page.relative_to(ROOT)
         text = without_code(page.read_text(encoding="utf-8"))
-        for line, phrase, instead in found_phrases(text):
+        for line, phrase, instead in found_phrases(text, PHRASES | OF_PAGES):
             lines.append(f"{name}:{line}: {phrase!r}; better: {instead}")
     for source in SOURCES:
         text = joined_strings(source.read_text(encoding="utf-8"))
-        for line, phrase, instead in found_phrases(text):
+        example = source.parent.name == "examples"
+        phrases = PHRASES | OF_PAGES if example else PHRASES
+        for line, phrase, instead in found_phrases(text, phrases):
             name = source.relative_to(ROOT)
             lines.append(f"{name}:{line}: {phrase!r}; better: {instead}")
     for page in PAGES:

@@ -153,3 +153,17 @@ def test_which_columns_seem_to_name_subjects():
         }
     )
     assert subject_columns(frame, y) == ["patient_id", "number", "code"]
+
+
+@pytest.mark.parametrize("method", ["bilinear", "mkl"])
+def test_several_classes_take_covariates(patients, tmp_path, method):
+    frame = pd.read_csv(patients)
+    frame["y"] = np.array(["u", "v", "w"])[pd.qcut(frame["y"], 3, labels=False)]
+    path, out = tmp_path / "classes.csv", tmp_path / "out"
+    frame.assign(age=frame["age"] % 7).to_csv(path, index=False)
+    options = ("--target", "y", "--covariates", "age,site", "--out", out, *QUICK)
+    result = run("fit", path, *options, "--method", method, "--json")
+    assert result.exit_code == 0, result.output
+    beside = json.loads(result.output)["model"]["covariates"]
+    assert beside["names"] == ["age", "site=y"]
+    assert np.shape(beside["effects"]) == (3, 2)

@@ -393,5 +393,20 @@ def test_margins_of_two_classes_and_one_covariate_too_many():
     np.testing.assert_allclose(
         2 * half.solution_.upper, plain.solution_.upper, rtol=3e-6
     )
-    with pytest.raises(ValueError, match="nothing is left for kernels"):
+    with pytest.raises(ValueError, match="leaves nothing for the kernels"):
         model.set_params(fixed=["known", "site"]).fit(X.assign(known=two), two)
+
+
+def test_margins_files_and_grams(tmp_path):
+    X, y = patients(45)
+    model = BilinearMKLClassifier(["linear", "rbf"], fixed=FIXED).fit(X, y)
+    save(model, tmp_path / "model.mkl")
+    again = load(tmp_path / "model.mkl")
+    assert np.array_equal(again.decision_function(X), model.decision_function(X))
+    assert again.fixed_names_ == ("age", "site=y", "site=z")
+    made = KernelBank(X[["a", "b"]].to_numpy(), [Linear(), RBF(0.5)])
+    grams = np.stack([made.gram(m) for m in range(2)], axis=2)
+    bank = KernelBank.from_grams(grams, covariates=X[FIXED])
+    given = BilinearMKLClassifier("precomputed", fixed=FIXED).fit(bank, y).solution_
+    same = BilinearMKLClassifier([Linear(), RBF(0.5)], fixed=FIXED).fit(X, y).solution_
+    assert given.lower <= same.upper and same.lower <= given.upper

@@ -17,6 +17,7 @@ from mklearn import (
     MKLDiscriminant,
     MKLRegressor,
     SingleKernelCV,
+    SubspaceClassifier,
     kernels,
 )
 from mklearn.interpretation import kernel_importance
@@ -166,5 +167,17 @@ def test_one_kernel_and_one_value_are_the_estimator(estimator, value, given, tmp
     save(model, tmp_path / "model.mkl")
     again = load(tmp_path / "model.mkl")
     assert np.array_equal(again.predict_proba(new), model.predict_proba(new))
+    other = SingleKernelCV(SubspaceClassifier(), family, fixed=FIXED)
     with pytest.raises(ValueError, match="does not support covariates"):
-        SingleKernelCV(CrammerSingerClassifier(), family, fixed=FIXED).fit(data, labels)
+        other.fit(data, labels)
+
+
+def test_margins_of_all_classes_with_a_category_that_some_folds_do_not_know():
+    X, _, labels = patients()
+    some = [np.flatnonzero(labels == one)[0] for one in ("yes", "no")]
+    X.loc[some, "site"] = "rare"
+    model = SingleKernelCV(CrammerSingerClassifier(), BANK[:1], fixed=FIXED, cv=3)
+    model.fit(X, labels)
+    assert np.isfinite(model.fixed_effects_).all()
+    for C in (1e-3, 0.1, 1e3):  # a stalled fit would warn
+        CrammerSingerClassifier(BANK[0], fixed=FIXED, C=C).fit(X, labels)

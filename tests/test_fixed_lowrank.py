@@ -204,17 +204,56 @@ def test_categories_in_views_of_blocks(tmp_path):
     )
 
 
-def test_blocks_that_can_be_read_once_are_refused():
+def test_blocks_that_can_be_read_once():
     X, y = numbers()
-    model = MKLRegressor("rbf", fixed=[1], loss="squared", **FULL)
-    with pytest.raises(ValueError, match="read only once"):
-        model.fit((part, y[:50]) for part in [X[:50]])
-    with pytest.raises(ValueError, match="pass over all samples"):
-        model.accumulator(X)
+    options = {"fixed": [1, 3, 4], "loss": "squared", "tol": 1e-8, **FULL}
+    whole = MKLRegressor("rbf", **options).fit(X, y)
+    parts = [(X[at : at + 50], y[at : at + 50]) for at in range(0, len(y), 50)]
+    once = MKLRegressor("rbf", **options).fit(part for part in parts)
+    assert once.fixed_names_ == ("column 1", "column 3")
+    assert once.fixed_dropped_ == whole.fixed_dropped_ == ("column 4",)
+    size = 1e-6 * abs(whole.solution_.upper)
+    assert once.solution_.lower <= whole.solution_.upper + size
+    assert whole.solution_.lower <= once.solution_.upper + size
+    np.testing.assert_allclose(once.predict(X), whole.predict(X), atol=1e-3)
+    with pytest.raises(ValueError, match="several passes"):
+        MKLRegressor("rbf", fixed=[1], loss="epsilon_insensitive", **FULL).fit(
+            part for part in parts
+        )
     with pytest.raises(ValueError, match="no such column"):
         MKLRegressor("rbf", fixed="agee", **FULL).fit(
             ArrayBlocks(pd.DataFrame(X, columns=list("abcde")), y)
         )
+
+
+@pytest.mark.parametrize("kind", ["values", "labels", "evidence", "discriminant"])
+def test_sums_over_samples(kind):
+    X, y = numbers()
+    low = {"fixed": [1, 3], "approximation": "nystroem", "rank": 20}
+    y = (y > np.median(y)).astype(int) if kind in ("labels", "discriminant") else y
+    model = {
+        "values": MKLRegressor("rbf", loss="squared", tol=1e-8, **low),
+        "labels": MKLClassifier("rbf", loss="squared", tol=1e-8, **low),
+        "evidence": EvidenceMKLRegressor("rbf", tol=1e-8, **low),
+        "discriminant": MKLDiscriminant("rbf", reg=0.01, **low),
+    }[kind]
+    sums = model.accumulator(X)
+    other = sums.copy()
+    sums.update(X[:80], y[:80])
+    other.update(X[80:], y[80:])
+    summed = clone(model).fit_statistics(sums + other)
+    whole = model.fit(X, y)
+    size = np.abs(whole.fixed_effects_).max()
+    np.testing.assert_allclose(
+        summed.fixed_effects_, whole.fixed_effects_, atol=1e-4 * size
+    )
+    assert np.mean(np.abs(summed.predict(X) - whole.predict(X))) < 1e-2 * np.std(y)
+    with pytest.raises(ValueError, match=r"fixed=\[1, 3\], and the model has"):
+        clone(model).set_params(fixed=[1]).fit_statistics(sums)
+    hole = X[:5].copy()
+    hole[2, 1] = np.nan
+    with pytest.raises(ValueError, match=r"NaN|missing"):
+        sums.update(hole, y[:5])
 
 
 def test_dask():

@@ -104,7 +104,7 @@ def test_a_target_that_covariates_explain_and_one_that_is_constant():
     model = MKLRegressor(BANK, fixed=FIXED, weights="per-target").fit(X, Y)
     np.testing.assert_allclose(model.fixed_effects_[3], [0.5, 2.0, 0.0], atol=1e-8)
     np.testing.assert_allclose(model.predict(X)[:, 3:], Y[:, 3:], atol=1e-8)
-    with pytest.raises(ValueError, match="nothing is left for kernels"):
+    with pytest.raises(ValueError, match="leaves nothing for the kernels"):
         model.fit(X, Y[:, [3]])
 
 

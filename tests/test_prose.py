@@ -23,6 +23,18 @@ STUMBLED = [
     "That all are alike has p = 0.2",
     "1 iterations",
     "## How sure is that?",
+    "All others have Nyström features without a word.",
+    "A problem can judge any iterate, whoever found it",
+    "heart disease (without the file: tumours)",
+]
+ON_PAGES = [
+    "## Who may do what",
+    "a test holds them to it",
+    "features in which the classes come apart",
+    "A bar to the right speaks for the second class",
+    "simulated patients stand in.",
+    "losses that are no sums over samples",
+    "Where we lose: with many kernels",
 ]
 
 
@@ -30,6 +42,12 @@ STUMBLED = [
 def test_phrases_are_found_also_across_lines(text):
     assert prose.found_phrases(text)
     assert prose.found_phrases(text.replace(" ", "\n"))
+
+
+@pytest.mark.parametrize("text", ON_PAGES)
+def test_pages_have_phrases_of_their_own(text):
+    assert prose.found_phrases(text, prose.OF_PAGES)
+    assert not prose.found_phrases(text)
 
 
 @pytest.mark.parametrize("text", ["21 iterations", "Return True to stop.", "baselines"])

@@ -531,7 +531,7 @@ def kernel_importance(
         subjects = check_groups(groups, n)
         orders = [_of_others(subjects, rng) for _ in range(n_repeats)]
     whole = parts.sum(axis=2)
-    score(whole)  # which says what is wrong with y
+    score(whole)  # raises if there is anything wrong with y
     if scoring is None:
         scorer = _own_score(estimator, X, y) or scorer
     permuted = np.empty((len(kernels), n_repeats))
@@ -546,9 +546,9 @@ def kernel_importance(
 
 
 def _own_score(estimator: Any, X: Any, y: Any) -> Callable[..., float] | None:
-    """Return ``estimator.score`` with y checked once, None if that must see to it.
+    """Return ``estimator.score`` as a scorer that checks y once; None if it cannot.
 
-    Thousands of scores of the same few samples would be spent on checking them.
+    Otherwise most of the time of a permutation test is spent on checking the same y.
     """
     truth = np.asarray(paired(X, y))
     if is_classifier(estimator) and truth.ndim == 1:

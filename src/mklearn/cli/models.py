@@ -358,7 +358,7 @@ def _beside(model: Any, data: Data, method: str) -> Any:
     if "fixed" not in inner.get_params(deep=False):
         raise TableError(
             f"--method {method} does not support covariates; use --method mkl, "
-            "discriminant or evidence."
+            "discriminant, bilinear or evidence."
         )
     inner.set_params(fixed=data.covariates)
     return model

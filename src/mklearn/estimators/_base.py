@@ -185,13 +185,6 @@ class BaseKernelMachine(BaseEstimator):
         blocks = as_blocks(X, y, sample_weight)
         if blocks is None:
             return self._features_of_arrays(X, y, sample_weight)
-        if blocks.one_pass and self._has_fixed():
-            raise ValueError(
-                "fixed= needs an additional pass over the samples to code the "
-                "covariates, but these blocks can be read only once; give arrays, "
-                "files, or a function that returns a new iterator of blocks at each "
-                "call."
-            )
         if blocks.one_pass:  # data that can be read only once is summed right away
             return self._of_sums(self._summed(blocks))
         return self._features_of_blocks(blocks)
@@ -385,8 +378,26 @@ class BaseKernelMachine(BaseEstimator):
             self._target(sums.classes, found.statistics.target)
         else:
             self._flat = sums.flat
+        self.__dict__.pop("_fixed", None)
+        coding = None
+        wanted = () if not self._has_fixed() else self._listed_fixed()
+        if wanted != sums.wanted:
+            raise ValueError(
+                f"These sums were taken with fixed={list(sums.wanted)}, and the model "
+                f"has fixed={list(wanted)}; make the accumulator by a model with the "
+                "same covariates."
+            )
+        if sums.fixed is not None:
+            self._fixed, coding = sums.fixed, sums.fixed.coding
         memory = room(self.memory_limit)
-        return FeatureTraining(None, sums.features, self.normalize, memory, found)
+        return FeatureTraining(
+            None, sums.features, self.normalize, memory, found, coding=coding
+        )
+
+    def _listed_fixed(self) -> tuple[Any, ...]:
+        """Return what ``fixed`` names, one by one."""
+        fixed = self.fixed
+        return (fixed,) if np.ndim(fixed) == 0 else tuple(fixed)
 
     def _summed(self, blocks: Blocks) -> Accumulator:
         """Return sums over blocks; features are chosen on the first rows."""
@@ -408,10 +419,27 @@ class BaseKernelMachine(BaseEstimator):
         return sums
 
     def _empty(self, found: RowSample, names: Any) -> Accumulator:
-        """Return sums over no samples yet, of features chosen on some."""
-        data = as_views(found.X, names)
+        """Return sums over no samples yet, of features chosen on some.
+
+        Covariates are coded as these samples have them.
+        """
+        data, fixed = as_views(found.X, names), None
+        width, wanted = data.shape[1], ()
+        if self._has_fixed():
+            places = find_places(self.fixed, found.X, names)
+            table = split(found.X, places).table
+            check_present(table, np.flatnonzero(found.weight > 0))
+            fixed = Fixed(places, Covariates.fit(table, len(data)))
+            wanted = self._listed_fixed()
+            # the sample that arrays of the same rows would give
+            beside = Block(fixed.prepared(data, table), None, found.weight)
+            found = sample_rows(beside, self._sample(), self._seed())
+            data = found.X
         features = self._feature_map(data, found.weight)
-        return Accumulator(features, data.shape[1], names, labels=self._takes_labels)
+        return Accumulator(
+            features, width, names, labels=self._takes_labels, fixed=fixed,
+            wanted=wanted,
+        )  # fmt: skip
 
     def _require_sums(self) -> None:
         """Raise ValueError unless sums over samples are enough to fit from."""
@@ -846,12 +874,6 @@ class StatisticsMixin(BaseKernelMachine):
         sample_weight : array of shape (n_samples,), optional
         """
         self._require_sums()
-        if self._has_fixed():
-            raise ValueError(
-                "fixed= needs a pass over all samples to code the covariates, which "
-                "is not possible for samples yet to come; use fit with arrays, files "
-                "or blocks."
-            )
         model = clone(self)
         model._check_parameters()
         data, names, _ = model._validate(X)

@@ -532,10 +532,15 @@ def _check_finite(theta: FloatArray, A: FloatArray, bias: FloatArray) -> None:
 def _featurised(
     block: Block, features: FeatureMap, to: Encoding, coding: Covariates | None = None
 ) -> Block:
-    Z = features.columns(block.X)
-    if coding is not None:
-        Z = np.column_stack([Z, coding.standardised(block.X.covariates)[:, 1:]])
+    Z = with_covariates(features.columns(block.X), block.X, coding)
     return to(Block(Z, block.y, block.weight))
+
+
+def with_covariates(Z: FloatArray, X: Any, coding: Covariates | None) -> FloatArray:
+    """Return features with the covariates of their samples as last columns."""
+    if coding is None:
+        return Z
+    return np.column_stack([Z, coding.standardised(X.covariates)[:, 1:]])
 
 
 def _widened(block: Block, places: Index) -> Block:

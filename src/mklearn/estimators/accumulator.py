@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from mklearn.data.blocks import Block
 from mklearn.data.checks import check_given
+from mklearn.data.covariates import Fixed, check_present, split
 from mklearn.data.dask import ClusterError, DaskBlocks, is_dask
 from mklearn.data.files import GeneratorBlocks
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._predictor import block_rows
+from mklearn.estimators._training import as_views, with_covariates
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.problems.scatter import Gathered, gather
 
@@ -34,6 +36,9 @@ class Accumulator:
     Classes need not be known in advance.
 
     Models with different ``C``, ``reg`` or ``norm`` can be fitted from the same sums.
+    With covariates (``fixed``), X also determines how they are coded: a category that
+    does not occur in X is an error later, and a covariate that is constant or collinear
+    in X is dropped.
 
     Attributes
     ----------
@@ -61,12 +66,21 @@ class Accumulator:
     """
 
     def __init__(
-        self, features: FeatureMap, width: int, names: Any = None, *, labels: bool
+        self,
+        features: FeatureMap,
+        width: int,
+        names: Any = None,
+        *,
+        labels: bool,
+        fixed: Fixed | None = None,
+        wanted: tuple[Any, ...] = (),
     ) -> None:
         self.features = features
         self.width = width
         self.names = names
         self.labels = labels
+        self.fixed = fixed
+        self.wanted = wanted
         self.classes: NDArray[Any] | None = None
         self.flat = True
         self._found: Gathered | None = None
@@ -84,7 +98,10 @@ class Accumulator:
 
     def copy(self) -> Accumulator:
         """Return an accumulator with the same features and sums."""
-        other = Accumulator(self.features, self.width, self.names, labels=self.labels)
+        other = Accumulator(
+            self.features, self.width, self.names, labels=self.labels,
+            fixed=self.fixed, wanted=self.wanted,
+        )  # fmt: skip
         other.classes, other.flat, other._found = self.classes, self.flat, self._found
         other._origin = self._origin
         return other
@@ -148,10 +165,16 @@ class Accumulator:
                 raise ValueError("y has a different number of dimensions than before.")
             self.flat = flat
             H = y.reshape(len(y), -1).astype(np.float64)
+        X, coding = block.X, None
+        if self.fixed is not None:
+            data, table = split(X, self.fixed.places)
+            check_present(table, np.flatnonzero(block.weight > 0))
+            X = self.fixed.prepared(as_views(data, self.names), table)
+            coding = self.fixed.coding
         size = block_rows(self.features.n_columns)
         for start in range(0, block.n_rows, size):
             rows = slice(start, start + size)
-            Z = self.features.columns(block.X[rows])
+            Z = with_covariates(self.features.columns(X[rows]), X[rows], coding)
             part = gather(Block(Z, H[rows], block.weight[rows]))
             self._found = part if self._found is None else self._found + part
 

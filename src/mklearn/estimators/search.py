@@ -76,11 +76,16 @@ class _Scored:
         def rows(mine: FloatArray, other: FloatArray) -> FloatArray:
             return np.concatenate([mine, other])[order]
 
-        arrays = ("theta", "objective", "lower", "gap", "n_iter", "seconds")
+        mine, other = self.path, sums.path
         path = replace(
-            self.path,
+            mine,
             norms=norms,
-            **{a: rows(getattr(self.path, a), getattr(sums.path, a)) for a in arrays},
+            theta=rows(mine.theta, other.theta),
+            objective=rows(mine.objective, other.objective),
+            lower=rows(mine.lower, other.lower),
+            gap=rows(mine.gap, other.gap),
+            n_iter=rows(mine.n_iter, other.n_iter),
+            seconds=rows(mine.seconds, other.seconds),
         )
         A = (*self.A, *sums.A)
         scores = rows(self.scores, sums.scores)
@@ -153,7 +158,7 @@ class _PathSearch(SearchMixin, BaseMKL):
             folds = replace(folds, training=training)
         norms = tuple(float(p) for p in self.norms)
         rest = norms if sums is None else tuple(p for p in norms if np.isfinite(p))
-        found = sums or []
+        found: list[Any] = sums or []
         if rest:
             job = partial(self._run_fold, norms=rest, weighted=weighted)
             (found,) = folds.run(job, self.n_jobs)
@@ -792,7 +797,8 @@ class MKLRegressorCV(_PathSearch, MKLRegressor):
         """Choose a cell for each group of targets, one after the other."""
         T = training.target.shape[1]
         groups = target_groups(self.weights, T)
-        problems, solutions, paths = [], [], []
+        problems, solutions = [], []
+        paths: list[Any] = []
         chosen, scores, flat = np.empty((2, T)), [], self._flat
         for group in groups:
             part = replace(training, target=training.target[:, group])

@@ -513,6 +513,8 @@ class Peaks:
             then = self._lost(found)
             if not then < lost - 1e-14 * abs(lost):
                 break
+            if then < lost - 1e-4 * abs(lost):  # the least point is not that near
+                reach *= 4.0
             g, lost = found, then
         return g
 

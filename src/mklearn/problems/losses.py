@@ -1227,8 +1227,9 @@ class CrammerSinger:
         soft = Multinomial(self.labels, self.C, self.n_classes, design=self.design)
         raised = F + 1.0 - self.own
         g = np.zeros((self.design.basis.shape[1], self.n_classes))
-        heat = max(0.3 * float(np.ptp(F)), 1e-3)
-        while heat > 1e-3 * max(float(np.ptp(F)), 1.0):
+        size = max(float(np.ptp(F)), 1.0)  # margins are one, however small the scores
+        heat = 0.3 * size
+        while heat > 1e-3 * size:
             heat *= 0.2
             g = heat * soft._best(raised / heat, g / heat, 1e-6)
         g = g - g.mean(axis=1, keepdims=True)
@@ -1439,8 +1440,8 @@ class Multinomial:
         value, slope, H = self._in_bias(F, b, present)
         for _ in range(100):
             steep = float(np.abs(slope).max())
-            if steep <= tol * total:
-                break
+            if steep <= tol * total or np.trace(H) <= 1e-280:
+                break  # in the latter case all probabilities are zero or one
             # all classes may move together: that direction is held
             held = np.kron(np.ones((k, k)), np.eye(q))
             H += (np.trace(H) / (q * k**2) + 1e-300) * held

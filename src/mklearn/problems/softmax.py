@@ -176,7 +176,7 @@ class _Exchanged:
         return float(np.einsum("q,qac->ac", self.most, np.abs(apart)).max())
 
 
-class _Turned(NamedTuple):
+class _Moved(NamedTuple):
     """How masses shrink: to ``(1 - t)(1 - e_i'apart)``, and what else they might."""
 
     apart: FloatArray
@@ -309,13 +309,13 @@ class SoftmaxProblem(FeatureProblem):
         bound = (1.0 - t) * float(found.dual[0].sum()) + t * self.C * H.total * entropy
         return bound - 0.5 * self.weights.support(squares(A, self.slices)), A
 
-    def _turned(self, found: Sums, leaning: Any, unit: float = 0.0) -> _Turned:
+    def _moved(self, found: Sums, leaning: Any, unit: float = 0.0) -> _Moved:
         """Return what makes the dual point of a pass orthogonal to the covariates."""
         D, (q, T) = self.n_features, leaning.tilt.shape[:2]
         off = np.vstack([found.count[0], found.slope[0, D:]])
         values, V = leaning.directions()
         if not len(values):  # no rival has any mass
-            return _Turned(np.zeros((q, T, T)), 0.0, 0.0)
+            return _Moved(np.zeros((q, T, T)), 0.0, 0.0)
         x = (V @ ((V.T @ off.T.ravel()) / values)).reshape(T, q).T
         apart = leaning.apart(x)
         t = min(1.0, leaning.reach(apart) * (1 + 1e-9))
@@ -328,12 +328,12 @@ class SoftmaxProblem(FeatureProblem):
             most = (np.abs(V).T @ (4 * unit * size.T.ravel())) / values
             each = (np.abs(V) @ most).reshape(T, q) @ leaning.most
             extra = 2.0 * float(each.max())
-        return _Turned(apart, t, extra)
+        return _Moved(apart, t, extra)
 
     def _exchanged(self, found: Sums, leaning: Any) -> tuple[float, FloatArray]:
         """Return the bound and ``Z'a`` where classes exchange shares."""
         D, q = self.n_features, len(leaning.most)
-        turned = self._turned(found, leaning)
+        turned = self._moved(found, leaning)
         moved = np.einsum("dqac,qac->dac", leaning.cross[q:], turned.apart)
         A = found.slope[0, :D] - moved.sum(axis=2) + moved.sum(axis=1)
         # the sums are zero, so that a shift of the features makes no difference
@@ -347,7 +347,7 @@ class SoftmaxProblem(FeatureProblem):
         rounded, leaning = found.rounded, found.leaning
         assert rounded is not None and isinstance(leaning, _Exchanged)
         unit = (rounded.chain + 32) * UNIT
-        turned = self._turned(found, leaning, unit)
+        turned = self._moved(found, leaning, unit)
         strain = 4 * unit + 2 * turned.extra
         tilted = float(np.sum(turned.apart * leaning.tilt))
         value = (1.0 - turned.t) * (float(rounded.dual[0].sum()) - tilted)

@@ -180,9 +180,9 @@ class BesideSweeps(SampleSweeps):
         if start is not None:
             beside = Iterate(self._with(start.theta, 0.0), self.A)
         weights = _AnyWeights(problem.weights.fixed)
-        self.sweeps = SampleSweeps(
-            replace(problem, bank=bank, loss=plain, weights=weights), beside, seed
-        )
+        made: Any = problem
+        made = replace(made, bank=bank, loss=plain, weights=weights)
+        self.sweeps = SampleSweeps(made, beside, seed)
         self.sweeps.coarse = np.inf
         self.multipliers = np.zeros((self.E.shape[1], self.loss.n_classes))
         self.rho, self.size = 0.0, np.inf
@@ -207,7 +207,7 @@ class BesideSweeps(SampleSweeps):
             least = float(np.min(total[total > 0], initial=np.inf))
             allowed = min(allowed, self.sharp * least)
         inner, rough = self.sweeps, 0.1
-        best, left, idle = None, np.inf, 0
+        best, left, idle, strain = None, np.inf, 0, np.inf
         for _ in range(_ROUNDS):
             inner.shift = self.E @ self.multipliers
             A, _ = yield from inner.solve(
@@ -227,6 +227,9 @@ class BesideSweeps(SampleSweeps):
                 break
             yield Iterate(theta, A, complete=False)
             self.multipliers = self.multipliers + self.rho * off
+            before, strain = strain, float(np.abs(off).max())
+            if strain > 0.5 * before:  # stiffer, the slower the effects settle
+                self.rho *= 4.0
             rough = max(min(0.5 * rough, 0.1 * gap / self.size), 1e-14)
         assert best is not None
         self.A = best[0]
