@@ -410,3 +410,13 @@ def test_margins_files_and_grams(tmp_path):
     given = BilinearMKLClassifier("precomputed", fixed=FIXED).fit(bank, y).solution_
     same = BilinearMKLClassifier([Linear(), RBF(0.5)], fixed=FIXED).fit(X, y).solution_
     assert given.lower <= same.upper and same.lower <= given.upper
+
+
+def test_margins_where_covariates_are_all_there_is():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.standard_normal(30), "z": rng.standard_normal(30)})
+    y = np.digitize(X["z"] + rng.standard_normal(30), [-0.5, 0.5])
+    model = BilinearMKLClassifier("rbf", fixed="z", norm=2).fit(X, y)
+    # weights fall to nothing, and the covariates keep their effects
+    assert model.duality_gap_ <= 1e-3
+    assert model.fixed_effects_[2] > model.fixed_effects_[0]

@@ -201,7 +201,9 @@ class BesideSweeps(SampleSweeps):
         """Solve for ``theta`` until the inner duality gap is at most ``allowed``."""
         self.theta = theta
         traces = np.atleast_2d(theta) @ self.problem.sizes.sum(axis=0)
-        self.rho = max(float(np.max(traces)), 1e-300)
+        # kernels with next to no weight leave the covariates: scores of the size of one
+        most = float(self.costs.max(initial=0.0))
+        self.rho = max(float(np.max(traces)), 1.0 / max(most, 1e-300))
         if self.sharp > 0.0:
             total = theta.sum(axis=-1)
             least = float(np.min(total[total > 0], initial=np.inf))
