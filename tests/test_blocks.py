@@ -595,7 +595,7 @@ def test_bad_sums_are_told(groups):
         (lambda: sums + model.accumulator(X), "over different features"),
         (lambda: sums.update(X[:, :3], y), "X has 3 columns"),
         (lambda: sums.update(X, None), "y is None"),
-        (lambda: sums.update(X, y[:-1]), "300 samples and targets"),
+        (lambda: sums.update(X, y[:-1]), "300 samples but targets"),
         (lambda: MKLClassifier(loss="hinge", **LOW).accumulator(X), "loss='hinge'"),
         (lambda: MKLClassifier(loss="squared").accumulator(X), "approximation="),
         (
