@@ -61,7 +61,7 @@ REPETITIONS = 20
 # What is tried beside the scaling of the tables: the gene sets divided by one number.
 FROBENIUS = ", Frobenius"
 TRIED = tuple(f"{data}{FROBENIUS}" for data in ("B_Tumor1", "B_Tumor2"))
-TRIED_REPETITIONS = 10
+TRIED_REPETITIONS = 3
 
 SINGLE: dict[str, dict[str, Any]] = {
     "SKFE": {"criterion": "alignment"},
@@ -321,7 +321,11 @@ def remarks(results: Results) -> list[str]:
 def which_error(results: Results) -> list[str]:
     """Show how far both errors are from the printed ones."""
     folder = published_folder()
-    tables = [table for table in results.tables if set(KEYS) <= set(table.keys)]
+    tables = [
+        table
+        for table in results.tables
+        if table.name.isdigit() and set(KEYS) <= set(table.keys)
+    ]
     if folder is None or not tables:
         return []
     text = ["", "## Which error is printed", ""]
@@ -388,7 +392,10 @@ EXPLANATIONS = (
         "that of all classes: at 150 samples of each class of satimage, and at 45 and "
         "25 samples of tumours, every classifier we tried errs two to three times as "
         "often as printed. It is not said which error is meant; that of one class "
-        "against the rest is what the joint objective (9) is about.",
+        "against the rest is what the joint objective (9) is about. With the gene sets "
+        "divided by their Frobenius norm, Table 2b, errors of one class against the "
+        "rest by uHSIC and uSVM_joint are near the printed ones on the second set; "
+        "those of HSIC and SVM_joint, which leave all samples to the rest, are not.",
         data=("satimage", "B_Tumor1", "B_Tumor2"),
         keys=("error",),
     ),
