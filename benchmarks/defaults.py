@@ -64,6 +64,7 @@ HELD_OUT = (
 NUMBERS = ("diabetes", "friedman1", "friedman2", "line")
 QUICK = ("heart_statlog", "wine")
 REFERENCE = "default"
+FEW = 5  # parts below which standard errors are rough
 COMPARED = {"sum": 1.0, "SVC": 2.0}  # standard errors that are no clear difference
 
 
@@ -232,6 +233,8 @@ def main() -> None:
             "developed on the tables marked *chosen on*; *held out* tables were not "
             f"used for it. {' '.join(said)}"
         )
+        if parts < FEW:
+            more += f" From {parts} parts, only large differences would show."
         tables = shlex.join(one["table"] for one in found)
         most = max(one["n"] for one in found)
         command = f"defaults.py --parts {parts} --rows {most} --tables {tables}"
