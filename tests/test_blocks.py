@@ -193,10 +193,10 @@ def test_a_function_must_not_run_dry(samples):
         (lambda: iter([(np.ones((2, 2)), 1, 1, 1)]), "has 4 parts"),
         (lambda: iter([np.ones(2)]), "must be a table"),
         (lambda: iter([(np.array([["a"]]),)]), "not a table of numbers"),
-        (lambda: iter([(np.ones((2, 2)), np.ones(3))]), "2 samples and targets"),
+        (lambda: iter([(np.ones((2, 2)), np.ones(3))]), "2 samples but targets"),
         (
             lambda: iter([(np.ones((2, 2)), np.ones(2), np.ones(3))]),
-            "2 samples and weights",
+            "2 samples but weights",
         ),
         (lambda: iter([(np.full((2, 2), np.nan), np.ones(2))]), "NaN or infinity"),
         (lambda: iter([(np.ones((2, 2)), [1.0, np.nan])]), "lacks the target of 1"),
