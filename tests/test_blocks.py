@@ -242,7 +242,7 @@ def test_no_source_is_no_source():
         GeneratorBlocks(3)
     with pytest.raises(ValueError, match="rows must be a positive integer"):
         ArrayBlocks(np.ones((2, 2)), rows=0)
-    with pytest.raises(ValueError, match="X has 2 samples and y has 3"):
+    with pytest.raises(ValueError, match="X has 2 samples but y has 3"):
         ArrayBlocks(np.ones((2, 2)), np.ones(3))
     with pytest.raises(ValueError, match="at least one file"):
         CSVBlocks([])
