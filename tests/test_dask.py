@@ -234,7 +234,7 @@ def test_bad_partitions_are_told(samples):
         (lambda: DaskBlocks(array, y[:-1]), "600 samples but y has 599"),
         (lambda: DaskBlocks(array, da.ones(599)), "600 samples but y has 599"),
         (lambda: DaskBlocks(frame, y), "sizes of X's partitions are not known"),
-        (lambda: DaskBlocks(frame, da.ones(N, chunks=N)), "3 partitions and y has 1"),
+        (lambda: DaskBlocks(frame, da.ones(N, chunks=N)), "3 partitions but y has 1"),
     ):
         with pytest.raises(ValueError, match=message):
             bad()
