@@ -293,7 +293,7 @@ def test_whole_numbers_become_floats():
         (np.ones(3), "kernels last"),
         (np.ones((2, 2, 2, 2)), "kernels last"),
         (np.ones((2, 2, 0)), "not be empty"),
-        ([], "at least one"),
+        ([], "At least one"),
         ([np.eye(2), np.eye(3)], "the same shape"),
         ([np.ones(3)], "2-D"),
         (np.eye(2) * 1j, "real numbers"),

@@ -231,10 +231,10 @@ def test_bad_partitions_are_told(samples):
     for bad, message in (
         (lambda: DaskBlocks(X), "needs a Dask array"),
         (lambda: DaskBlocks(array[0]), "needs a Dask array"),
-        (lambda: DaskBlocks(array, y[:-1]), "600 samples and y has 599"),
-        (lambda: DaskBlocks(array, da.ones(599)), "600 samples and y has 599"),
+        (lambda: DaskBlocks(array, y[:-1]), "600 samples but y has 599"),
+        (lambda: DaskBlocks(array, da.ones(599)), "600 samples but y has 599"),
         (lambda: DaskBlocks(frame, y), "sizes of X's partitions are not known"),
-        (lambda: DaskBlocks(frame, da.ones(N, chunks=N)), "3 partitions and y has 1"),
+        (lambda: DaskBlocks(frame, da.ones(N, chunks=N)), "3 partitions but y has 1"),
     ):
         with pytest.raises(ValueError, match=message):
             bad()
@@ -243,7 +243,7 @@ def test_bad_partitions_are_told(samples):
         with pytest.raises(ValueError, match=r"Partition 2 of .* NaN or infinity"):
             DaskBlocks(holes, y).reduce(count)
         short = frame.to_dask_array()
-        with pytest.raises(ValueError, match="X has 200 samples and y has 300"):
+        with pytest.raises(ValueError, match="X has 200 samples but y has 300"):
             DaskBlocks(short, da.ones(900, chunks=300)).reduce(count)
 
 
