@@ -53,7 +53,8 @@ HISTORY = (
     "split. Losses, ranks and costs of ours were tried on such test cells: six "
     "at 700 cells, and nine combinations of kernel, loss and cost at 5000, after which "
     "C became 700 / cells, so that our AUROC is optimistic. Beyond 700 cells all are "
-    "drawn from the same 700, and there is one split: AUROC at these sizes shows that nothing breaks, not which is better."
+    "drawn from the same 700, and there is one split: AUROC at these "
+    "sizes shows that nothing breaks, not which is better."
 )
 FILE = Path("datasets", "10x_pbmc68k_reduced.h5ad")
 
