@@ -57,7 +57,7 @@ def test_compiled_functions_are_kept_for_the_user_beside_a_read_only_package(tmp
     source, cache = unwritable(tmp_path / "source"), tmp_path / "cache"
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache)}
     notice, answer = run(source, **home)
-    assert notice.startswith("mklearn ") and "compile" in notice
+    assert notice.startswith("mklearn ") and "compiling" in notice
     assert answer == "[0.5, -0.5] 0"
     assert list(cache.rglob("*.nbi"))
     assert run(source, **home) == ["[0.5, -0.5] 1"]  # from disk: nothing to announce

@@ -300,7 +300,7 @@ def test_cells_without_time_take_no_part():
     assert bound
     with (
         pytest.raises(ValueError, match="raise time_limit"),
-        pytest.warns(ConvergenceWarning, match="were not reached"),
+        pytest.warns(ConvergenceWarning, match="were not started"),
     ):
         clone(model).set_params(time_limit=1e-9, callback=None).fit(X, y)
 

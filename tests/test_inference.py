@@ -361,7 +361,7 @@ def test_a_covariate_that_holds_the_target_is_refused(given, size):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20, 2)), size * rng.standard_normal(20)
     family = ["linear", "rbf"]
-    with pytest.raises(ValueError, match="holds the target"):
+    with pytest.raises(ValueError, match="encodes the target"):
         kernel_tests(X, y, family, fixed=3.0 * y - size, given=given)
     with pytest.raises(ValueError, match="separate the two classes"):
         kernel_tests(X, y > 0, family, fixed=y / size, given=given)
@@ -389,7 +389,7 @@ def test_targets_may_be_as_small_or_large_as_they_like(data, given, size):
         ({"y": np.full(20, np.nan)}, "only one value|missing"),
         ({"y": np.array(list("abcd") * 5)}, "method='permutation'"),
         ({"groups": np.arange(20)}, "method='permutation'"),
-        ({"given": "others", "kernels": "linear"}, "no others"),
+        ({"given": "others", "kernels": "linear"}, "at least two kernels"),
         ({"method": "permutation", "groups": np.zeros(20)}, "only one value"),
         ({"method": "permutation", "n_permutations": 0}, "at least 1"),
     ],
@@ -797,7 +797,7 @@ def test_bad_covariates_are_told_by_every_test(method, given):
     with pytest.raises(ValueError, match="they can explain any target"):
         many = rng.standard_normal((15, 20))
         kernel_tests(X, y, ["linear", "rbf"], fixed=many, **options)
-    with pytest.raises(ValueError, match="holds the target"):
+    with pytest.raises(ValueError, match="encodes the target"):
         kernel_tests(X, y, ["linear", "rbf"], fixed=y, **options)
     found = kernel_tests(X, y, ["linear", "rbf"], fixed=np.full(15, 3.0), **options)
     plain = kernel_tests(X, y, ["linear", "rbf"], **options)

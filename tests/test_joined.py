@@ -205,7 +205,7 @@ def test_align_without_names_goes_by_rows():
     assert len(part) == len(y) == N - 1
     with pytest.raises(ValueError, match="no ids"):
         X.align(Y)
-    with pytest.raises(ValueError, match="40 samples and 39 labels"):
+    with pytest.raises(ValueError, match="40 samples but 39 labels"):
         X.align(values[1:])
     named = MultiView({"rna": RNA})
     with pytest.raises(ValueError, match="No sample has a label"), pytest.warns():
@@ -328,7 +328,7 @@ def test_views_of_anndata():
     for options, message in [
         ({"layers": ["nothing"]}, "no 'nothing' in layers"),
         ({"layers": "dense"}, r"write \['dense'\]"),
-        ({"X": None}, "No view is left"),
+        ({"X": None}, "There are no views"),
         ({"obsm": {"X": "X_pca"}}, "Two views"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -387,7 +387,7 @@ def test_per_view():
     assert bank.names == ("seq:spectrum(k=2)", "num:linear", "more:linear")
     bank = KernelBank(data, per_view(Linear(name="L"), views=["more"]))
     assert bank.names == ("more:L",)
-    with pytest.raises(ValueError, match="needs numbers but view 'seq'"):
+    with pytest.raises(ValueError, match="needs numbers, but view 'seq'"):
         KernelBank(data, per_view("linear", views=["seq"]))
 
 
@@ -552,7 +552,7 @@ def test_samples_that_are_all_equal(data):
         (sparse.csr_array(np.array([[np.nan, 0.0]])), "NaN or infinity"),
         (sparse.csr_array(np.array([[1j, 0.0]])), "Complex data not supported"),
         (sparse.csr_array((3, 0)), "at least one column"),
-        (pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "not numbers"),
+        (pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "not numeric"),
         (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "NaN or infinity"),
         (pd.DataFrame({"a": [1j, 2.0]}), "Complex data not supported"),
         (np.array([[1e200], [0.0]]), "overflows"),

@@ -256,7 +256,7 @@ def test_words_fit_the_method(model, words):
     model.fit(X[:100:3], y[:100:3])
     said = plain_words(model.solution_, model)
     assert all(word in said for word in words), said
-    assert "proof" in said
+    assert "certified" in said
     assert "this C" in plain_words(model.solution_)
 
 

@@ -210,7 +210,7 @@ def test_given_clusters_are_models_of_their_own():
     ("make", "error", "message"),
     [
         (lambda: Product([Linear()]), ValueError, "at least two kernels"),
-        (lambda: Product(["linear", "rbf"]), TypeError, "is a kernel"),
+        (lambda: Product(["linear", "rbf"]), TypeError, "must be a kernel"),
         (lambda: Linear(view="a") * Linear(view="b"), ValueError, "several views"),
         (lambda: Linear() * Spectrum(2), ValueError, "not on strings"),
         (lambda: Linear() * 2, TypeError, "unsupported operand"),

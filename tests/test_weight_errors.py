@@ -178,7 +178,7 @@ def test_a_restriction_is_the_evidence_of_what_it_stands_for(data):
     [
         ({"of": "variance"}, "of must be"),
         ({"level": 1.0}, "level must be"),
-        ({"kernels": [3]}, "numbers from 0 to 2"),
+        ({"kernels": [3]}, "indices from 0 to 2"),
         ({"y": np.arange(80.0)}, "not the samples"),
     ],
 )

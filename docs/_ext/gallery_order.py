@@ -24,6 +24,8 @@ ORDER = (
     "fisher_roc",
     "texture_kernels",
     "sequences",
+    "graphs",
+    "molecules",
     "evidence",
     "additive_regression",
     "novelty",

@@ -74,9 +74,7 @@ def estimate(
             continue
         power = 1.0 if name == BOOSTED else GROWTH
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "warnings about few rows are not of interest"
-            )  # few rows are not what is to be said
+            warnings.simplefilter("ignore")  # warnings about the few rows of a sample
             began = time.perf_counter()
             clone(model).fit(part.X, part.y, **part.given())
         taken = time.perf_counter() - began

@@ -250,9 +250,9 @@ def per_group(
     >>> print(family.report(X))
     2 groups are used, of 2 to 2 columns.
     They cover 3 of 3 columns, 1 of them more than once.
-    The most alike are cycle and growth: 50% of the smaller.
-    1 columns of groups are not in the table.
-    1 groups are left out for their size: 'none'.
+    The largest overlap is between cycle and growth: 50% of the smaller.
+    1 columns named in groups are not in the table.
+    1 groups are left out because of their size: 'none'.
     """
     for name, value in (("min_size", min_size), ("max_size", max_size)):
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
