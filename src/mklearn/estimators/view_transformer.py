@@ -57,9 +57,11 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
     --------
     sklearn.compose.ColumnTransformer : The same for columns of one table.
 
-    Notes ----- ``MultiView(..., allow_nan=True)`` keeps rows in which only some values
-    are NaN, so that they can be imputed here. A table is treated as a single view
-    ``"X"`` and returned as a table.
+    Notes
+    -----
+    ``MultiView(..., allow_nan=True)`` keeps rows in which only some values are NaN, so
+    that they can be imputed here. A table is treated as a single view ``"X"`` and
+    returned as a table.
 
     Examples
     --------
