@@ -122,7 +122,9 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         ----------
         X : MultiView, mapping of str to view, or table of shape (n_samples, n_features)
 
-        Returns ------- MultiView, or an array if X is a table
+        Returns
+        -------
+        MultiView, or an array if X is a table
         """
         check_is_fitted(self)
         data, table = self._views(X, reset=False)

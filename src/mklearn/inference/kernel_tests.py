@@ -185,12 +185,13 @@ def kernel_tests(
     -------
     KernelTests
 
-    Notes ----- ``given="covariates"`` asks whether a kernel is associated with the
-    target at all, so similar kernels are all found. ``given="others"`` asks for what
-    only this kernel explains, so if two kernels carry the same information, neither is
-    found. With "others" the weights of the other kernels are estimated; the statistic
-    is made orthogonal to their scores, which accounts for the estimation in large
-    samples.
+    Notes
+    -----
+    ``given="covariates"`` asks whether a kernel is associated with the target at all,
+    so similar kernels are all found. ``given="others"`` asks for what only this kernel
+    explains, so if two kernels carry the same information, neither is found. With
+    "others" the weights of the other kernels are estimated; the statistic is made
+    orthogonal to their scores, which accounts for the estimation in large samples.
 
     References
     ----------
