@@ -36,6 +36,7 @@ from mklearn import (
     MKLRegressor,
     SubspaceClassifier,
 )
+from mklearn.data.threads import n_threads, run_blocks
 from mklearn.data.writing import whole_file
 from mklearn.persistence import load, save
 
@@ -123,6 +124,29 @@ def soak(folder, seconds, seed):
     return counts, faults
 
 
+def fill_pool():
+    """Let the pool of threads have all of its threads; they come as they are needed.
+
+    Whether a fit of the warm-up needed the last one depends on how two fits met.
+    """
+    both = threading.Barrier(2)
+
+    def busy(_):
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+
+    def caller():
+        both.wait()
+        run_blocks(busy, range(2 * n_threads()))
+
+    threads = [threading.Thread(target=caller) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -140,6 +164,7 @@ def main():
             path.mkdir()
         first = state(folder)["BLAS"]
         soak(folder, min(60.0, max(8.0, seconds / 5)), args.seed + 100)  # warm-up
+        fill_pool()
         before = {**state(folder), "BLAS": first}  # no pool of it is made later
         counts, faults = soak(folder, seconds, args.seed)
         after = state(folder)
