@@ -98,3 +98,17 @@ def rounding(task, solution):
     quads = np.array([np.sum(dual * (K @ dual)) for K in sizes])
     lower = np.sum(dual * np.abs(task.loss.Y)) + task.weights.support(quads)
     return 2 * eps * upper, 2 * eps * lower
+
+
+def patient_columns(rng, n):
+    """Return a table of two numbers to learn from, and of two covariates."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "a": rng.standard_normal(n),
+            "age": rng.uniform(20, 80, n),
+            "b": rng.standard_normal(n),
+            "site": rng.choice(["x", "y", "z"], n),
+        }
+    )

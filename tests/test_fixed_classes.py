@@ -6,6 +6,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from cases import patient_columns
 from mklearn import (
     BilinearMKLClassifier,
     CrammerSinger,
@@ -29,14 +30,7 @@ FIXED = ["age", "site"]
 def patients(n=90, seed=0):
     """Return a table of numbers and categories, and three classes that overlap."""
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "a": rng.standard_normal(n),
-            "age": rng.uniform(20, 80, n),
-            "b": rng.standard_normal(n),
-            "site": rng.choice(["x", "y", "z"], n),
-        }
-    )
+    X = patient_columns(rng, n)
     score = np.sin(X["a"]) + 0.05 * X["age"] + 2.0 * (X["site"] == "y")
     score = score + 1.5 * rng.standard_normal(n)
     return X, np.array(["u", "v", "w"])[

@@ -1,10 +1,10 @@
 """Covariates beside kernels in discriminant analysis."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from cases import patient_columns
 from mklearn import MKLDiscriminant, kernels
 from mklearn.persistence import load, save
 
@@ -13,14 +13,7 @@ FIXED = ["age", "site"]
 
 def patients(n=80, classes=3, seed=0):
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "a": rng.standard_normal(n),
-            "age": rng.uniform(20, 80, n),
-            "b": rng.standard_normal(n),
-            "site": rng.choice(["x", "y", "z"], n),
-        }
-    )
+    X = patient_columns(rng, n)
     value = X["a"] + 0.03 * X["age"] + 0.7 * (X["site"] == "y")
     value = value + rng.standard_normal(n)
     edges = np.quantile(value, np.arange(1, classes) / classes)

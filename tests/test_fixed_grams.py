@@ -1,12 +1,12 @@
 """Covariates beside Gram matrices that are given."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 
+from cases import patient_columns
 from mklearn import (
     CrammerSingerClassifier,
     EvidenceMKLRegressor,
@@ -28,14 +28,7 @@ FIXED = ["age", "site"]
 
 def patients(n=60, seed=0):
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "a": rng.standard_normal(n),
-            "age": rng.uniform(20, 80, n),
-            "b": rng.standard_normal(n),
-            "site": rng.choice(["x", "y", "z"], n),
-        }
-    )
+    X = patient_columns(rng, n)
     y = np.sin(X["a"]) + 0.05 * X["age"] + 2.0 * (X["site"] == "y")
     y = (y + rng.standard_normal(n)).to_numpy()
     return X, y, np.where(y > np.median(y), "yes", "no")

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from cases import patient_columns
 from mklearn import (
     EvidenceMKLRegressor,
     MKLClassifier,
@@ -25,14 +26,7 @@ FULL = {"approximation": "nystroem", "rank": 200}
 def patients(n=70, seed=0):
     """Return a table of numbers and categories, and values that follow from both."""
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "a": rng.standard_normal(n),
-            "age": rng.uniform(20, 80, n),
-            "b": rng.standard_normal(n),
-            "site": rng.choice(["x", "y", "z"], n),
-        }
-    )
+    X = patient_columns(rng, n)
     y = np.sin(X["a"]) + 0.05 * X["age"] + 2.0 * (X["site"] == "y")
     return X, (y + 0.3 * rng.standard_normal(n)).to_numpy()
 

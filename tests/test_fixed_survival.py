@@ -1,10 +1,10 @@
 """Covariates beside kernels for times to an event."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
+from cases import patient_columns
 from mklearn import MKLCox, MKLCoxCV, MKLSurvivalSVM, kernels
 from mklearn.persistence import load, save
 from mklearn.problems.design import Design
@@ -17,14 +17,7 @@ EPS = np.finfo(float).eps
 def patients(n=70, seed=0):
     """Return a table, times with ties of which some are censored, and strata."""
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "a": rng.standard_normal(n),
-            "age": rng.uniform(20, 80, n),
-            "b": rng.standard_normal(n),
-            "site": rng.choice(["x", "y", "z"], n),
-        }
-    )
+    X = patient_columns(rng, n)
     risk = X["a"] + 0.03 * X["age"] + 1.0 * (X["site"] == "y")
     time = rng.exponential(np.exp(-risk.to_numpy()))
     until = rng.exponential(2 * np.median(time), n)

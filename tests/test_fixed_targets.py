@@ -1,9 +1,9 @@
 """Covariates beside targets with kernel weights of their own."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from cases import patient_columns
 from mklearn import MKLRegressor, MKLRegressorCV, kernels
 from mklearn.problems.targets import FewerColumns
 
@@ -14,14 +14,7 @@ BANK = kernels.per_feature("rbf")
 def patients(n=80, seed=0):
     """Return a table of numbers and categories, and three targets."""
     rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {
-            "a": rng.standard_normal(n),
-            "age": rng.uniform(20, 80, n),
-            "b": rng.standard_normal(n),
-            "site": rng.choice(["x", "y", "z"], n),
-        }
-    )
+    X = patient_columns(rng, n)
     Y = np.column_stack(
         [
             np.sin(X["a"]) + 0.05 * X["age"] + 2.0 * (X["site"] == "y"),

@@ -176,7 +176,7 @@ def test_notes_conclusions_and_tables_are_renewed(published, tmp_path):
 def test_committed_pages_say_what_the_code_says_of_them(paper):
     plan = protocol(paper)
     if published_folder() is None:
-        pytest.skip("the printed numbers are not at hand")
+        pytest.skip("the published tables, beside the folder of data, are absent")
     path = Path(__file__).parents[1] / "reproduction" / "pages" / paper / "README.md"
     text = path.read_text(encoding="utf-8")
     assert text.index(CONCLUSIONS) < text.index("## What the paper leaves open")

@@ -32,6 +32,21 @@ _ROUNDS = 200
 _STIFF = 1e4  # covariates beside kernels, where A moves with the weights
 
 
+class _Best:
+    """The point with the smallest gap so far, and for how long it hardly fell."""
+
+    found: tuple[FloatArray, FloatArray]
+
+    def __init__(self) -> None:
+        self.gap, self.idle = np.inf, 0
+
+    def offer(self, found: tuple[FloatArray, FloatArray], gap: float) -> None:
+        """Take the dual variables and scores of a round, if their gap is smaller."""
+        self.idle = 0 if gap < 0.95 * self.gap else self.idle + 1
+        if gap < self.gap:
+            self.found, self.gap = found, gap
+
+
 class _Rows(RowCache):
     """Rows of the combined kernel, and of a linear kernel of the covariates."""
 
@@ -106,21 +121,16 @@ class BesideSolver:
             self.rows.set_theta(theta)
             for t in range(len(self.tasks)):
                 self._move(t)
-        eps, left, idle = 0.1, np.inf, 0
-        best: tuple[FloatArray, FloatArray] | None = None
+        eps, best = 0.1, _Best()
         for _ in range(_ROUNDS):
             for task in self.tasks:
                 for _ in unfinished(task, partial(task.run, eps)):
                     yield Iterate(theta, self._duals(), complete=False)
             A, F = self._feasible()
             gap = self._gap(A, F)
-            if gap < left:
-                idle = 0 if gap < 0.95 * left else idle + 1
-                best, left = (A, F), gap
-            else:
-                idle += 1
+            best.offer((A, F), gap)
             enough = max(min(allowed, self.coarse * self.size), 1e-13 * self.size)
-            if gap <= enough or idle > 25:  # below, rounding decides
+            if gap <= enough or best.idle > 25:  # below, rounding decides
                 break
             yield Iterate(theta, A, complete=False)
             for t, task in enumerate(self.tasks):
@@ -128,8 +138,7 @@ class BesideSolver:
                 self._move(t)
             # the gap falls with the violation, more or less
             eps = max(eps * min(max(0.5 * enough / gap, 0.2), 0.7), 1e-13)
-        assert best is not None
-        return best
+        return best.found
 
     def _move(self, t: int) -> None:
         """Give a task its linear term, and the gradient that follows."""
@@ -209,7 +218,7 @@ class BesideSweeps(SampleSweeps):
             least = float(np.min(total[total > 0], initial=np.inf))
             allowed = min(allowed, self.sharp * least)
         inner, rough = self.sweeps, 0.1
-        best, left, idle, strain = None, np.inf, 0, np.inf
+        best, strain = _Best(), np.inf
         for _ in range(_ROUNDS):
             inner.shift = self.E @ self.multipliers
             A, _ = yield from inner.solve(
@@ -219,13 +228,9 @@ class BesideSweeps(SampleSweeps):
             A = self.loss.repair(A)
             F = self.products.scores(theta, A)
             gap = self._gap(A, F, self.multipliers + self.rho * off)
-            if gap < left:
-                idle = 0 if gap < 0.95 * left else idle + 1
-                best, left = (A, F), gap
-            else:
-                idle += 1
+            best.offer((A, F), gap)
             enough = max(min(allowed, self.coarse * self.size), 1e-13 * self.size)
-            if gap <= enough or idle > 25:  # below, rounding decides
+            if gap <= enough or best.idle > 25:  # below, rounding decides
                 break
             yield Iterate(theta, A, complete=False)
             self.multipliers = self.multipliers + self.rho * off
@@ -233,9 +238,8 @@ class BesideSweeps(SampleSweeps):
             if strain > 0.5 * before:  # stiffer, the slower the effects settle
                 self.rho *= 4.0
             rough = max(min(0.5 * rough, 0.1 * gap / self.size), 1e-14)
-        assert best is not None
-        self.A = best[0]
-        return best
+        self.A = best.found[0]
+        return best.found
 
     def _gap(self, A: FloatArray, F: FloatArray, effects: FloatArray) -> float:
         """Return the duality gap for fixed weights, at the effects of multipliers."""
