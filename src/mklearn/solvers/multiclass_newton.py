@@ -38,6 +38,7 @@ Index = NDArray[np.intp]
 # damping make good; all of them would take n^3 time and n^2 memory.
 _MOST_FREE = 3000
 _CLOSE, _MOST_MIXED, _GAIN = 0.05, 24, 0.2  # mixtures: below what gap, of how many
+_QUICK = 0.3  # steps that leave less of the gap than this need no mixtures
 _IDLE = 10
 _FAR, _LEAST = 0.05, 0.1  # near zero the value is steep: far off no weight goes there
 
@@ -153,6 +154,7 @@ class _Cuts:
         self.kept: list[Iterate] = []
         self.values: list[float] = []
         self.upper, self.lower = np.inf, -np.inf
+        self.left = np.inf
         self.theta = problem.center()
 
     def add(self, point: Iterate, judged: Judgement) -> Iterate | None:
@@ -160,7 +162,8 @@ class _Cuts:
         if judged.upper < self.upper:
             self.upper, self.theta = judged.upper, point.theta
         self.lower = max(self.lower, judged.lower)
-        left = self.upper - self.lower
+        before, left = self.left, self.upper - self.lower
+        self.left = left
         if left > _CLOSE * abs(self.upper):
             return None
         loss = self.problem.loss
@@ -168,6 +171,8 @@ class _Cuts:
         self.values = [
             *self.values[1 - _MOST_MIXED :], loss.dual(loss.repair(point.A))
         ]  # fmt: skip
+        if left <= _QUICK * before:
+            return None
         shares, _ = self.lowest()
         if shares @ np.array(self.values) <= self.lower + _GAIN * left:
             return None
