@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # a busy machine draws examples slowly
@@ -16,3 +17,21 @@ def pytest_configure(config):
     if workers:
         share = max(1, (os.cpu_count() or 1) // workers)
         os.environ.setdefault("OPENBLAS_NUM_THREADS", str(share))
+
+
+@pytest.fixture(scope="module")
+def few_to_choose_from():
+    """Let the searches of ``mklearn fit`` try little: they are tested on their own."""
+    models = pytest.importorskip("mklearn.cli.models")
+    few = {
+        "NORMS": (1.0, 2.0, float("inf")),
+        "COSTS": [0.1, 10.0],
+        "SVM_COSTS": (1.0,),
+        "SVM_WIDTHS": (0.25, 1.0),
+        "RATES": (0.2,),
+    }
+    before = {name: getattr(models, name) for name in few}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in few.items():
+            patch.setattr(models, name, value)
+        yield before

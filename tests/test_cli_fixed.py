@@ -19,6 +19,9 @@ from mklearn.table import subject_columns
 
 QUICK = ("--cv", "3", "--kernels", "rbf", "--norm", "2", "--reg", "1")
 
+pytestmark = pytest.mark.usefixtures("few_to_choose_from")
+
+
 
 def run(*args):
     return CliRunner().invoke(make_app(), [str(arg) for arg in args])

@@ -27,15 +27,7 @@ from test_report import make_report
 QUICK = ("--cv", "3", "--kernels", "linear", "--norm", "2", "--reg", "1")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_to_choose_from():
-    """Let searches try little: what they try is tested where they are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "SVM_COSTS", (1.0,))
-        patch.setattr(models, "SVM_WIDTHS", (1.0,))
-        patch.setattr(models, "RATES", (0.2,))
-        patch.setattr(models, "COSTS", np.array([0.1, 10.0]))
-        yield
+pytestmark = pytest.mark.usefixtures("few_to_choose_from")
 
 
 def run(*args):

@@ -15,6 +15,9 @@ from mklearn.persistence import load
 from mklearn.report.facts import Predictions, errors_of_times
 from mklearn.survival import concordance_index, dynamic_auc, kaplan_meier
 
+pytestmark = pytest.mark.usefixtures("few_to_choose_from")
+
+
 
 def run(*args):
     return CliRunner().invoke(make_app(), [str(arg) for arg in args])

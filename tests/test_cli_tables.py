@@ -17,6 +17,9 @@ IDS = [f"p{i}" for i in range(N)]
 ILL = pd.Series(np.where(np.arange(N) % 2, "ill", "well"), index=IDS)
 GENES = [f"G{j}" for j in range(12)]
 
+pytestmark = pytest.mark.usefixtures("few_to_choose_from")
+
+
 
 def run(*words):
     return CliRunner().invoke(make_app(), [str(word) for word in words])
