@@ -39,6 +39,7 @@ from mklearn.data.covariates import (
     take_rows,
     with_values,
 )
+from mklearn.data.frames import pandas_for
 from mklearn.data.reading import as_blocks, comes_in_blocks
 from mklearn.data.sampling import RowSample, sample_rows
 from mklearn.data.threads import one_blas_thread
@@ -650,13 +651,10 @@ class BaseKernelMachine(BaseEstimator):
         contribution column for each of them.
         """
         check_is_fitted(self)
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "weights_frame() returns a pandas DataFrame; install pandas, or read "
-                "kernel_names_, kernel_weights_ and kernel_contributions_."
-            ) from error
+        pd = pandas_for(
+            "weights_frame()",
+            "read kernel_names_, kernel_weights_ and kernel_contributions_",
+        )
         table: dict[str, Any] = {
             "kernel": list(self.kernel_names_),
             "view": [None if k is None else k.view for k in self.kernels_],
@@ -725,13 +723,9 @@ class BaseKernelMachine(BaseEstimator):
         columns = inference_columns(
             self, tests, stability, level=level, control=control
         )
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "inference_frame() returns a pandas DataFrame; install pandas, or read "
-                "the attributes of the model and of the tests."
-            ) from error
+        pd = pandas_for(
+            "inference_frame()", "read the attributes of the model and of the tests"
+        )
         return pd.DataFrame(columns)
 
     def __sklearn_tags__(self) -> Any:
