@@ -13,13 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from mklearn.data.checks import NothingToLearnError
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import (
-    TOLD,
-    PosedMixin,
-    StatisticsMixin,
-    check_loss,
-    check_positive,
-)
+from mklearn.estimators._base import TOLD, PosedMixin, StatisticsMixin
+from mklearn.estimators._parameters import check_loss, check_positive
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.estimators._training import SAMPLE, Training
 from mklearn.problems.losses import Softmax, by_name

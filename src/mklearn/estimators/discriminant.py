@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from mklearn.data.checks import check_given, check_indicators
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, StatisticsMixin, check_positive
+from mklearn.estimators._base import BaseMKL, StatisticsMixin
+from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._spaces import FeatureSpace, Fit, GramSpace, space_of
 from mklearn.estimators._targets import Indicators, LabelsMixin
 from mklearn.estimators._training import GramTraining, Training

@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import (
-    PosedMixin,
-    StatisticsMixin,
-    check_loss,
-    check_positive,
-)
+from mklearn.estimators._base import PosedMixin, StatisticsMixin
 from mklearn.estimators._own import (
     Assembled,
     check_weights,
@@ -23,6 +18,7 @@ from mklearn.estimators._own import (
     spread_solution,
     target_groups,
 )
+from mklearn.estimators._parameters import check_loss, check_positive
 from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import GramTraining, Training
 from mklearn.problems.losses import Pointwise, by_name

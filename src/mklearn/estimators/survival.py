@@ -15,7 +15,8 @@ from mklearn.data.blocks import Block, Blocks
 from mklearn.data.checks import NothingToLearnError, check_times
 from mklearn.data.reading import by_blocks, comes_in_blocks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, Samples, check_positive
+from mklearn.estimators._base import BaseMKL, Samples
+from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._predictor import check_finite, require
 from mklearn.estimators._targets import Censored, Decides, Shifted
 from mklearn.estimators._training import FeatureTraining, Training
