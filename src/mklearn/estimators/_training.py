@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -43,10 +43,11 @@ from mklearn.kernels.normalise import (
 from mklearn.problems import MKLProblem
 from mklearn.problems.design import Design
 from mklearn.problems.evidence import EvidenceProblem
-from mklearn.problems.losses import Formula, Pointwise, Softmax
+from mklearn.problems.losses import Pointwise, Softmax
 from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.mkl import hard_margin
 from mklearn.problems.ordered import SLOPE, TARGETS, OrderedProblem
+from mklearn.problems.protocols import Formula
 from mklearn.problems.pseudo_samples import Reduced, ReducedEvidence, weights_of
 from mklearn.problems.scatter import Gathered, Statistics, gather
 from mklearn.problems.softmax import SoftmaxProblem
@@ -172,7 +173,7 @@ class GramTraining:
         """Return a loss with the covariates, where there are any."""
         if self.beside is None:
             return loss
-        if not hasattr(loss, "design"):
+        if "design" not in {one.name for one in fields(loss)}:
             raise ValueError(
                 f"fixed= is not available for the loss {type(loss).__name__}, whose "
                 "problem has no place for fixed effects; use another loss."

@@ -25,8 +25,8 @@ from mklearn.estimators.event_times import (
     baseline_hazard,
     concordance_index,
 )
-from mklearn.problems.losses import Formula
 from mklearn.problems.ordered import TARGETS, numbered
+from mklearn.problems.protocols import Formula
 from mklearn.problems.survival import (
     TIES,
     CensoredEpsilon,

@@ -16,8 +16,8 @@ from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.base import FEW, UNIT, Certificate
-from mklearn.problems.losses import Loss
 from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.protocols import Loss
 from mklearn.problems.weights import weight_set
 from mklearn.solvers import Iterate, Solution, solve
 from mklearn.solvers.path import Path
