@@ -101,20 +101,20 @@ class Samples(NamedTuple):
     table: Values | None = None
 
     def taken(self) -> Any:
-        """Return the samples that are distinct, as they came or as views."""
+        """Return the distinct samples, as they were given or as views."""
         if self.fixed is None or self.table is None:
             return self.data[self.rows]
         views = as_views(self.data, self.names)[self.rows]
         return self.fixed.prepared(views, self.of_taken())
 
     def design(self) -> FloatArray | None:
-        """Return ones and the coded covariates of these, None without covariates."""
+        """Return ones and coded covariates of the distinct samples, None if none."""
         if self.fixed is None:
             return None
         return self.fixed.coding.design(self.of_taken(), len(self.rows))
 
     def of_taken(self) -> Values | None:
-        """Return the covariates of these."""
+        """Return the covariates of the distinct samples."""
         return None if self.table is None else take_rows(self.table, self.rows)
 
 
@@ -137,6 +137,7 @@ class BaseKernelMachine(FittedMachine):
     landmarks: str
     random_state: Any
     fixed: Any = None
+    time_limit: float | None = None
     _takes_labels = True
 
     # --- fit --------------------------------------------------------------------------
@@ -154,8 +155,8 @@ class BaseKernelMachine(FittedMachine):
 
     @contextmanager
     def _in_time(self) -> Iterator[Clock]:
-        """Start the clock of a fit, which no pass within outlasts."""
-        clock = Clock.start(getattr(self, "time_limit", None))
+        """Start the clock of a fit, whose time limit holds for every pass within it."""
+        clock = Clock.start(self.time_limit)
         with clock.preparing():
             yield clock
 
@@ -221,7 +222,7 @@ class BaseKernelMachine(FittedMachine):
         return Samples(data, names, target, index, group, weight, self._fixed, table)
 
     def _places(self, X: Any) -> tuple[Place, ...]:
-        """Return where the covariates stand in X; none by default."""
+        """Return the positions of the covariates in X; none by default."""
         fixed = self.fixed
         if not self._has_fixed():
             return ()
@@ -307,7 +308,7 @@ class BaseKernelMachine(FittedMachine):
         return self._in_features(kept, features, sample, median, coding)
 
     def _features_of_blocks(self, blocks: Blocks) -> FeatureTraining:
-        """Return blocks from elsewhere with checked targets, and their features."""
+        """Return the blocks of the user, with checked targets, and their features."""
         blocks = blocks.keeping(self._room())
         sample = blocks.reduce(
             partial(sample_rows, size=self._sample(), seed=self._seed())
@@ -348,7 +349,7 @@ class BaseKernelMachine(FittedMachine):
         )
 
     def _of_sums(self, sums: Accumulator) -> FeatureTraining:
-        """Return a training that knows sums over samples, and no samples."""
+        """Return a training from sums over samples, without the samples."""
         if sums.labels != self._takes_labels:
             kinds = ("labels", "values") if sums.labels else ("values", "labels")
             raise ValueError(
@@ -404,7 +405,7 @@ class BaseKernelMachine(FittedMachine):
         return sums
 
     def _empty(self, found: RowSample, names: Any) -> Accumulator:
-        """Return sums over no samples yet, of features chosen on some.
+        """Return an empty accumulator of features that are chosen on some samples.
 
         Covariates are coded as these samples have them.
         """
@@ -519,7 +520,7 @@ class BaseMKL(BaseKernelMachine):
         return solution
 
     def _chosen(self, training: Training, problem: Any, start: Iterate | None) -> Any:
-        """Return what ``solver`` means for a problem of a training set."""
+        """Return the solver of a problem of a training set."""
         return training.solver(self.solver, problem)
 
     def _solve_by(
@@ -543,7 +544,7 @@ class BaseMKL(BaseKernelMachine):
         solutions: Sequence[Solution],
         shift: Any = 0.0,
     ) -> None:
-        """Keep what was solved: one problem for all tasks, or one for each.
+        """Store the solutions: of one problem for all tasks, or of one for each.
 
         ``shift`` is what was subtracted from the values.
         """

@@ -56,7 +56,7 @@ class FittedMachine(BaseEstimator):
         A: FloatArray,
         shares: FloatArray,
     ) -> None:
-        """Store the predictor, and what is to be read of it."""
+        """Store the predictor and the fitted attributes."""
         self.predictor_ = predictor
         self.kernel_names_, self.kernels_ = training.names, training.kernels
         self.kernel_weights_, self.kernel_contributions_ = theta, shares
@@ -140,7 +140,7 @@ class FittedMachine(BaseEstimator):
         return self._new_samples(X) if self.predictor_.takes_samples else X
 
     def _new_samples(self, X: Any) -> Any:
-        """Return samples with the columns of those that were learned from."""
+        """Return new samples, with the columns of the training samples."""
         if isinstance(X, MultiView):
             return X
         return validate_data(
@@ -148,7 +148,7 @@ class FittedMachine(BaseEstimator):
         )
 
     def _check_own_state(self) -> None:
-        """Raise ValueError if what only this estimator has is not sound."""
+        """Raise ValueError if attributes that only this estimator has are invalid."""
 
     def _with_covariates(self, X: Any) -> MultiView | KernelBank:
         """Return new samples that carry their coded covariates."""

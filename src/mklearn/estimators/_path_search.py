@@ -27,7 +27,6 @@ from mklearn.estimators._folds import (
 )
 from mklearn.estimators._predictor import KnownScores
 from mklearn.estimators._training import GramTraining
-from mklearn.kernels import KernelBank
 from mklearn.kernels.dense import DenseGrams
 from mklearn.kernels.families import width_ranges
 from mklearn.problems import LpBall
@@ -46,7 +45,7 @@ _HELD = 64  # sums, of all choices and costs, whose dual variables are held
 
 @dataclass(frozen=True)
 class _Scored:
-    """What one fold found."""
+    """Results of one fold."""
 
     path: Path  # without solutions
     scores: FloatArray  # (P, K), NaN for cells that were not reached
@@ -61,7 +60,7 @@ class _Scored:
         return A[k] if self.fewer is None else self.fewer.spread(A[k])
 
     def with_sums(self, sums: _Scored, norms: tuple[float, ...]) -> _Scored:
-        """Return this with rows of a sum, for all norms that are infinite."""
+        """Return these results with those of the sum for all infinite norms."""
         if len(self.scores) == len(norms):
             return self
         order = np.cumsum(np.isfinite(norms)) - 1
@@ -98,6 +97,7 @@ class _Ready:
     score: Callable[[FloatArray], float]
     new: FloatArray | None  # covariates of the samples tested
     place: NDArray[np.intp]  # of each row tested, its sample
+    dense: bool  # whether the kernels are dense Grams
 
 
 class PathSearch(SearchMixin, BaseMKL):
@@ -230,7 +230,7 @@ class PathSearch(SearchMixin, BaseMKL):
     def _run_sums(
         self, part: Part, choices: Sequence[NDArray[np.intp]], weighted: bool
     ) -> list[_Scored]:
-        """Return what the sum of each choice of kernels reaches on a fold."""
+        """Return the results of the sum of each choice of kernels on a fold."""
         ready = self._ready(part, weighted)
         held = len(choices) * len(self._costs_tried()) <= _HELD
         found = []
@@ -247,7 +247,7 @@ class PathSearch(SearchMixin, BaseMKL):
         return problem, self._solve(training, problem, start)
 
     def _fewer(self, training: Any) -> FewerColumns | None:
-        """Return fewer columns that stand for all targets, where there are any."""
+        """Return fewer columns that stand for all targets, None if there are none."""
         return None
 
     def _weights(self) -> WeightSet:
@@ -278,8 +278,9 @@ class PathSearch(SearchMixin, BaseMKL):
         score = self._scorer(part.fold, weighted)
         new = part.design_tested()
         return _Ready(
-            training, kernels, known, shift, fewer, score, new, part.fold.place
-        )
+            training, kernels, known, shift, fewer, score, new, part.fold.place,
+            part.dense,
+        )  # fmt: skip
 
     def _followed(
         self,
@@ -293,7 +294,7 @@ class PathSearch(SearchMixin, BaseMKL):
         if among is not None:
             kernels, known = kernels.select(among), known.select(among)
         one, formula = LpBall(1.0), self._formula()
-        follow: Any = rough_path if isinstance(kernels, DenseGrams) else mkl_path
+        follow: Any = rough_path if ready.dense else mkl_path
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # judged together
             path = follow(
@@ -314,7 +315,8 @@ class PathSearch(SearchMixin, BaseMKL):
         A = np.full((P, K, *training.Y.shape), np.nan)
         for i in range(P):
             row = [s for s in path.solutions[i] if s is not None]
-            for k, (s, F) in enumerate(zip(row, _decisions(known, row), strict=True)):
+            found = _decisions(known, row, ready.dense)
+            for k, (s, F) in enumerate(zip(row, found, strict=True)):
                 beside = s.bias if training.design is None else ready.new @ s.bias
                 values = F + beside
                 values = values if fewer is None else fewer.spread(values)
@@ -324,7 +326,7 @@ class PathSearch(SearchMixin, BaseMKL):
         return _Scored(replace(path, solutions=()), scores, tuple(A), fewer)
 
     def _scorer(self, fold: Fold, weighted: bool) -> Callable[[FloatArray], float]:
-        """Return what makes a score of the decisions on the rows of a fold."""
+        """Return a function that scores decisions on the rows of a fold."""
         cell = self._cell()
         scorer = check_scoring(cell, scoring=self.scoring)
         weight = {"sample_weight": fold.row_weight} if weighted else {}
@@ -379,7 +381,7 @@ class PathSearch(SearchMixin, BaseMKL):
 def choose_cell(
     scores: FloatArray, Cs: FloatArray, norms: FloatArray, rule: str = "best"
 ) -> tuple[int, int]:
-    """Return the cell that a rule chooses, as numbers of norm and cost.
+    """Return the cell that a rule chooses, as indices of norm and cost.
 
     Parameters
     ----------
@@ -422,7 +424,7 @@ def gain_over_sum(
     scores : array of shape (P, K, n_folds)
     norms : array of shape (P,)
     chosen : tuple of int
-        The numbers of norm and cost.
+        The indices of norm and cost.
     sizes : sequence of (int, int)
         How many samples each fold learns from, and is tested on.
 
@@ -448,13 +450,13 @@ def _spread(theta: FloatArray, kept: NDArray[np.intp], M: int) -> FloatArray:
 
 
 def _decisions(
-    cross: KernelBank | DenseGrams, solutions: list[Solution]
+    cross: Any, solutions: list[Solution], dense: bool
 ) -> Iterator[FloatArray]:
     """Yield ``sum_m theta_m K_m A`` of each solution, shape (n_test, T).
 
-    The kernels are evaluated once for many solutions, not once for each.
+    Unless they are dense, kernels are evaluated once for many solutions together.
     """
-    if isinstance(cross, DenseGrams):
+    if dense:
         yield from (cross.apply(s.theta, s.A) for s in solutions)
         return
     n, _, M = cross.shape

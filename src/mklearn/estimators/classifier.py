@@ -244,7 +244,8 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         """
         super()._check_beside(training)
         formula = self._formula()
-        many = getattr(training, "n_rows", 0) > SAMPLE  # for a linear program
+        # for a linear program
+        many = not training.exact and training.n_rows > SAMPLE
         if self._fixed is None or formula.quadratic or many:
             return
         beside, (Y, _) = training.beside, training.targets()

@@ -255,7 +255,7 @@ class MKLCox(SurvivalMixin):
         if training.beside is None:
             return
         Y, cost = training.targets()
-        Y = Y[:, TARGETS] if isinstance(training, FeatureTraining) else Y
+        Y = Y if training.exact else Y[:, TARGETS]
         loss = replace(self._formula().of(Y, cost, 1.0), design=training.beside)
         if loss.unbounded():
             warnings.warn(
@@ -326,7 +326,7 @@ class MKLCox(SurvivalMixin):
         super()._store(training, problems, solutions, shift)
         (found,) = solutions
         Y, cost = training.targets()
-        Y = Y[:, TARGETS] if isinstance(training, FeatureTraining) else Y
+        Y = Y if training.exact else Y[:, TARGETS]
         scores = training.scores(found.theta, found.A, found.bias)[:, 0]
         self.unique_times_ = np.unique(Y[:, 0])
         numbers, known = np.unique(Y[:, 2]), self.__dict__.pop("_strata", None)

@@ -27,9 +27,9 @@ Columns = Index | slice
 
 
 class Request(NamedTuple):
-    """What a source is asked about: some kernels on a block of rows and columns.
+    """A request to a source: some kernels on a block of rows and columns.
 
-    ``which`` numbers kernels of the source, ``rows`` and ``cols`` its samples. ``u``
+    ``which`` are indices of kernels, ``rows`` and ``cols`` of samples. ``u``
     (len(which), n_rows) and ``v`` (len(which), n_cols) scale the Grams from both sides;
     None, for both, means ones.
     """
@@ -42,22 +42,23 @@ class Request(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What one pass over square kernels as they lie in memory saw of each of them.
+    """Statistics of square kernels, from one pass over their values in memory.
 
     Attributes
     ----------
     means : array of shape (k, n)
         ``K_k w`` for the weights that were given.
     squares : array of shape (k,)
-        The sum of all squared entries; not finite if an entry is not.
+        The sum of all squared entries, which is not finite if an entry is not.
     unlike : array of shape (k,)
-        Not zero if some mirror images differ by more than was allowed: the number of
-        such pairs, or that of the samples where ``K g`` and ``K'g`` differ by a
-        thousandth of it, for random g with entries between 1 and 2 in size. A single
-        difference is seen for certain, any number of them unless they cancel, which
-        has a probability below a thousandth for each of two rows.
+        Not zero if some ``K_ij`` and ``K_ji`` differ by more than is allowed: the
+        number of such pairs, or the number of samples for which ``K g`` and ``K'g``
+        differ by more than a thousandth of it, where the entries of g are random, with
+        absolute values between 1 and 2. A single difference is always found; several
+        are missed only if they cancel, with a probability below a thousandth for each
+        of two rows.
     beyond : array of shape (k,)
-        Pairs with ``K_ij^2`` above what the two diagonal entries allow.
+        Number of pairs with ``K_ij^2`` above what the two diagonal entries allow.
     """
 
     means: FloatArray
@@ -67,14 +68,14 @@ class Seen(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What entries of square kernels may be.
+    """Limits on the entries of square kernels.
 
     Attributes
     ----------
     unlike : array of shape (k,)
-        How far two mirror images may be apart.
+        How much ``K_ij`` and ``K_ji`` may differ.
     reach : array of shape (n, k)
-        One over what a diagonal entry allows: a pair i, j is beyond it where
+        One over what a diagonal entry allows: a pair i, j exceeds the limit if
         ``K_ij^2 reach_i reach_j > 1``.
     """
 
@@ -83,7 +84,7 @@ class Limits(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Kernels, and the samples, less ``shift``, that new ones are compared with."""
+    """Kernels, and the samples (minus ``shift``) that new ones are compared with."""
 
     kernels: tuple[Kernel, ...]
     samples: Any
@@ -107,7 +108,7 @@ class Source(Storable, Protocol):
 
     @property
     def slip(self) -> float:
-        """How far a value may differ, relatively, when it is asked for again."""
+        """Relative difference of a value between two requests."""
 
     @property
     def square(self) -> bool:
@@ -147,7 +148,7 @@ class Source(Storable, Protocol):
     def survey(
         self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
     ) -> Seen | None:
-        """Look at square kernels on the samples ``at`` in one pass.
+        """Return statistics of square kernels on the samples ``at``, from one pass.
 
         None if values are not at hand as arrays.
         """
@@ -155,7 +156,7 @@ class Source(Storable, Protocol):
     def each(self, asked: Request) -> FloatArray | None:
         """Return the kernels on a block, (len(which), n_rows, n_cols), in one go.
 
-        None if there is nothing to be gained by taking them together.
+        None if this is not faster than computing them one by one.
         """
 
     def rough(self) -> Source:
@@ -189,7 +190,7 @@ class Source(Storable, Protocol):
 
 
 class GivenSource(ABC):
-    """What most sources have in common: nothing to store, no short cut."""
+    """Defaults for most sources: nothing to store, no short cuts."""
 
     @property
     def storage(self) -> str:
