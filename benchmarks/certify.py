@@ -41,12 +41,11 @@ from mklearn import (
     solve,
 )
 from mklearn.problems import bilinear, lowrank, mkl
+from mklearn.problems.coupled import CrammerSinger, OneClass
 from mklearn.problems.losses import (
-    CrammerSinger,
     EpsilonInsensitive,
     Hinge,
     Logistic,
-    OneClass,
     Squared,
     SquaredHinge,
 )

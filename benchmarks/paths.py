@@ -20,7 +20,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, make_classificatio
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from mklearn import KernelBank, MKLClassifier, MKLClassifierCV, kernels
-from mklearn.estimators.search import choose_cell
+from mklearn.estimators._path_search import choose_cell
 
 NORMS = [1.0, 4 / 3, 2.0, 4.0, np.inf]
 

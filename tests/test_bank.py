@@ -33,8 +33,8 @@ from mklearn.kernels import (
     memory,
     rbf_ladder,
 )
+from mklearn.kernels.computed_source import BaseSource
 from mklearn.kernels.normalise import fit_normaliser
-from mklearn.kernels.sources import BaseSource
 
 rng = np.random.default_rng(0)
 n, n_new = 61, 17

@@ -20,7 +20,8 @@ from mklearn import (
 )
 from mklearn.problems import BilinearProblem, MKLProblem
 from mklearn.problems.base import Certificate
-from mklearn.problems.losses import CrammerSinger, Hinge, OneClass, Squared
+from mklearn.problems.coupled import CrammerSinger, OneClass
+from mklearn.problems.losses import Hinge, Squared
 from mklearn.problems.weights import BlockNorm, ElasticNet, Ellipsoid, LpBall
 from mklearn.solvers import Status
 

@@ -18,7 +18,7 @@ from mklearn.cli import application, estimate, models
 from mklearn.cli.commands import make_app
 from mklearn.cli.inputs import load_data
 from mklearn.cli.learning import PARTS, learning_curve
-from mklearn.estimators.search import choose_cell
+from mklearn.estimators._path_search import choose_cell
 from mklearn.model_selection import compare
 from mklearn.report import LearningCurve, report_html
 from mklearn.report import words as said

@@ -21,7 +21,7 @@ from mklearn import (
     MultiView,
     kernels,
 )
-from mklearn.estimators.search import choose_cell
+from mklearn.estimators._path_search import choose_cell
 
 SMALL = {"Cs": [0.1, 1.0], "norms": [1, 2], "cv": 2, "select": None}
 

@@ -12,8 +12,8 @@ from sklearn.base import clone
 
 from mklearn import KernelBank, MKLClassifier, MKLRegressor, MultiView
 from mklearn.kernels import RBF, Linear, per_group
+from mklearn.kernels.feature_source import SharedSource
 from mklearn.kernels.groups import read_groups
-from mklearn.kernels.sources import SharedSource
 from mklearn.persistence import load, save
 
 rng = np.random.default_rng(0)

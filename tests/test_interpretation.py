@@ -9,7 +9,6 @@ from scipy.optimize import linprog
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import log_loss, roc_auc_score
 
-import mklearn.interpretation as interpretation
 from cases import samples, stack
 from mklearn import (
     BestKernelClassifier,
@@ -31,6 +30,7 @@ from mklearn.interpretation import (
     kernel_importance,
     weight_stability,
 )
+from mklearn.interpretation.stability import _Units
 from mklearn.kernels import RBF, Function, Linear, per_feature
 
 KERNELS = [Linear(), RBF(0.3), RBF(0.05, columns=[0, 1])]
@@ -328,7 +328,7 @@ def test_every_class_is_drawn():
     labels = np.r_[np.zeros(50), 1, 1]
     rng = np.random.RandomState(0)
     for _ in range(20):
-        count = interpretation._Units.made(52, labels, None).bootstrap(rng)
+        count = _Units.made(52, labels, None).bootstrap(rng)
         assert count.sum() == 52 and count[50:].sum() == 2
 
 
@@ -437,7 +437,7 @@ def test_the_bound_for_one_mode_is_the_worst_case(threshold):
 
 def test_pairs_are_complementary_halves_within_classes():
     y = np.repeat([0, 1], [30, 10])
-    units = interpretation._Units.made(40, y, None)
+    units = _Units.made(40, y, None)
     rng = np.random.RandomState(0)
     one, two = units.halves(rng)
     assert np.array_equal(one + two, np.ones(40))
@@ -447,14 +447,14 @@ def test_pairs_are_complementary_halves_within_classes():
 def test_subjects_are_drawn_as_a_whole():
     subject = np.repeat(np.arange(10), 4)
     y = np.repeat(np.arange(10) % 2, 4)
-    units = interpretation._Units.made(40, y, subject)
+    units = _Units.made(40, y, subject)
     rng = np.random.RandomState(0)
     for count in (*units.halves(rng), units.bootstrap(rng)):
         assert (count.reshape(10, 4) == count[::4, None]).all()
-    mixed = interpretation._Units.made(40, np.arange(40) % 2, subject)
+    mixed = _Units.made(40, np.arange(40) % 2, subject)
     assert len(mixed.strata) == 1
     with pytest.raises(ValueError, match="only one value"):
-        interpretation._Units.made(40, None, np.zeros(40))
+        _Units.made(40, None, np.zeros(40))
 
 
 def test_stability_selection_finds_signal_and_little_noise():

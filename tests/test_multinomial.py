@@ -15,7 +15,8 @@ from mklearn.blocks import ArrayBlocks
 from mklearn.kernels import RBF, Linear, per_view
 from mklearn.persistence import load, save
 from mklearn.problems import LpBall, MKLProblem
-from mklearn.problems.losses import Logistic, Multinomial, Softmax
+from mklearn.problems.coupled import Multinomial
+from mklearn.problems.losses import Logistic, Softmax
 from mklearn.solvers.inner import MultinomialSolver
 
 KERNELS = [Linear(), RBF(0.1), RBF(0.02)]

@@ -13,8 +13,9 @@ from mklearn.data.blocks import ArrayBlocks
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.kernels.normalise import Scaling
 from mklearn.problems import losses
-from mklearn.problems.losses import BoxLoss, Piece, Piecewise, Pointwise, SmoothLoss
+from mklearn.problems.losses import Piece, Piecewise, Pointwise
 from mklearn.problems.lowrank import FeatureProblem
+from mklearn.problems.protocols import BoxLoss, SmoothLoss
 from mklearn.problems.scatter import Statistics
 from mklearn.solvers import mkl_path
 

@@ -7,7 +7,7 @@ from sklearn.svm import SVC
 
 from cases import factor, hinge, problem, signs, small, stack
 from mklearn import Hinge, KernelBank, LpBall, MKLProblem
-from mklearn.problems.losses import Box
+from mklearn.problems.protocols import Box
 from mklearn.solvers import Iterate
 from mklearn.solvers.interior import minimise_in_box
 from mklearn.solvers.smo import BoxQP, BoxSolver, RowCache, inner_gap

@@ -22,8 +22,8 @@ from mklearn import (
 )
 from mklearn.data.blocks import ArrayBlocks, Block
 from mklearn.kernels.feature_map import FeatureMap
+from mklearn.kernels.feature_source import FeatureSource
 from mklearn.kernels.normalise import NORMALIZATIONS, Scaling, fit_normaliser
-from mklearn.kernels.sources import FeatureSource
 from mklearn.problems.losses import LOSSES, Pointwise, by_name
 from mklearn.problems.lowrank import FeatureProblem, Point, sums
 from mklearn.problems.pseudo_samples import Expansion, Reduced, by_kernel, factorised

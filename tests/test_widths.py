@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 from mklearn import MKLClassifier, MKLClassifierCV, MKLRegressorCV, MultiView
-from mklearn.estimators import search
+from mklearn.estimators import _path_search
 from mklearn.kernels import RBF, KernelBank, Laplacian, Linear, rbf_ladder
 from mklearn.kernels.families import auto_kernels, width_ranges
 from mklearn.persistence import load, save
@@ -99,13 +99,13 @@ def test_the_rest_is_the_search_without_what_was_left_out(norms):
 def test_the_sum_is_followed_once(norms, select, monkeypatch):
     X, y = noisy_line()
     kept = []
-    follow = search.rough_path
+    follow = _path_search.rough_path
 
     def counted(kernels, loss_at, Cs, tried, **options):
         kept.append(tuple(tried))
         return follow(kernels, loss_at, Cs, tried, **options)
 
-    monkeypatch.setattr(search, "rough_path", counted)
+    monkeypatch.setattr(_path_search, "rough_path", counted)
     options = {**SMALL, "norms": norms, "select": select}
     model = MKLClassifierCV(**options).fit(X, y)
     rest = tuple(p for p in norms if np.isfinite(p))
@@ -134,7 +134,7 @@ def test_sums_of_many_kernels_start_afresh(monkeypatch):
     X, y = noisy_line()
     options = {**SMALL, "norms": [np.inf], "select": "one", "tol": 1e-6}
     held = MKLClassifierCV(**options).fit(X, y)
-    monkeypatch.setattr(search, "_HELD", 0)
+    monkeypatch.setattr(_path_search, "_HELD", 0)
     cold = MKLClassifierCV(**options).fit(X, y)
     assert cold.rejected_ == held.rejected_
     assert_array_equal(cold.scores_, held.scores_)

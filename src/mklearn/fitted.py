@@ -108,6 +108,17 @@ def kernels_by_view(
     return groups
 
 
+def kernel_groups(
+    names: tuple[str, ...], kernels: tuple[Any, ...], by: str
+) -> dict[str, list[int]]:
+    """Return the kernels that go together, by name."""
+    if by == "kernel":
+        return {name: [m] for m, name in enumerate(names)}
+    if by != "view":
+        raise ValueError(f"by must be 'kernel' or 'view', got {by!r}.")
+    return kernels_by_view(names, kernels)
+
+
 def kernel_alignment(model: Any, X: Any) -> NDArray[np.float64]:
     """Return the centred alignment of the kernels of a fitted model on some samples.
 

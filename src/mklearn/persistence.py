@@ -40,8 +40,8 @@ import mklearn
 from mklearn import estimators, problems
 from mklearn.data.covariates import CodedColumn, Covariates, Fixed, Place
 from mklearn.data.writing import whole_file
-from mklearn.estimators._base import check_state
 from mklearn.estimators._predictor import FeaturePredictor, GramPredictor
+from mklearn.estimators._state import check_state
 from mklearn.estimators.baselines import OfOneKernel
 from mklearn.kernels import KernelBank
 from mklearn.kernels.columns import FeatureSet

@@ -23,7 +23,6 @@ from mklearn.data.labels import told
 from mklearn.data.subjects import group_folds
 from mklearn.report.facts import class_counts
 from mklearn.table import (
-    MANY,
     Layout,
     TableError,
     find_layout,
@@ -34,6 +33,7 @@ from mklearn.table import (
     subject_columns,
     subject_words,
 )
+from mklearn.table.columns import MANY
 
 CLASSES, VALUES, TIMES = "classification", "regression", "survival"
 

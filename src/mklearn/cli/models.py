@@ -56,14 +56,8 @@ from mklearn.kernels.families import BY_NAME, Family
 from mklearn.kernels.groups import GroupFamily
 from mklearn.problems.losses import loss_names
 from mklearn.solvers.path import NORMS
-from mklearn.table import (
-    CATEGORY,
-    NUMBER,
-    SEQUENCE,
-    Layout,
-    TableError,
-    TableModel,
-)
+from mklearn.table import Layout, TableError, TableModel
+from mklearn.table.columns import CATEGORY, NUMBER, SEQUENCE
 
 METHODS = ("mkl", "sum", "discriminant", "subspace", "bilinear", "evidence")
 NON_NEGATIVE = ("chi2", "histogramintersection", "tanimoto")

@@ -1,4 +1,4 @@
-"""Base classes of the estimators: from X and y to a model, and to its scores."""
+"""Base classes of the estimators: from X and y to a training and a solution."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_random_state
+from sklearn.base import clone
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from mklearn.data.blocks import ArrayBlocks, Block, Blocks
 from mklearn.data.checks import (
@@ -37,25 +37,19 @@ from mklearn.data.covariates import (
     sort_keys,
     split,
     take_rows,
-    with_values,
 )
 from mklearn.data.reading import as_blocks, comes_in_blocks
 from mklearn.data.sampling import RowSample, sample_rows
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views, paired
-from mklearn.estimators._inference import inference_columns
+from mklearn.estimators._fitted import FittedMachine, as_numbers, beside_grams
+from mklearn.estimators._parameters import check_limits
 from mklearn.estimators._predictor import (
-    LARGEST,
-    Predictor,
     as_bank,
     block_rows,
-    check_finite,
     kernels_first,
-    require,
 )
-from mklearn.estimators._targets import Decides
 from mklearn.estimators._training import (
-    OF_ONE,
     SAMPLE,
     FeatureTraining,
     GramTraining,
@@ -73,16 +67,10 @@ from mklearn.estimators.accumulator import Accumulator
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.kernels.normalise import check_definite, fit_normaliser, look_at
-from mklearn.kernels.specs import Kernel
-from mklearn.problems.losses import loss_names
 from mklearn.problems.weights import WeightSet, weight_set
 from mklearn.solvers import Iterate, Solution, solve
 
 FloatArray = NDArray[np.float64]
-
-# what a fitted model may be asked about samples
-ANSWERS = ("predict", "decision_function", "predict_proba", "transform")
-
 
 EXPLAINED = (
     "The covariates explain the target exactly, which leaves nothing for the kernels "
@@ -113,24 +101,24 @@ class Samples(NamedTuple):
     table: Values | None = None
 
     def taken(self) -> Any:
-        """Return the samples that are distinct, as they came or as views."""
+        """Return the distinct samples, as they were given or as views."""
         if self.fixed is None or self.table is None:
             return self.data[self.rows]
         views = as_views(self.data, self.names)[self.rows]
         return self.fixed.prepared(views, self.of_taken())
 
     def design(self) -> FloatArray | None:
-        """Return ones and the coded covariates of these, None without covariates."""
+        """Return ones and coded covariates of the distinct samples, None if none."""
         if self.fixed is None:
             return None
         return self.fixed.coding.design(self.of_taken(), len(self.rows))
 
     def of_taken(self) -> Values | None:
-        """Return the covariates of these."""
+        """Return the covariates of the distinct samples."""
         return None if self.table is None else take_rows(self.table, self.rows)
 
 
-class BaseKernelMachine(BaseEstimator):
+class BaseKernelMachine(FittedMachine):
     """Base class of models ``f(x) = sum_m theta_m sum_i A_i k_m(x_i, x) + b``.
 
     Subclasses have the parameters ``kernels``, ``normalize``, ``psd`` and
@@ -149,10 +137,8 @@ class BaseKernelMachine(BaseEstimator):
     landmarks: str
     random_state: Any
     fixed: Any = None
-    predictor_: Predictor
-    classes_: NDArray[Any]
+    time_limit: float | None = None
     _takes_labels = True
-    _fixed: Fixed | None = None
 
     # --- fit --------------------------------------------------------------------------
 
@@ -169,8 +155,8 @@ class BaseKernelMachine(BaseEstimator):
 
     @contextmanager
     def _in_time(self) -> Iterator[Clock]:
-        """Start the clock of a fit, which no pass within outlasts."""
-        clock = Clock.start(getattr(self, "time_limit", None))
+        """Start the clock of a fit, whose time limit holds for every pass within it."""
+        clock = Clock.start(self.time_limit)
         with clock.preparing():
             yield clock
 
@@ -236,12 +222,12 @@ class BaseKernelMachine(BaseEstimator):
         return Samples(data, names, target, index, group, weight, self._fixed, table)
 
     def _places(self, X: Any) -> tuple[Place, ...]:
-        """Return where the covariates stand in X; none by default."""
+        """Return the positions of the covariates in X; none by default."""
         fixed = self.fixed
         if not self._has_fixed():
             return ()
         if self._precomputed():
-            return find_columns(fixed, tuple(_beside_grams(X)))
+            return find_columns(fixed, tuple(beside_grams(X)))
         if not isinstance(X, MultiView):
             X = X if hasattr(X, "shape") else np.array(X, dtype=object)
             if len(X.shape) != 2:
@@ -278,7 +264,7 @@ class BaseKernelMachine(BaseEstimator):
             self.n_features_in_ = rows
             if not places:
                 return bank, None, None
-            table = _beside_grams(bank)
+            table = beside_grams(bank)
             return bank, None, {place.name: table[place.name] for place in places}
         if isinstance(X, KernelBank):
             raise ValueError("To pass a KernelBank as X, set kernels='precomputed'.")
@@ -294,7 +280,7 @@ class BaseKernelMachine(BaseEstimator):
         if places:
             validate_data(self, X, skip_check_array=True)
             data, table = split(X, places)
-            data = _as_numbers(data)
+            data = as_numbers(data)
             return data, getattr(self, "feature_names_in_", None), table
         data = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         return data, getattr(self, "feature_names_in_", None), None
@@ -322,7 +308,7 @@ class BaseKernelMachine(BaseEstimator):
         return self._in_features(kept, features, sample, median, coding)
 
     def _features_of_blocks(self, blocks: Blocks) -> FeatureTraining:
-        """Return blocks from elsewhere with checked targets, and their features."""
+        """Return the blocks of the user, with checked targets, and their features."""
         blocks = blocks.keeping(self._room())
         sample = blocks.reduce(
             partial(sample_rows, size=self._sample(), seed=self._seed())
@@ -363,7 +349,7 @@ class BaseKernelMachine(BaseEstimator):
         )
 
     def _of_sums(self, sums: Accumulator) -> FeatureTraining:
-        """Return a training that knows sums over samples, and no samples."""
+        """Return a training from sums over samples, without the samples."""
         if sums.labels != self._takes_labels:
             kinds = ("labels", "values") if sums.labels else ("values", "labels")
             raise ValueError(
@@ -419,7 +405,7 @@ class BaseKernelMachine(BaseEstimator):
         return sums
 
     def _empty(self, found: RowSample, names: Any) -> Accumulator:
-        """Return sums over no samples yet, of features chosen on some.
+        """Return an empty accumulator of features that are chosen on some samples.
 
         Covariates are coded as these samples have them.
         """
@@ -500,240 +486,6 @@ class BaseKernelMachine(BaseEstimator):
         check_size(features)
         return features
 
-    # --- what remains -----------------------------------------------------------------
-
-    def _effects(
-        self, bias: FloatArray, shift: Any = 0.0
-    ) -> tuple[FloatArray, FloatArray | None]:
-        """Return intercepts (T,) and coefficients of covariates (k, T), None if none.
-
-        Parameters
-        ----------
-        bias : array of shape (T,), or (1 + k, T) of the columns of the design
-        shift : what was subtracted from the values
-        """
-        if self._fixed is None:
-            return bias + shift, None
-        found = self._fixed.coding.in_units(bias)
-        return found[0] + shift, found[1:]
-
-    def _keep(
-        self,
-        training: Training,
-        predictor: Predictor,
-        theta: FloatArray,
-        A: FloatArray,
-        shares: FloatArray,
-    ) -> None:
-        """Store the predictor, and what is to be read of it."""
-        self.predictor_ = predictor
-        self.kernel_names_, self.kernels_ = training.names, training.kernels
-        self.kernel_weights_, self.kernel_contributions_ = theta, shares
-        for name in OF_ONE:  # an earlier fit may have left the others
-            self.__dict__.pop(name, None)
-        self.__dict__.update(training.fitted(A))
-
-    @property
-    def fixed_effects_(self) -> FloatArray:
-        """Coefficients of the covariates, in the units of X.
-
-        Shape (n_covariates,) for one score, else (n_scores, n_covariates); names are in
-        ``fixed_names_``.
-        """
-        bias, effects = self.predictor_.bias, self.predictor_.effects
-        rule = self.predictor_.rule
-        if effects is not None and rule is not None:
-            effects = effects @ rule.T
-        found = np.zeros((len(bias), 0)) if effects is None else effects.T
-        return np.asarray(found[0] if len(found) == 1 else found)
-
-    @one_blas_thread
-    def explained(self, X: Any) -> dict[str, float]:
-        """Return how much of the scores' variance is due to covariates and to kernels.
-
-        Parameters
-        ----------
-        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
-
-        Returns
-        -------
-        dict
-            Shares of the variance over these samples, summed over scores: the share of
-            the ``"covariates"``, that of the ``"kernels"``, and ``"both"``, twice their
-            covariance, which cannot be attributed to either alone. The shares sum to
-            one.
-        """
-        check_is_fitted(self)
-        rows = self.checked(X)
-        beside = self.predictor_.of_covariates(rows)
-        rest = self.predictor_.scores(rows) - beside
-        parts = {
-            "covariates": float(beside.var(axis=0).sum()),
-            "kernels": float(rest.var(axis=0).sum()),
-        }
-        total = float((beside + rest).var(axis=0).sum())
-        parts["both"] = total - parts["covariates"] - parts["kernels"]
-        return {k: v / total if total > 0 else 0.0 for k, v in parts.items()}
-
-    @property
-    def fixed_names_(self) -> tuple[str, ...]:
-        """Names of the columns that encode the covariates."""
-        check_is_fitted(self)
-        return () if self._fixed is None else self._fixed.coding.names
-
-    @property
-    def fixed_dropped_(self) -> tuple[str, ...]:
-        """Names of columns dropped as constant or collinear with earlier ones."""
-        check_is_fitted(self)
-        return () if self._fixed is None else self._fixed.coding.dropped
-
-    # --- predict ----------------------------------------------------------------------
-
-    @one_blas_thread
-    def _scores(self, X: Any) -> FloatArray:
-        """Return ``f`` at new samples, shape (n_samples, T)."""
-        check_is_fitted(self)
-        return self.predictor_.scores(self.checked(X))
-
-    def checked(self, X: Any) -> Any:
-        """Return new samples, validated for ``predictor_``.
-
-        Parameters
-        ----------
-        X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
-        """
-        if holds_views(X):
-            X = MultiView(X)
-        if self._fixed is not None:
-            return self._with_covariates(X)
-        return self._new_samples(X) if self.predictor_.takes_samples else X
-
-    def _new_samples(self, X: Any) -> Any:
-        """Return samples with the columns of those that were learned from."""
-        if isinstance(X, MultiView):
-            return X
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, reset=False
-        )
-
-    def _check_own_state(self) -> None:
-        """Raise ValueError if what only this estimator has is not sound."""
-
-    def _with_covariates(self, X: Any) -> MultiView | KernelBank:
-        """Return new samples that carry their coded covariates."""
-        assert self._fixed is not None
-        if isinstance(X, (MultiView, KernelBank)) and X.covariates is not None:
-            return X
-        if not self.predictor_.takes_samples:
-            table, coding = _beside_grams(X), self._fixed.coding
-            names = [place.name for place in self._fixed.places]
-            lacking = [name for name in names if name not in table]
-            if lacking:
-                raise ValueError(
-                    f"The new samples lack the covariate {lacking[0]!r}; they have "
-                    f"{list(table)}."
-                )
-            known = {name: table[name] for name in names}
-            return X.with_covariates(coding.values(known, X.shape[0]))
-        if isinstance(X, MultiView):
-            return self._fixed.prepared(X, split(X, self._fixed.places).table)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        data, table = split(X, self._fixed.places)
-        return self._fixed.prepared(as_views(_as_numbers(data), None), table)
-
-    # --- reading ----------------------------------------------------------------------
-
-    def weights_frame(self) -> Any:
-        """Return a DataFrame of kernels: name, view, parameters, weight, contribution.
-
-        If each class or target has its own weights, there is one weight column and one
-        contribution column for each of them.
-        """
-        check_is_fitted(self)
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "weights_frame() returns a pandas DataFrame; install pandas, or read "
-                "kernel_names_, kernel_weights_ and kernel_contributions_."
-            ) from error
-        table: dict[str, Any] = {
-            "kernel": list(self.kernel_names_),
-            "view": [None if k is None else k.view for k in self.kernels_],
-            "parameters": [
-                {} if kernel is None else kernel.parameters()
-                for kernel in self.kernels_
-            ],
-        }
-        weights = np.atleast_2d(self.kernel_weights_)
-        shares = np.atleast_2d(self.kernel_contributions_)
-        rows = getattr(self, "classes_", range(len(weights)))
-        for j, (w, s) in enumerate(zip(weights, shares, strict=True)):
-            suffix = "" if len(weights) == 1 else f"_{rows[j]}"
-            table[f"weight{suffix}"], table[f"contribution{suffix}"] = w, s
-        return pd.DataFrame(table)
-
-    def inference_frame(
-        self,
-        tests: Any = None,
-        stability: Any = None,
-        *,
-        level: float = 0.95,
-        control: str = "holm",
-    ) -> Any:
-        """Return a DataFrame of kernel weights with intervals and p-values.
-
-        Parameters
-        ----------
-        tests : KernelTests, optional
-            Tests of the same kernels, as returned by
-            :func:`mklearn.inference.kernel_tests`. They give the columns ``p`` and
-            ``p_holm`` (or that of another ``control``).
-        stability : WeightStability, optional
-            As returned by :func:`mklearn.interpretation.weight_stability`. It gives the
-            column ``selected``, the share of resamples in which a kernel has nonzero
-            weight, and the intervals if the model has no standard errors.
-        level : float
-            Confidence level of the intervals. They are based on standard errors for
-            :class:`EvidenceMKLRegressor`, otherwise on the quantiles over resamples.
-        control : str
-            How p-values are adjusted, as in ``KernelTests.adjusted``.
-
-        Returns
-        -------
-        DataFrame
-            kernel, weight, weight_low, weight_high, share (of the variance explained
-            for EvidenceMKLRegressor, else ``kernel_contributions_``), share_low,
-            share_high, p, p_holm, selected; columns that cannot be computed are left
-            out.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from mklearn import EvidenceMKLRegressor, kernels
-        >>> from mklearn.inference import kernel_tests
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(60, 2))
-        >>> y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=60)
-        >>> family = kernels.per_feature("rbf")
-        >>> model = EvidenceMKLRegressor(family).fit(X, y)
-        >>> frame = model.inference_frame(kernel_tests(X, y, family))
-        >>> [str(column) for column in frame.columns[-3:]]
-        ['share_high', 'p', 'p_holm']
-        """
-        check_is_fitted(self)
-        columns = inference_columns(
-            self, tests, stability, level=level, control=control
-        )
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "inference_frame() returns a pandas DataFrame; install pandas, or read "
-                "the attributes of the model and of the tests."
-            ) from error
-        return pd.DataFrame(columns)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -768,7 +520,7 @@ class BaseMKL(BaseKernelMachine):
         return solution
 
     def _chosen(self, training: Training, problem: Any, start: Iterate | None) -> Any:
-        """Return what ``solver`` means for a problem of a training set."""
+        """Return the solver of a problem of a training set."""
         return training.solver(self.solver, problem)
 
     def _solve_by(
@@ -792,7 +544,7 @@ class BaseMKL(BaseKernelMachine):
         solutions: Sequence[Solution],
         shift: Any = 0.0,
     ) -> None:
-        """Keep what was solved: one problem for all tasks, or one for each.
+        """Store the solutions: of one problem for all tasks, or of one for each.
 
         ``shift`` is what was subtracted from the values.
         """
@@ -902,128 +654,7 @@ class StatisticsMixin(BaseKernelMachine):
         return self._learn(self._of_sums(sums))
 
 
-def _beside_grams(X: Any) -> Values:
-    """Return the covariates of a bank of given Grams."""
-    table = X.beside if isinstance(X, KernelBank) else None
-    if table is None:
-        raise ValueError(
-            "fixed= names covariates, but Gram matrices alone have none. Give "
-            "X=KernelBank.from_grams(B, covariates=table) both to fit and to predict; "
-            "the table has a row for each row of B and is sliced along with B."
-        )
-    return table
-
-
 def _with_coded(block: Block, fixed: Fixed, names: Any) -> Block:
     """Return a block whose samples carry their coded covariates."""
     data, table = split(block.X, fixed.places)
     return Block(fixed.prepared(as_views(data, names), table), block.y, block.weight)
-
-
-def _as_numbers(data: Any) -> Any:
-    """Return a table without its covariates as numbers, array or CSR matrix."""
-    return check_array(data, accept_sparse="csr", dtype=np.float64, input_name="X")
-
-
-def check_state(model: BaseKernelMachine) -> None:
-    """Raise ValueError if the fitted attributes of a model are inconsistent.
-
-    This is for models loaded from files: arrays of other shapes, or with NaN, could
-    also give predictions, but wrong ones. If everything seems consistent, the model has
-    to predict for example samples.
-    """
-    require(isinstance(model, BaseKernelMachine), "no estimator")
-    M = len(model.kernel_names_)
-    require(M > 0 and len(model.kernels_) == M, "kernels and their names")
-    require(all(isinstance(name, str) for name in model.kernel_names_), "names")
-    known = (isinstance(kernel, (Kernel, type(None))) for kernel in model.kernels_)
-    require(all(known), "kernels")
-    require(np.shape(model.kernel_weights_)[-1:] == (M,), "kernel weights")
-    predictor = model.predictor_
-    require(isinstance(predictor, Predictor), "no predictor")
-    require(predictor.n_kernels == M, "kernels")
-    predictor.check()
-    fixed = model._fixed
-    count = None if fixed is None else len(fixed.coding.names)
-    require(isinstance(fixed, (Fixed, type(None))), "covariates")
-    effects = predictor.effects
-    require(count == (None if effects is None else len(effects)), "covariates")
-    if fixed is not None:
-        fixed.check()
-    for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_",
-                 "coef_", "means_", "temperature_"):  # fmt: skip
-        check_finite(name, vars(model).get(name, 0.0))
-    classes = vars(model).get("classes_")
-    if classes is not None:
-        require(np.ndim(classes) == 1 and len(classes) > 0, "classes")
-        if classes.dtype.kind == "f":
-            check_finite("classes_", classes)
-        require(len(set(classes.tolist())) == len(classes), "classes")
-        scores, one = len(predictor.bias), vars(model).get("_multilabel") is True
-        count = len(classes)
-        suits = scores in (1, 2) if count == 2 else scores == count
-        suits = suits and (count > 1 or one)
-        decides = isinstance(model, Decides)
-        require(not decides or suits, "a score for each class")
-    found = vars(model).get("solution_", [])
-    for one in found if isinstance(found, list) else [found]:
-        require(isinstance(one, Solution) and bool(one.message), "solution")
-    inner = vars(model).get("estimator_")
-    if inner is not None:
-        check_state(inner)
-    model._check_own_state()
-    X, width = predictor.example(2), model.n_features_in_
-    require(isinstance(width, int), "columns")
-    if X is not None:
-        columns = X.shape[1] if len(X.shape) > 1 else 1
-        # of views some may be in no kernel, or covariates
-        views = isinstance(X, MultiView) or fixed is not None
-        require(columns == width or (views and columns < width), "columns")
-        if not isinstance(X, KernelBank):
-            X = MultiView.wrap(X)
-        if fixed is not None and isinstance(X, MultiView):
-            X = with_values(X, (), fixed.coding.example(2))
-        elif fixed is not None:
-            X = X.with_covariates(fixed.coding.example(2))
-        check_answers(model, X)
-
-
-def check_answers(model: Any, X: Any) -> None:
-    """Raise ValueError unless a model has a finite answer for each sample of X."""
-    asked = [getattr(model, name) for name in ANSWERS if hasattr(model, name)]
-    if vars(model).get("_spread") is not None:
-        asked.append(lambda X: np.column_stack(model.predict(X, return_std=True)))
-    require(bool(asked), "nothing to predict")
-    for ask in asked:
-        answer = np.asarray(ask(X))
-        require(len(answer) == len(X), "an answer for each sample")
-        if answer.dtype.kind == "f":
-            sound = bool((np.abs(answer) < LARGEST).all())  # which NaN is not
-            require(sound, "the answer for a sample is not finite")
-
-
-def check_loss(name: Any, targets: Literal["labels", "numbers"]) -> None:
-    """Raise ValueError unless there is such a loss for labels, or for numbers."""
-    known = loss_names(targets)
-    if not isinstance(name, str) or name not in known:
-        *others, last = map(repr, known)
-        raise ValueError(f"loss must be {', '.join(others)} or {last}, got {name!r}.")
-
-
-def check_limits(model: Any, tol: Any = None) -> None:
-    """Raise ValueError unless ``tol``, ``max_iter`` and ``time_limit`` are positive.
-
-    ``tol`` defaults to that of the model.
-    """
-    check_positive("tol", model.tol if tol is None else tol)
-    if not model.max_iter >= 1:
-        raise ValueError(f"max_iter must be at least 1, got {model.max_iter!r}.")
-    if model.time_limit is not None and not model.time_limit > 0:
-        raise ValueError(f"time_limit must be positive, got {model.time_limit!r}.")
-
-
-def check_positive(name: str, value: Any, otherwise: str = "") -> float:
-    """Return a parameter that must be a positive number."""
-    if not (isinstance(value, Real) and 0 < float(value) < np.inf):
-        raise ValueError(f"{name} must be a positive number{otherwise}, got {value!r}.")
-    return float(value)

@@ -31,7 +31,8 @@ from mklearn.problems.discriminant import (
     targets_of_indicators,
     within_scatter,
 )
-from mklearn.problems.losses import Squared, System
+from mklearn.problems.losses import Squared
+from mklearn.problems.protocols import System
 from mklearn.problems.pseudo_samples import (
     Reduced,
     by_kernel,

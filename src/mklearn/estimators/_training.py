@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +43,16 @@ from mklearn.kernels.normalise import (
 from mklearn.problems import MKLProblem
 from mklearn.problems.design import Design
 from mklearn.problems.evidence import EvidenceProblem
-from mklearn.problems.losses import Formula, Pointwise, Softmax
+from mklearn.problems.losses import Pointwise, Softmax
 from mklearn.problems.lowrank import FeatureProblem
 from mklearn.problems.mkl import hard_margin
 from mklearn.problems.ordered import SLOPE, TARGETS, OrderedProblem
+from mklearn.problems.protocols import Formula
 from mklearn.problems.pseudo_samples import Reduced, ReducedEvidence, weights_of
 from mklearn.problems.scatter import Gathered, Statistics, gather
 from mklearn.problems.softmax import SoftmaxProblem
 from mklearn.problems.survival import CoxFormula
+from mklearn.problems.targets import FewerColumns
 from mklearn.problems.weights import WeightSet, for_kernels
 from mklearn.solvers import Solution, Status
 from mklearn.solvers.registry import choose_solver
@@ -99,6 +101,8 @@ class GramTraining:
         Ones and coded covariates, where there are any.
     """
 
+    exact: ClassVar[bool] = True
+
     raw: KernelBank
     bank: KernelBank
     normaliser: Normaliser
@@ -123,6 +127,21 @@ class GramTraining:
     def kernels(self) -> tuple[Any, ...]:
         """The kernels, None for those that were given as Grams."""
         return self.raw.kernels
+
+    @property
+    def n_rows(self) -> int:
+        """Number of distinct samples."""
+        return len(self.weight)
+
+    @property
+    def n_targets(self) -> int:
+        """Number of columns of the encoded targets."""
+        return int(self.Y.shape[1])
+
+    def fewer(self) -> FewerColumns | None:
+        """Return fewer columns that stand for all targets, if these outnumber rows."""
+        n, T = self.Y.shape
+        return FewerColumns.of(self.Y) if n < T else None
 
     def among(self, kernels: Index) -> GramTraining:
         """Return the same samples with some of the kernels, to solve problems of."""
@@ -172,7 +191,7 @@ class GramTraining:
         """Return a loss with the covariates, where there are any."""
         if self.beside is None:
             return loss
-        if not hasattr(loss, "design"):
+        if "design" not in {one.name for one in fields(loss)}:
             raise ValueError(
                 f"fixed= is not available for the loss {type(loss).__name__}, whose "
                 "problem has no place for fixed effects; use another loss."
@@ -262,6 +281,8 @@ class FeatureTraining:
         How covariates are coded, where there are any: rows bring them along, and once
         they are encoded these are the last columns of the features.
     """
+
+    exact: ClassVar[bool] = False
 
     rows: Blocks | None
     features: FeatureMap
@@ -383,6 +404,15 @@ class FeatureTraining:
             self.gathered.statistics, self.scaling, features.slices, features.names,
             self.memory, self.free, features.places,
         )  # fmt: skip
+
+    @property
+    def n_targets(self) -> int:
+        """Number of columns of the encoded targets."""
+        return len(self.gathered.statistics.target)
+
+    def fewer(self) -> FewerColumns | None:
+        """Return None: sums over samples are small for any number of targets."""
+        return None
 
     def counts(self, n_classes: int) -> FloatArray:
         """Return the total weight of each class."""

@@ -11,7 +11,8 @@ from sklearn.utils import check_random_state
 
 from mklearn.data.checks import NothingToLearnError
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import TOLD, BaseMKL, check_positive
+from mklearn.estimators._base import TOLD, BaseMKL
+from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.kernels import KernelBank
 from mklearn.problems import BilinearProblem, CrammerSinger, MKLProblem

@@ -13,13 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from mklearn.data.checks import NothingToLearnError
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import (
-    TOLD,
-    PosedMixin,
-    StatisticsMixin,
-    check_loss,
-    check_positive,
-)
+from mklearn.estimators._base import TOLD, PosedMixin, StatisticsMixin
+from mklearn.estimators._parameters import check_loss, check_positive
 from mklearn.estimators._targets import LabelsMixin
 from mklearn.estimators._training import SAMPLE, Training
 from mklearn.problems.losses import Softmax, by_name
@@ -249,7 +244,8 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         """
         super()._check_beside(training)
         formula = self._formula()
-        many = getattr(training, "n_rows", 0) > SAMPLE  # for a linear program
+        # for a linear program
+        many = not training.exact and training.n_rows > SAMPLE
         if self._fixed is None or formula.quadratic or many:
             return
         beside, (Y, _) = training.beside, training.targets()

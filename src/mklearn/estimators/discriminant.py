@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from mklearn.data.checks import check_given, check_indicators
 from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, StatisticsMixin, check_positive
+from mklearn.estimators._base import BaseMKL, StatisticsMixin
+from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._spaces import FeatureSpace, Fit, GramSpace, space_of
 from mklearn.estimators._targets import Indicators, LabelsMixin
-from mklearn.estimators._training import GramTraining, Training
+from mklearn.estimators._training import Training
 from mklearn.kernels.normalise import CENTRED_TRACE
 from mklearn.problems.discriminant import (
     criterion,
@@ -312,7 +313,7 @@ class MKLDiscriminant(
     def _chosen(self, training: Training, problem: Any, start: Iterate | None) -> Any:
         """Return the solver; many samples begin with a part, which saves factors."""
         solver = super()._chosen(training, problem, start)
-        many = isinstance(training, GramTraining) and len(training.weight) >= _MANY
+        many = training.exact and training.n_rows >= _MANY
         named = isinstance(self.solver, str) and self.solver == "newton"
         if many and named and start is None and self.criterion == "rkda":
             solver = Multilevel(solver, coarsest=_MANY // 4)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from mklearn.data.checks import NothingToLearnError, check_values
 from mklearn.data.dask import fill_columns, is_dask
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import EXPLAINED, StatisticsMixin, check_limits
+from mklearn.estimators._base import EXPLAINED, StatisticsMixin
 from mklearn.estimators._own import (
     Assembled,
     check_weights,
@@ -22,6 +22,7 @@ from mklearn.estimators._own import (
     is_shared,
     target_groups,
 )
+from mklearn.estimators._parameters import check_limits
 from mklearn.estimators._predictor import GramPredictor
 from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import GramTraining, Training, check_approximation

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, check_positive
+from mklearn.estimators._base import BaseMKL
+from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._predictor import as_bank
 from mklearn.estimators._targets import Decides
 from mklearn.problems import Hinge, MKLProblem, OneClass

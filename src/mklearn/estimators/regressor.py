@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import (
-    PosedMixin,
-    StatisticsMixin,
-    check_loss,
-    check_positive,
-)
+from mklearn.estimators._base import PosedMixin, StatisticsMixin
 from mklearn.estimators._own import (
     Assembled,
     check_weights,
@@ -23,6 +18,7 @@ from mklearn.estimators._own import (
     spread_solution,
     target_groups,
 )
+from mklearn.estimators._parameters import check_loss, check_positive
 from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import GramTraining, Training
 from mklearn.problems.losses import Pointwise, by_name
@@ -203,7 +199,7 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
             assert isinstance(training, GramTraining)
             self._store_own(training, self._own(training, C, weights), shift)
         else:
-            groups = target_groups(self.weights, _outputs(training))
+            groups = target_groups(self.weights, training.n_targets)
             parts = [training.problem(formula, C, weights, g) for g in groups]
             solutions = [self._solve(training, problem) for problem in parts]
             self._store_groups(training, groups, parts, solutions, shift)
@@ -213,7 +209,7 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         formula, weights = self._formula(), self._weights()
         if is_shared(self.weights):
             return [training.problem(formula, self.C, weights)]
-        groups = target_groups(self.weights, _outputs(training))
+        groups = target_groups(self.weights, training.n_targets)
         return [training.problem(formula, self.C, weights, g) for g in groups]
 
     def _solve_shared(
@@ -233,14 +229,11 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
 
     def _fewer(self, training: Training) -> FewerColumns | None:
         """Return fewer columns that stand for all targets, where there are any."""
-        if not (isinstance(training, GramTraining) and self._formula().quadratic):
-            return None
-        n, T = training.Y.shape
-        return FewerColumns.of(training.Y) if n < T else None
+        return training.fewer() if self._formula().quadratic else None
 
     def _at_once(self, training: Training) -> bool:
         """Tell whether all targets can be worked on together."""
-        return isinstance(training, GramTraining) and self._formula().quadratic
+        return training.exact and self._formula().quadratic
 
     def _own(self, training: GramTraining, C: float, weights: Any) -> OwnSquared:
         cost = C * training.cost
@@ -308,10 +301,3 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
             raise ValueError(
                 f"epsilon must be a number that is zero or positive, got {epsilon!r}."
             )
-
-
-def _outputs(training: Training) -> int:
-    """Return the number of targets."""
-    if isinstance(training, GramTraining):
-        return int(training.Y.shape[1])
-    return len(training.gathered.statistics.target)

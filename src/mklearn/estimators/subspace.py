@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.checks import NothingToLearnError
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseKernelMachine, check_limits, check_positive
+from mklearn.estimators._base import BaseKernelMachine
+from mklearn.estimators._parameters import check_limits, check_positive
 from mklearn.estimators._targets import LabelsMixin, one_vs_rest
 from mklearn.estimators._training import GramTraining
 from mklearn.kernels.normalise import CENTRED_TRACE, fit_normaliser

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.data.checks import NothingToLearnError
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import check_positive
 from mklearn.estimators._folds import Part, SearchMixin, best_cell, stop_on_ctrl_c
+from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._targets import decided
 from mklearn.estimators._training import GramTraining
 from mklearn.estimators.subspace import (

@@ -15,7 +15,8 @@ from mklearn.data.blocks import Block, Blocks
 from mklearn.data.checks import NothingToLearnError, check_times
 from mklearn.data.reading import by_blocks, comes_in_blocks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import BaseMKL, Samples, check_positive
+from mklearn.estimators._base import BaseMKL, Samples
+from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._predictor import check_finite, require
 from mklearn.estimators._targets import Censored, Decides, Shifted
 from mklearn.estimators._training import FeatureTraining, Training
@@ -24,8 +25,8 @@ from mklearn.estimators.event_times import (
     baseline_hazard,
     concordance_index,
 )
-from mklearn.problems.losses import Formula
 from mklearn.problems.ordered import TARGETS, numbered
+from mklearn.problems.protocols import Formula
 from mklearn.problems.survival import (
     TIES,
     CensoredEpsilon,
@@ -254,7 +255,7 @@ class MKLCox(SurvivalMixin):
         if training.beside is None:
             return
         Y, cost = training.targets()
-        Y = Y[:, TARGETS] if isinstance(training, FeatureTraining) else Y
+        Y = Y if training.exact else Y[:, TARGETS]
         loss = replace(self._formula().of(Y, cost, 1.0), design=training.beside)
         if loss.unbounded():
             warnings.warn(
@@ -325,7 +326,7 @@ class MKLCox(SurvivalMixin):
         super()._store(training, problems, solutions, shift)
         (found,) = solutions
         Y, cost = training.targets()
-        Y = Y[:, TARGETS] if isinstance(training, FeatureTraining) else Y
+        Y = Y if training.exact else Y[:, TARGETS]
         scores = training.scores(found.theta, found.A, found.bias)[:, 0]
         self.unique_times_ = np.unique(Y[:, 0])
         numbers, known = np.unique(Y[:, 2]), self.__dict__.pop("_strata", None)

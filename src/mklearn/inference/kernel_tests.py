@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array
 
 from mklearn.data.checks import check_given
 from mklearn.data.covariates import Covariates
+from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView
 from mklearn.inference.forms import Form
@@ -112,13 +113,7 @@ class KernelTests:
         ----------
         control : as in :meth:`adjusted`
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "frame() returns a pandas DataFrame; install pandas, or read names, "
-                "statistic and p_values."
-            ) from error
+        pd = pandas_for("frame()", "read names, statistic and p_values")
         return pd.DataFrame(
             {
                 "kernel": list(self.names),

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
 from mklearn.kernels.bank import KernelBank
 from mklearn.problems.base import FEW, UNIT, Certificate
-from mklearn.problems.losses import Loss
 from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.protocols import Loss
 from mklearn.problems.weights import weight_set
 from mklearn.solvers import Iterate, Solution, solve
 from mklearn.solvers.path import Path
@@ -57,13 +58,7 @@ class CertifiedSelection:
 
     def frame(self) -> Any:
         """Return a pandas DataFrame: kernel, weight, state, what it is at most."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "frame() returns a pandas DataFrame; install pandas, or read names, "
-                "weights and states."
-            ) from error
+        pd = pandas_for("frame()", "read names, weights and states")
         return pd.DataFrame(
             {
                 "kernel": list(self.names),

@@ -26,22 +26,17 @@ from mklearn.kernels.columns import (
     sharing,
     union_of,
 )
+from mklearn.kernels.computed_source import source_of
 from mklearn.kernels.families import KernelLike, expand_kernels
-from mklearn.kernels.memory import Index, MemoryEstimate
-from mklearn.kernels.sources import (
+from mklearn.kernels.feature_source import (
     ColumnSource,
     DiagonalSource,
     FeatureSource,
-    GramSource,
-    Limits,
-    Request,
-    Seen,
     SharedSource,
-    Source,
-    add_each,
-    same,
-    source_of,
 )
+from mklearn.kernels.gram_source import GramSource, add_each
+from mklearn.kernels.memory import Index, MemoryEstimate
+from mklearn.kernels.sources import Limits, Request, Seen, Source, same
 from mklearn.kernels.specs import Kernel, unique_names
 from mklearn.kernels.state import BankState, Reference
 from mklearn.kernels.twofold import add_products
@@ -88,26 +83,15 @@ class Part:
             return self
         return Part(source, np.arange(n_kernels), self.positions, self.features)
 
-    @property
-    def scattered(self) -> bool:
-        """Whether its kernels are few of a stack of given Grams."""
-        source = self.source
-        return isinstance(source, GramSource) and source.scatters(len(self.which))
-
     def copied_bytes(self) -> int:
-        """Return what a copy of its kernels takes, if they are scattered."""
-        if not self.scattered:
-            return 0
-        assert isinstance(self.source, GramSource)
-        n_rows, n_cols, _ = self.source.shape
-        return 8 * n_rows * n_cols * len(self.which)
+        """Return what a copy of its kernels takes, 0 if they lie well as they are."""
+        return self.source.copied_bytes(len(self.which))
 
     def gathered(self) -> Part:
-        """Return the part with a copy of its kernels, if they are scattered."""
-        if not self.scattered:
-            return self
-        assert isinstance(self.source, GramSource)
+        """Return the part with a copy of its kernels, if that is read faster."""
         source = self.source.gathered(self.which)
+        if source is None:
+            return self
         return replace(self, source=source, which=np.arange(len(self.which)))
 
     def raw(self) -> Part:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mklearn.data.compiling import njit
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.sources import GramSource
+from mklearn.kernels.gram_source import GramSource
 
 FloatArray = NDArray[np.float64]
 

@@ -30,7 +30,6 @@ from mklearn.kernels.specs import (
     Product,
     Spectrum,
     Tanimoto,
-    VectorKernel,
     WeightedDegree,
 )
 
@@ -251,7 +250,7 @@ def width_ranges(kernels: Sequence[Kernel | None]) -> list[NDArray[np.intp]]:
     """
     ladders: dict[Any, list[tuple[float, int]]] = {}
     for m, kernel in enumerate(kernels):
-        found = kernel.exponential() if isinstance(kernel, VectorKernel) else None
+        found = None if kernel is None else kernel.exponential()
         if kernel is not None and found is not None:
             place = (type(kernel), kernel.view, repr(kernel.columns))
             ladders.setdefault(place, []).append((found[0], m))

@@ -21,13 +21,14 @@ is applied to blocks of rows. There are three kinds of features:
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import islice, pairwise
 from numbers import Integral, Real
 from operator import add
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,23 +64,50 @@ _MOST = 2000  # features of a kernel where an accuracy is asked for
 _FEW = 500  # explicit features that are taken then
 
 
-class Piece(Protocol):
-    """Features of some kernels that see the same columns."""
+class Piece(ABC):
+    """Features of some kernels that see the same columns.
+
+    The *columns* of a piece are its features, each of them once. Only :class:`Columns`
+    has features that several kernels share.
+    """
 
     exact: ClassVar[bool]
+    shared: ClassVar[bool] = False
 
     @property
+    @abstractmethod
     def widths(self) -> tuple[int, ...]:
         """Number of features of each kernel."""
 
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        return sum(self.widths)
+
+    def own_columns(self) -> list[NDArray[np.intp]]:
+        """Return which of the columns are the features of each kernel."""
+        ends = np.cumsum([0, *self.widths])
+        return [np.arange(a, b) for a, b in pairwise(ends)]
+
+    @abstractmethod
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the features of each kernel, shape (n, width)."""
 
+    def columns(self, samples: Any) -> Iterator[FloatArray]:
+        """Yield the columns, in parts."""
+        return self.features(samples)
+
+    @abstractmethod
     def check(self) -> None:
         """Raise ValueError if the values are inconsistent."""
 
+    @abstractmethod
     def select(self, which: Sequence[int]) -> Piece:
         """Return the piece with some of the kernels."""
+
+    def on_own(self, features: FeatureSet) -> tuple[FeatureSet, Piece]:
+        """Return the features and the piece without columns that no kernel uses."""
+        return features, self
 
 
 @dataclass(frozen=True)
@@ -237,19 +265,19 @@ class FeatureMap:
 
         None where kernels share no columns, so that features and columns are the same.
         """
-        if not any(isinstance(piece, Columns) for _, piece, _ in self.pieces):
+        if not any(piece.shared for _, piece, _ in self.pieces):
             return None
         places, start = np.empty(self.n_features, dtype=np.intp), 0
         for _, piece, positions in self.pieces:
-            for m, own in zip(positions, _own_columns(piece), strict=True):
+            for m, own in zip(positions, piece.own_columns(), strict=True):
                 places[self.slices[m]] = start + own
-            start += _n_own(piece)
+            start += piece.n_columns
         return places
 
     @property
     def n_columns(self) -> int:
         """Number of columns of all kernels, each of those that are shared once."""
-        return sum(_n_own(piece) for _, piece, _ in self.pieces)
+        return sum(piece.n_columns for _, piece, _ in self.pieces)
 
     def folded(self, w: FloatArray) -> FloatArray:
         """Return weights of the columns, (n_columns, T), from those of the features."""
@@ -336,7 +364,7 @@ class FeatureMap:
                 for m, Z in zip(positions, piece.features(samples), strict=True):
                     out[:, self.slices[m]] = Z
                 continue
-            for Z in _computed(piece, samples):
+            for Z in piece.columns(samples):
                 out[:, start : start + Z.shape[1]] = Z
                 start += Z.shape[1]
         if self.spherical:
@@ -355,10 +383,10 @@ class FeatureMap:
             if not isinstance(features, FeatureSet):
                 raise ValueError("A kernel has no features.")
             features.check()
-            if not isinstance(piece, (Nystroem, Fourier, Explicit, Columns)):
+            if not isinstance(piece, Piece):
                 raise ValueError("Features are of no kind.")
             piece.check()
-            if isinstance(piece, Columns) and (
+            if piece.shared and (
                 self.spherical or features.text or piece.n_columns != features.n_columns
             ):
                 raise ValueError("Columns are those of other samples.")
@@ -387,10 +415,7 @@ class FeatureMap:
             which = [k for k, m in enumerate(positions) if m in chosen]
             if which:
                 places = tuple(chosen.index(positions[k]) for k in which)
-                part = piece.select(which)
-                if isinstance(part, Columns):
-                    features, part = features.some(part.used), part.renumbered()
-                pieces.append((features, part, places))
+                pieces.append((*piece.select(which).on_own(features), places))
         widths = [self.slices[m].stop - self.slices[m].start for m in chosen]
         ends = np.cumsum(widths).tolist()
         columns = np.concatenate([np.r_[self.slices[m]] for m in chosen])
@@ -454,11 +479,11 @@ def _check_choices(approximation: str, landmarks: str) -> None:
         raise ValueError(f"landmarks must be one of {LANDMARKS}, got {landmarks!r}.")
 
 
-# --- the three kinds of features ------------------------------------------------------
+# --- the kinds of features ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Nystroem:
+class Nystroem(Piece):
     """``K(x, L) roots[k]`` with landmarks L; a kernel may use only the first of them.
 
     Attributes
@@ -507,7 +532,7 @@ class Nystroem:
 
 
 @dataclass(frozen=True)
-class Fourier:
+class Fourier(Piece):
     """``cos(s_k x'omega), sin(s_k x'omega)``, divided by the root of their number.
 
     Attributes
@@ -556,7 +581,7 @@ class Fourier:
 
 
 @dataclass(frozen=True)
-class Explicit:
+class Explicit(Piece):
     """The features that one kernel is made of.
 
     Attributes
@@ -593,7 +618,7 @@ class Explicit:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Piece):
     """Columns of the samples as they are, of which each linear kernel has a group.
 
     Attributes
@@ -603,6 +628,7 @@ class Columns:
     """
 
     exact: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
 
     groups: tuple[NDArray[np.intp], ...]
 
@@ -618,8 +644,12 @@ class Columns:
 
     @property
     def n_columns(self) -> int:
-        """How many these are."""
+        """Number of columns that are in any group."""
         return len(self.used)
+
+    def own_columns(self) -> list[NDArray[np.intp]]:
+        """Return the groups."""
+        return list(self.groups)
 
     def check(self) -> None:
         """Raise ValueError unless groups are some of the first columns."""
@@ -633,39 +663,23 @@ class Columns:
 
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the columns of each kernel."""
-        dense = samples.toarray() if sparse.issparse(samples) else samples
+        (dense,) = self.columns(samples)
         for group in self.groups:
             yield dense[:, group]
+
+    def columns(self, samples: Any) -> Iterator[FloatArray]:
+        """Yield the columns of the samples."""
+        yield samples.toarray() if sparse.issparse(samples) else samples
 
     def select(self, which: Sequence[int]) -> Columns:
         """Return the piece with some of the kernels, on the same columns."""
         return Columns(tuple(self.groups[k] for k in which))
 
-    def renumbered(self) -> Columns:
-        """Return the piece on the columns that are used."""
+    def on_own(self, features: FeatureSet) -> tuple[FeatureSet, Piece]:
+        """Return the features and the piece without columns that no kernel uses."""
         used = self.used
-        return Columns(tuple(np.searchsorted(used, group) for group in self.groups))
-
-
-def _n_own(piece: Piece) -> int:
-    """Return the number of different columns of a piece."""
-    return piece.n_columns if isinstance(piece, Columns) else sum(piece.widths)
-
-
-def _own_columns(piece: Piece) -> list[NDArray[np.intp]]:
-    """Return which of the columns of a piece are the features of each kernel."""
-    if isinstance(piece, Columns):
-        return list(piece.groups)
-    ends = np.cumsum([0, *piece.widths])
-    return [np.arange(a, b) for a, b in pairwise(ends)]
-
-
-def _computed(piece: Piece, samples: Any) -> Iterator[FloatArray]:
-    """Yield the columns of a piece, in parts."""
-    if isinstance(piece, Columns):
-        yield samples.toarray() if sparse.issparse(samples) else samples
-    else:
-        yield from piece.features(samples)
+        groups = tuple(np.searchsorted(used, group) for group in self.groups)
+        return features.some(used), Columns(groups)
 
 
 def _sharing(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mklearn.data.frames import pandas_for
 from mklearn.data.labels import repeated, told
 from mklearn.data.views import MultiView
 from mklearn.kernels.families import Family, KernelLike, flat_kernels
@@ -82,10 +83,7 @@ class GroupReport:
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row for each group, used or not."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame() needs pandas; install it.") from error
+        pd = pandas_for("to_frame()", "read sizes, left_out and missing")
         sizes = {**self.sizes, **self.left_out}
         index = pd.Index(list(sizes), name="group")
         absent = [len(self.missing.get(name, ())) for name in sizes]

@@ -135,6 +135,10 @@ class Kernel:
         """Return these features, shape ``(len(X), n_explicit)``."""
         raise TypeError(f"{type(self).__name__} is not made of features")
 
+    def exponential(self) -> tuple[float, float, float, float] | None:
+        """Return ``(gamma, root, c1, c2)`` for the exponential family, else None."""
+        return None
+
     def spectral(self) -> tuple[str, float] | None:
         """Return the kind and the scale of the frequencies it is made of, if any.
 
@@ -177,10 +181,6 @@ class VectorKernel(Kernel):
     def diagonal(self, a: Any) -> Vector:
         """Return ``k(x, x)`` for each sample."""
         return self.diag(prepare(a))
-
-    def exponential(self) -> tuple[float, float, float, float] | None:
-        """Return ``(gamma, root, c1, c2)`` for the exponential family, else None."""
-        return None
 
     def from_base(self, B: Matrix, row_sq: Vector, col_sq: Vector) -> Matrix:
         """Return the kernel's values from the base matrix (a new float64 array)."""

@@ -15,14 +15,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.kernels.columns import FeatureSet, columns_in, is_linear
+from mklearn.kernels.computed_source import BaseSource, ComputedSource
+from mklearn.kernels.feature_source import SharedSource
 from mklearn.kernels.functions import prepare
-from mklearn.kernels.sources import (
-    BaseSource,
-    ComputedSource,
-    Known,
-    SharedSource,
-    Source,
-)
+from mklearn.kernels.sources import Known, Source
 from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
 
 FloatArray = NDArray[np.float64]

@@ -3,14 +3,12 @@
 from mklearn.data.blocks import Blocks
 from mklearn.problems.base import Certificate, Judgement
 from mklearn.problems.bilinear import BilinearProblem
+from mklearn.problems.coupled import CrammerSinger, Multinomial, OneClass
 from mklearn.problems.evidence import EvidenceProblem, Likelihood, WeightErrors
 from mklearn.problems.losses import (
-    CrammerSinger,
     EpsilonInsensitive,
     Hinge,
     Logistic,
-    Multinomial,
-    OneClass,
     Piece,
     Piecewise,
     Pointwise,

@@ -209,3 +209,8 @@ def shares(parts: FloatArray) -> FloatArray:
     total = parts.sum(axis=-1, keepdims=True)
     even = np.full_like(parts, 1.0 / parts.shape[-1])
     return np.asarray(np.divide(parts, total, out=even, where=total > 0))
+
+
+def per_cost(a: FloatArray, C: FloatArray, otherwise: float = 0.0) -> FloatArray:
+    """Return ``a / C`` where C is positive."""
+    return np.where(C > 0, a / np.where(C > 0, C, 1.0), otherwise)

@@ -35,7 +35,7 @@ from mklearn.problems.base import (
     Kind,
     shares,
 )
-from mklearn.problems.losses import CrammerSinger
+from mklearn.problems.coupled import CrammerSinger
 from mklearn.problems.mkl import certified, check_square
 from mklearn.problems.weights import LpBall, WeightSet, excess
 

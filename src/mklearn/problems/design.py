@@ -730,3 +730,35 @@ def _within(
         if np.abs(E.T @ trial).max() < np.abs(g).max():
             c = trial
     return c
+
+
+def decisions(
+    design: Design | None,
+    F: FloatArray,
+    bias: FloatArray,
+    size: Callable[[FloatArray], FloatArray] | None = None,
+) -> FloatArray:
+    """Return scores F (n, T) with the bias (T,), or with effects (1 + k, T).
+
+    ``size``, such as ``np.abs``, is applied to the columns of the design.
+    """
+    if design is None:
+        return F + bias
+    columns = design.columns if size is None else size(design.columns)
+    return np.asarray(F + columns @ bias)
+
+
+def middle_bias(knots: FloatArray, rises: FloatArray, start: FloatArray) -> FloatArray:
+    """Return the middle of the minimisers of convex piecewise linear functions.
+
+    Of each column: its slope is ``start`` on the left and rises by ``rises`` at
+    ``knots``.
+    """
+    columns = np.arange(knots.shape[1])
+    order = knots.argsort(axis=0, kind="stable")
+    slope = start + rises[order, columns].cumsum(axis=0)
+    flat = 1e-12 * rises.sum(axis=0)
+    last = len(knots) - 1
+    ends = (slope < -flat).sum(axis=0), (slope <= flat).sum(axis=0)
+    low, high = (knots[order[np.minimum(end, last), columns], columns] for end in ends)
+    return np.asarray((low + high) / 2)

@@ -13,7 +13,7 @@ discriminant ratio ``F*(theta)``; ``-lam/2`` times it is the value of :class:`Fi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,9 @@ from mklearn.data.blocks import Block
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.normalise import Scaling
 from mklearn.problems.base import FEW, UNIT, column_sums, entries_sum, pairwise
-from mklearn.problems.losses import Rows, Squared, System
+from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
+from mklearn.problems.protocols import Rows, System
 from mklearn.problems.scatter import Beside
 from mklearn.problems.weights import LpBall, WeightSet
 
@@ -187,6 +188,8 @@ class Fisher:
     labels: NDArray[np.intp]
     lam: float
     weight: FloatArray
+
+    design: ClassVar[None] = None  # there is no place for covariates
 
     @property
     def shape(self) -> tuple[int, int]:

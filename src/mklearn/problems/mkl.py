@@ -10,7 +10,7 @@ Both are rounded outward. No term of ``K[m] A`` exceeds a product of roots of di
 so that those and A tell how far scores F and quadratic forms q may err; what that makes
 of a loss, its formula tells at the ends of an interval, and ``support`` and regulariser
 grow with q. A point that is feasible but for rounding stands for one that is feasible,
-as near as :meth:`~mklearn.problems.losses.Loss.strain` says.
+as near as :meth:`~mklearn.problems.protocols.Loss.strain` says.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from mklearn.problems.base import (
     Kind,
     shares,
 )
-from mklearn.problems.losses import CrammerSinger, Hinge, Loss, OneClass
+from mklearn.problems.coupled import CrammerSinger, OneClass
+from mklearn.problems.losses import Hinge
+from mklearn.problems.protocols import Loss
 from mklearn.problems.weights import LpBall, WeightSet, excess, for_kernels
 
 FloatArray = NDArray[np.float64]

@@ -466,6 +466,7 @@ class _Free:
 
     hyperplane = True
     concavity = 0.0
+    design = None
 
     def repair(self, A: FloatArray) -> FloatArray:
         return A

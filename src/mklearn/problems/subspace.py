@@ -39,7 +39,7 @@ from mklearn.problems.base import (
     entries_sum,
     pairwise,
 )
-from mklearn.problems.losses import Loss
+from mklearn.problems.protocols import Loss
 
 FloatArray = NDArray[np.float64]
 

@@ -46,8 +46,9 @@ from scipy.optimize import linprog
 from scipy.special import xlogy
 
 from mklearn.problems.base import FEW, UNIT, entries_sum, pairwise
-from mklearn.problems.design import Design, least
-from mklearn.problems.losses import FloatArray, Piece, Piecewise, Rows, decisions
+from mklearn.problems.design import Design, decisions, least
+from mklearn.problems.losses import FloatArray, Piece, Piecewise
+from mklearn.problems.protocols import Rows
 
 Ties = str
 TIES = ("breslow", "efron")
@@ -439,7 +440,7 @@ class Cox:
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the loss, which no bias changes; with covariates at their effects."""
-        return self._value(decisions(self, F, bias)[self.sets.order, 0])
+        return self._value(decisions(self.design, F, bias)[self.sets.order, 0])
 
     def _value(self, f: FloatArray) -> float:
         """Return the loss of scores in order."""
@@ -797,9 +798,9 @@ class Cox:
     def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
         """Return what ``primal`` is at most, for scores that err by up to ``error``."""
         order = self.sets.order
-        f, reach = decisions(self, F, bias)[order, 0], error[order, 0]
+        f, reach = decisions(self.design, F, bias)[order, 0], error[order, 0]
         if self.design is not None:
-            size = decisions(self, np.abs(F), np.abs(bias), np.abs)[order, 0]
+            size = decisions(self.design, np.abs(F), np.abs(bias), np.abs)[order, 0]
             reach = reach + (16 + len(bias)) * UNIT * size
         _, _, both = self._logs(f + reach)
         gains = entries_sum(self._k * both) - entries_sum(self._given * (f - reach))

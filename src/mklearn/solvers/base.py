@@ -39,7 +39,7 @@ class Need:
         The requirement and which solver to use instead; ``{loss}`` and ``{weights}``
         are replaced by those of the problem.
     loss, weights : type
-        Classes or protocols, such as :class:`~mklearn.problems.losses.BoxLoss` and
+        Classes or protocols, such as :class:`~mklearn.problems.protocols.BoxLoss` and
         :class:`~mklearn.problems.weights.ConvexSet`.
     holds : callable, optional
         A further condition on the problem.

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import BoxLoss
 from mklearn.problems.mkl import Problem
+from mklearn.problems.protocols import BoxLoss
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxQP, Found, RowCache, unfinished
 from mklearn.solvers.sweeps import SampleSweeps
@@ -81,9 +81,9 @@ class BesideSolver:
 
     def __init__(self, problem: Problem, start: Iterate | None) -> None:
         self.problem, loss = problem, problem.loss
-        assert isinstance(loss, BoxLoss)
+        assert isinstance(loss, BoxLoss) and loss.design is not None
         n, T = loss.shape
-        self.Q = loss.design.basis[:, 1:]  # type: ignore[attr-defined]
+        self.Q = loss.design.basis[:, 1:]
         self.rows = _Rows(problem.bank, self.Q)
         self.coarse = 0.02 if start is None else 1e-3
         self.size = np.inf
@@ -263,6 +263,6 @@ class _AnyWeights:
 
 def sweeps(problem: Problem, start: Iterate | None, seed: int = 0) -> SampleSweeps:
     """Return what solves the Crammer-Singer loss for given weights."""
-    if problem.loss.design is None:  # type: ignore[attr-defined]
+    if problem.loss.design is None:
         return SampleSweeps(problem, start, seed)
     return BesideSweeps(problem, start, seed)

@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.problems.coupled import CrammerSinger
 from mklearn.problems.discriminant import Fisher
-from mklearn.problems.losses import (
-    BoxLoss,
-    CrammerSinger,
-    Logistic,
-    Squared,
-    Summed,
-)
+from mklearn.problems.losses import Logistic, Squared, Summed
 from mklearn.problems.mkl import Problem
+from mklearn.problems.protocols import BoxLoss
 from mklearn.problems.weights import BlockNorm, ConvexSet, ElasticNet, Ellipsoid, LpBall
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates, Need
@@ -329,7 +325,7 @@ def _box(
         limits.append(Z[above] >= lower[above])
     if below.any():
         limits.append(Z[below] <= upper[below])
-    design = getattr(loss, "design", None)
+    design = loss.design
     if design is not None:
         limits.append(design.basis.T @ A == 0.0)
     elif loss.hyperplane:

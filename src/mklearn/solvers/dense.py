@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.data.compiling import njit
-from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import RoughProblem
+from mklearn.problems.protocols import Box, BoxLoss
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import Found, Variables, minimise_coordinates, unfinished
 

@@ -17,16 +17,16 @@ from mklearn.kernels.factors import (
     invert_triangle,
     solve_triangle,
 )
-from mklearn.problems.losses import (
+from mklearn.problems.coupled import Multinomial
+from mklearn.problems.design import decisions
+from mklearn.problems.mkl import Problem, RoughProblem
+from mklearn.problems.protocols import (
     BoxLoss,
     CoupledLoss,
-    Multinomial,
     QuadraticLoss,
     SmoothLoss,
     System,
-    decisions,
 )
-from mklearn.problems.mkl import Problem, RoughProblem
 from mklearn.problems.pseudo_samples import Expansion, by_kernel
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.beside import BesideSolver, sweeps
@@ -66,7 +66,7 @@ def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
         theta = center if start is None else start.theta
         return LinearSolver(problem.bank, system, theta)
     if isinstance(problem.loss, BoxLoss):
-        if getattr(problem.loss, "design", None) is not None:
+        if problem.loss.design is not None:
             return BesideSolver(problem, start)
         if isinstance(problem, RoughProblem):
             return DenseSolver(problem, start)
@@ -308,7 +308,7 @@ class SmoothSolver:
         value = loss.primal(F, bias) + 0.5 * float(np.sum(A * F))
         for _ in range(100):
             # the dual point that the scores imply is feasible up to the hyperplane
-            implied = loss.repair(loss.slope(decisions(loss, F, bias)))
+            implied = loss.repair(loss.slope(decisions(loss.design, F, bias)))
             scores = self.K @ implied
             gap, size = inner_gap(self.problem, implied, scores)
             if gap <= max(min(allowed, self.coarse * size), 1e-13 * size):
@@ -333,10 +333,10 @@ class SmoothSolver:
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
         assert self.K is not None and isinstance(self.loss, SmoothLoss)
         loss = self.loss
-        f = decisions(loss, F, bias)
+        f = decisions(loss.design, F, bias)
         slope = loss.slope(f)
         bend = np.maximum(loss.bend(f), 1e-12)
-        design = getattr(loss, "design", None)
+        design = loss.design
         E = np.ones((len(F), 1)) if design is None else design.basis
         out = np.zeros_like(F)
         factor, used = None, np.zeros(0)
@@ -369,9 +369,9 @@ class CoupledSolver(SmoothSolver):
 
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
         assert self.K is not None and isinstance(self.loss, CoupledLoss)
-        f = decisions(self.loss, F, bias)
+        f = decisions(self.loss.design, F, bias)
         right = self.loss.slope(f) + self.loss.bent(f, f)
-        design = getattr(self.loss, "design", None)
+        design = self.loss.design
         if design is None:
             return np.asarray(lu_solve(self._factor(f), right, check_finite=False))
         # effects are free as well, so that the point is orthogonal to the covariates
@@ -388,9 +388,9 @@ class CoupledSolver(SmoothSolver):
         """
         assert isinstance(self.loss, CoupledLoss)
         V, M = V[:, 0], V.shape[2]
-        design = getattr(self.loss, "design", None)
+        design = self.loss.design
         if design is not None:
-            F = decisions(self.loss, F, self.loss.bias(F))
+            F = decisions(self.loss.design, F, self.loss.bias(F))
             V = np.c_[V, design.basis[:, 1:]]
         solved = lu_solve(self._factor(F), V, trans=1, check_finite=False)
         out = np.asarray(self.loss.bent(F, V).T @ solved)
@@ -420,7 +420,7 @@ class MultinomialSolver(CoupledSolver):
 
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
         assert self.K is not None and isinstance(self.loss, Multinomial)
-        f = decisions(self.loss, F, bias)
+        f = decisions(self.loss.design, F, bias)
         right = self.loss.slope(f) + self.loss.bent(f, f)
         curved = _Curved.of(self.K, self.loss, f)
         return curved.balanced(right - curved.apply(self.K @ right))
@@ -428,7 +428,7 @@ class MultinomialSolver(CoupledSolver):
     def hessian(self, F: FloatArray, V: FloatArray) -> FloatArray:
         """Return ``V'Q V`` for V (n, k, M), Q as above with free biases."""
         assert self.K is not None and isinstance(self.loss, Multinomial)
-        f = decisions(self.loss, F, self.loss.bias(F))
+        f = decisions(self.loss.design, F, self.loss.bias(F))
         curved = _Curved.of(self.K, self.loss, f)
         M = V.shape[2]
         out = np.empty((M, M))

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import Problem
+from mklearn.problems.protocols import Box, BoxLoss
 from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.smo import Variables, solve_dense
 
@@ -50,7 +50,7 @@ class Interleaved:
         Need(
             "solver='interleaved' keeps one sum of the dual variables, and covariates "
             "(fixed=) ask for several; use solver='newton'.",
-            holds=lambda problem: getattr(problem.loss, "design", None) is None,
+            holds=lambda problem: problem.loss.design is None,
         ),
     )
 

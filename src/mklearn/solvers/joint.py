@@ -15,8 +15,8 @@ from mklearn.kernels.dense import DenseGrams
 from mklearn.kernels.specs import Linear
 from mklearn.problems.base import Iterate, Judgement
 from mklearn.problems.discriminant import rkda
-from mklearn.problems.losses import Loss
 from mklearn.problems.mkl import MKLProblem, RoughProblem
+from mklearn.problems.protocols import Loss
 from mklearn.problems.subspace import (
     Cut,
     JointPoint,

@@ -20,7 +20,7 @@ from scipy.optimize import linprog
 
 from mklearn.data.compiling import njit
 from mklearn.problems.base import Judgement
-from mklearn.problems.losses import CrammerSinger
+from mklearn.problems.coupled import CrammerSinger
 from mklearn.problems.mkl import Problem
 from mklearn.problems.weights import Constraint, ConvexSet, WeightSet
 from mklearn.solvers.alternating import Alternating

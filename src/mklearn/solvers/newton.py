@@ -16,8 +16,9 @@ from scipy.linalg import cho_solve
 
 from mklearn.kernels.factors import cholesky
 from mklearn.problems.base import Judgement
-from mklearn.problems.losses import BoxLoss, SeparableLoss, decisions
+from mklearn.problems.design import decisions
 from mklearn.problems.mkl import Problem, RoughProblem
+from mklearn.problems.protocols import BoxLoss, SeparableLoss
 from mklearn.problems.weights import ConvexSet
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Iterate, Iterates, Need
@@ -242,7 +243,7 @@ def _curvature(problem: Problem, at: Trial) -> FloatArray:
         return loss.curvature(A)
     n, T = A.shape
     mu = max(_ROUNDED * min(1.0, at.relative_gap) * at.gap / A.size, 1e-300)
-    f = decisions(loss, F, loss.bias(F))
+    f = decisions(loss.design, F, loss.bias(F))
     out = np.empty_like(A)
     for t in range(T):
         box = loss.box(t)
@@ -277,7 +278,7 @@ def _hessian(
     hessian = np.zeros((M, M))
     rng = np.random.default_rng(0)
     curvature = _curvature(problem, at)
-    design = getattr(problem.loss, "design", None)
+    design = problem.loss.design
     for t in range(A.shape[1]):
         free = np.flatnonzero(np.isfinite(curvature[:, t]))
         if len(free) < 2:

@@ -17,8 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.dense import DenseGrams
-from mklearn.problems.losses import BoxLoss, Loss
 from mklearn.problems.mkl import MKLProblem, RoughProblem
+from mklearn.problems.protocols import BoxLoss, Loss
 from mklearn.problems.weights import LpBall, WeightSet, weight_set
 from mklearn.solvers.base import Iterate, Iterates, Need, Solution, Solver, Status
 from mklearn.solvers.driver import solve

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from mklearn.problems.base import Kind
-from mklearn.problems.losses import BoxLoss
 from mklearn.problems.mkl import Problem
+from mklearn.problems.protocols import BoxLoss
 from mklearn.problems.weights import ElasticNet
 from mklearn.solvers.alternating import Alternating
 from mklearn.solvers.base import Solver
@@ -145,7 +145,7 @@ def _for_kernels(problem: Problem) -> Solver:
     if _at_once(problem):
         return Alternating()
     box = isinstance(problem.loss, BoxLoss)
-    box = box and getattr(problem.loss, "design", None) is None
+    box = box and problem.loss.design is None
     # any budget holds the rows of few samples, unless it was given
     few = n <= _FEW and problem.bank.memory_limit is None
     if box and not few and problem.bank.row_budget() < min(n, 500):

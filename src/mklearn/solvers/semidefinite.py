@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.problems.discriminant import Fisher
-from mklearn.problems.losses import QuadraticLoss
 from mklearn.problems.mkl import Problem
+from mklearn.problems.protocols import QuadraticLoss
 from mklearn.problems.weights import ConvexSet, ElasticNet, Ellipsoid, LpBall
 from mklearn.solvers.base import Iterate, Iterates, Need
 from mklearn.solvers.conic import packages, run

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from mklearn.data.compiling import njit
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import Problem
+from mklearn.problems.protocols import Box, BoxLoss
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.interior import minimise_in_box
 

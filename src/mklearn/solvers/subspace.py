@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.dense import DenseGrams
 from mklearn.problems.base import Iterate
-from mklearn.problems.losses import Loss
+from mklearn.problems.protocols import Loss
 from mklearn.problems.subspace import (
     Alignment,
     JointPoint,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mklearn.data.compiling import njit
 from mklearn.data.threads import run_blocks
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import CrammerSinger
+from mklearn.problems.coupled import CrammerSinger
 from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate
 

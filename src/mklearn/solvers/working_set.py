@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.losses import Box, BoxLoss
 from mklearn.problems.mkl import Problem
+from mklearn.problems.protocols import Box, BoxLoss
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.smo import BoxQP, Found, RowCache, inner_gap, unfinished
 
