@@ -561,7 +561,10 @@ class FeatureProblem:
         return -np.inf
 
     def regulariser(self, w: FloatArray, theta: FloatArray) -> float:
-        """Return ``½ sum_m |w_m|^2 / theta_m``, infinite if only theta_m is zero."""
+        """Return ``½ sum_m |w_m|^2 / theta_m``.
+
+        It is infinite if ``theta_m`` is zero but ``w_m`` is not.
+        """
         norms2 = squares(w, self.slices)
         used = theta > 0
         if norms2[~used].any():
