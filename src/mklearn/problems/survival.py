@@ -634,7 +634,7 @@ class Cox:
         return np.where(self.sets.own < len(self.sets.first), np.maximum(m, 0.0), 0.0)
 
     def _flow(self, m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return, by event time, masses of events and of others at risk, and ``rho``."""
+        """Return, by event time, masses of events, of others at risk, and ``rho``."""
         sets = self.sets
         events = self._over_events(m)
         rho = np.zeros(len(sets.first))
