@@ -60,7 +60,7 @@ def factorised(S: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
     C, pivots, rank, info = dpstrf(S / np.outer(safe, safe), tol=1e-14 * D, lower=0)
     if info < 0:
         raise ValueError(
-            "The scatter of the features holds values that are no numbers."
+            "The scatter matrix of the features has values that are not finite."
         )
     order = pivots.astype(np.intp) - 1
     R = np.zeros((rank, D))
