@@ -78,26 +78,26 @@ class Blocks(ABC):
 
     @abstractmethod
     def then(self, function: Callable[[Block], Block]) -> Blocks:
-        """Return the blocks ``function(block)``, computed when they are asked for."""
+        """Return the blocks ``function(block)``, computed on demand."""
 
     def keeping(self, room: int) -> Blocks:
-        """Return the blocks with a cache, in bytes, for those that :meth:`then` makes.
+        """Return the blocks with a cache, in bytes, for the results of :meth:`then`.
 
-        Cached blocks need not be computed again in every pass; a source without a cache
-        of its own keeps nothing.
+        Cached blocks need not be computed again in every pass; a source without its own
+        cache stores nothing.
         """
         return self
 
     def held(self, size: int) -> Blocks:
-        """Return the same blocks, kept where they are made if ``size`` bytes have room.
+        """Return the same blocks, stored where they are computed if memory suffices.
 
-        This is for sources that cannot know in advance how much they would keep; the
-        others keep blocks as they compute them, as far as there is room.
+        This is for sources that cannot know in advance the ``size`` in bytes of all
+        blocks; other sources store blocks as they compute them, as long as they fit.
         """
         return self
 
     def within(self, rows: int, threads: int) -> Blocks:
-        """Return blocks of no more rows, on no more threads, if it has a say in them.
+        """Return the blocks with limits on their rows and on threads, if supported.
 
         This bounds the memory for blocks in progress; a cluster has its own limits.
         """
@@ -121,18 +121,18 @@ class BlockSource(Blocks):
     one_pass : bool
         Whether the samples can be read only once.
     keep : int
-        Memory, in bytes, for caching the blocks that :meth:`then` makes, so that they
-        need not be computed again in every pass; none by default.
+        Memory, in bytes, for caching the results of :meth:`then`, so that they need not
+        be computed again in every pass; none by default.
     threads : int or None
         Number of threads that work on blocks; by default as many as numba uses.
     """
 
     keep = 0
     threads: int | None = None
-    most: int | None = None  # rows of a block that is worked on
+    most: int | None = None  # maximum number of rows that are processed together
 
-    _known: Any = None  # what the first block looked like
-    _first: Any = None  # what the first pass found: rows and checksum
+    _known: Any = None  # form of the first block
+    _first: Any = None  # number of rows and checksum of the first pass
     _opened: Any = None  # the stamp when the source was first read
 
     def map(self, function: Callable[[Block], T]) -> list[T]:
@@ -155,17 +155,17 @@ class BlockSource(Blocks):
         return total
 
     def then(self, function: Callable[[Block], Block]) -> BlockSource:
-        """Return the blocks ``function(block)``, computed when they are asked for."""
+        """Return the blocks ``function(block)``, computed on demand."""
         return _Derived(self, function)
 
     def keeping(self, room: int) -> BlockSource:
-        """Return the source with room for blocks that :meth:`then` makes, in bytes."""
+        """Return the source with a cache, in bytes, for the results of :meth:`then`."""
         made = copy(self)
         made.keep = room
         return made
 
     def within(self, rows: int, threads: int) -> BlockSource:
-        """Return the source with blocks of no more rows, on no more threads."""
+        """Return the source with limits on the rows of a block and on threads."""
         made = copy(self)
         made.most = rows
         made.threads = min(
@@ -182,7 +182,7 @@ class BlockSource(Blocks):
         rows, digest = 0, 0
         for number, raw in enumerate(self._read()):
             parts = _parts(raw)
-            if parts and _empty(parts[0]):  # types say nothing without rows
+            if parts and _empty(parts[0]):  # without rows, types are meaningless
                 continue
             block = self._checked(parts, number, rows)
             rows += block.n_rows
@@ -205,7 +205,7 @@ class BlockSource(Blocks):
     # --- work -------------------------------------------------------------------------
 
     def _makers(self) -> Iterator[Callable[[], Block]]:
-        """Yield for each block a function that makes it; it may run in a thread."""
+        """Yield a function for each block that computes it, possibly in a thread."""
         for block in self:
             size = block.n_rows if self.most is None else self.most
             for start in range(0, block.n_rows, size):
@@ -213,7 +213,7 @@ class BlockSource(Blocks):
                 yield partial(_same, Block(*(_cut(column, part) for column in block)))
 
     def _values(self, function: Callable[[Block], T]) -> Iterator[T]:
-        """Yield the function's values in order; a few blocks are in memory at once."""
+        """Yield the function's values in order, with few blocks in memory at a time."""
         return in_order(partial(_applied, function), self._makers(), self.threads)
 
     # --- for subclasses ---------------------------------------------------------------
@@ -223,7 +223,7 @@ class BlockSource(Blocks):
         """Yield ``X``, ``(X, y)`` or ``(X, y, weight)`` for each block."""
 
     def _stamp(self) -> Any:
-        """Return what is different if the samples were changed."""
+        """Return a value that changes when the samples are changed."""
         return ()
 
     def _digest(self, block: Block, before: int) -> int:
@@ -240,7 +240,7 @@ class BlockSource(Blocks):
             )
 
     def _checked(self, given: tuple[Any, ...], number: int, row: int) -> Block:
-        """Return a block in its usual form."""
+        """Return a validated block."""
         if not 1 <= len(given) <= 3:
             raise ValueError(
                 f"Block {number} of {self!r} has {len(given)} parts, but must be (X, "
@@ -271,7 +271,7 @@ class BlockSource(Blocks):
 
 
 class _Derived(BlockSource):
-    """The blocks of a source after some functions, kept as far as there is room."""
+    """The blocks of a source after some functions, cached as far as they fit."""
 
     def __init__(
         self, source: BlockSource, *functions: Callable[[Block], Block]
@@ -281,15 +281,15 @@ class _Derived(BlockSource):
         self.keep, self.threads = source.keep, source.threads
         self._kept: dict[int, Block] = {}
         self._held = 0
-        self._count: int | None = None  # blocks, once they were all made
+        self._count: int | None = None  # number of blocks, after the first pass
         self._lock = Lock()
 
     def then(self, function: Callable[[Block], Block]) -> BlockSource:
-        """Return the blocks after one more function; only these are kept."""
+        """Return the blocks after another function; only the results are cached."""
         return _Derived(self.source, *self.functions, function)
 
     def within(self, rows: int, threads: int) -> BlockSource:
-        """Return the blocks of a source whose own are no larger."""
+        """Return the blocks of the source with these limits."""
         return _Derived(self.source.within(rows, threads), *self.functions)
 
     def __repr__(self) -> str:
@@ -300,10 +300,10 @@ class _Derived(BlockSource):
             yield make()
 
     def _read(self) -> Iterator[Block]:
-        return iter(self)  # checked where they come from
+        return iter(self)  # validated by the source
 
     def _makers(self) -> Iterator[Callable[[], Block]]:
-        if self._count == len(self._kept):  # nothing to read
+        if self._count == len(self._kept):  # all blocks are cached
             for number in range(len(self._kept)):
                 yield partial(_same, self._kept[number])
             return
@@ -405,7 +405,7 @@ def _cut(part: Any, rows: slice) -> Any:
 
 
 def _kind(X: Any, y: Any) -> tuple[Any, ...]:
-    """Return what all blocks must have in common."""
+    """Return the form that all blocks must have in common."""
     if y is None:
         return (X.shape[1], None, None)
     text = y.dtype.kind in "OUST"

@@ -28,8 +28,8 @@ class NothingToLearnError(ValueError):
 
 
 def check_rows(X: Any, where: str) -> tuple[Any, tuple[str, ...] | None]:
-    """Return rows as float64 array, CSR matrix or views, and the columns' names."""
-    if isinstance(X, MultiView):  # checked itself
+    """Return rows as float64 array, CSR matrix or views, and the column names."""
+    if isinstance(X, MultiView):  # already validated
         return X.imputed(), None
     names = None
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
@@ -57,7 +57,7 @@ def check_rows(X: Any, where: str) -> tuple[Any, tuple[str, ...] | None]:
             f"{where} has samples of shape {X.shape}; they must be a table of shape "
             "(n_samples, n_columns)."
         )
-    # the sum is finite if all is, and is found without a copy
+    # a finite sum means finite values, and needs no copy
     if not np.isfinite(values.sum()) and not np.isfinite(values).all():
         rows, cols = (X.tocoo() if sparse.issparse(X) else X).nonzero()
         bad = ~np.isfinite(np.asarray(X[rows, cols]).ravel())
@@ -77,7 +77,7 @@ def check_enough(n: int) -> None:
 
 
 def check_count(name: str, value: Any) -> int:
-    """Return a parameter that must be a whole number from 1 on."""
+    """Return a parameter that must be a positive integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     return int(value)
@@ -124,7 +124,7 @@ def check_weight(weight: Any, n: int, where: str | None = None) -> FloatArray:
 
 
 def check_given(y: Any) -> Any:
-    """Return ``y``, or raise ValueError if there is none."""
+    """Return ``y``, or raise ValueError if it is None."""
     if y is None:
         raise ValueError(
             "This estimator requires y to be passed, but the target y is None."
@@ -133,7 +133,7 @@ def check_given(y: Any) -> Any:
 
 
 def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
-    """Return the targets of a part: labels or values, of which none is missing."""
+    """Return the targets of a block, labels or values, without missing ones."""
     _check_length(y, n, "targets", where)
     y = np.asarray(y)
     if y.dtype.kind in "fc":
@@ -155,13 +155,13 @@ def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
 def check_labels(
     y: Any, weight: FloatArray, who: str
 ) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the classes in order, and the number of each sample's class.
+    """Return the sorted classes, and the class index of each sample.
 
     Parameters
     ----------
     y : array of shape (n,)
     weight : array of shape (n,)
-        Checked; each class needs a sample with weight.
+        Validated weights; each class needs a sample with positive weight.
     who : str
         Name of the estimator that needs at least two classes.
     """
@@ -186,7 +186,7 @@ def check_labels(
 
 
 def check_indicators(Y: Any, weight: FloatArray) -> FloatArray:
-    """Return a table of labels, 0 or 1, shape (n, k): each is there and is lacking."""
+    """Return indicators of labels, (n, k), none of which is constant."""
     Y = check_array(Y, accept_sparse="csr", dtype=np.float64, input_name="y")
     Y = Y.toarray() if sparse.issparse(Y) else Y
     if len(Y) != len(weight):

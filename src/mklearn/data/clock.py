@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 _END: ContextVar[float | None] = ContextVar("end of the time limit", default=None)
-_GRACE, _GRACE_SHARE = 0.5, 0.1  # a limit is kept to within a second or a tenth
+_GRACE, _GRACE_SHARE = 0.5, 0.1  # seconds, and share of the limit, for ``preparing``
 
 
 class OutOfTimeError(TimeoutError):
@@ -35,12 +35,12 @@ class OutOfTimeError(TimeoutError):
 
 @dataclass(frozen=True)
 class Clock:
-    """When the time of a fit ends; None for never.
+    """The time at which a fit must end.
 
     Parameters
     ----------
     end : float or None
-        By ``time.perf_counter``.
+        In terms of ``time.perf_counter``; None for no limit.
     grace : float
         Seconds by which ``preparing`` may exceed the limit.
     """
@@ -50,24 +50,24 @@ class Clock:
 
     @classmethod
     def start(cls, limit: float | None) -> Clock:
-        """Return a clock that runs for so many seconds from now."""
+        """Return a clock that ends ``limit`` seconds from now."""
         if limit is None:
             return cls()
         return cls(time.perf_counter() + limit, max(_GRACE, _GRACE_SHARE * limit))
 
     def left(self) -> float | None:
-        """Return the seconds that are left, not below zero; None for no limit."""
+        """Return the remaining seconds, at least zero; None for no limit."""
         return None if self.end is None else max(0.0, self.end - time.perf_counter())
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """Let passes end once this time, or an outer one, is over, with an error."""
+        """Make passes raise an error once this time, or an outer one, is over."""
         with _ending_at(self.end):
             yield
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
-        """Like ``within``, but with a grace, for what any answer needs.
+        """Like ``within``, but with a grace period, for preparations of any result.
 
         This way a small problem with a very short limit has a result on any machine,
         namely the starting point of the solver.
@@ -87,7 +87,7 @@ def _ending_at(end: float | None) -> Iterator[None]:
 
 
 def check_time() -> None:
-    """Raise OutOfTimeError if the time of this thread's clock is over."""
+    """Raise OutOfTimeError if the time limit of this thread is over."""
     end = _END.get()
     if end is not None and time.perf_counter() > end:
         raise OutOfTimeError

@@ -1,4 +1,4 @@
-"""Compiled functions: kept on disk where there is room for them, announced once."""
+"""Functions compiled by numba, which are cached on disk where possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOG = logging.getLogger("mklearn")
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
-    """Return a decorator like numba's, which also works where nothing can be written.
+    """Return a decorator like numba's, which also works on read-only file systems.
 
     Numba is imported when the first function is called, as it takes longer to import
     than this whole library. Compiled functions are cached next to the package, in the
@@ -24,7 +24,7 @@ def njit(**options: Any) -> Callable[[Any], Any]:
     Parameters
     ----------
     **options
-        Of :func:`numba.njit`.
+        Options of :func:`numba.njit`.
     """
 
     def decorate(function: Any) -> Compiled:
@@ -34,10 +34,10 @@ def njit(**options: Any) -> Callable[[Any], Any]:
 
 
 class Compiled:
-    """A function that is handed to numba when one of its kind is first called.
+    """A function that is passed to numba when any such function is first called.
 
-    All functions known by then are compiled together and replace themselves in the
-    modules that define them: compiled functions call each other, and numba must find
+    All functions defined so far are then passed to numba together and are replaced in
+    the modules that define them: compiled functions call each other, so numba must find
     compiled ones there.
     """
 
@@ -55,7 +55,7 @@ class Compiled:
         return (self._compiled or self._ready())(*args)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what numba knows about the function."""
+        """Return an attribute of the compiled function."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._ready(), name)
@@ -105,10 +105,10 @@ class Notice:
         self.said = False
 
     def notify(self, event: Any) -> None:
-        """Say it when a compilation starts, if the function is ours."""
+        """Print the message when a compilation starts, if the function is ours."""
         if not event.is_start:
             return
-        # what others make while they run may have no module
+        # functions that others create at run time may have no module
         module = event.data["dispatcher"].py_func.__module__ or ""
         if self.said or module.split(".")[0] != "mklearn":
             return

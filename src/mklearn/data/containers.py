@@ -16,14 +16,14 @@ from scipy import sparse
 
 from mklearn.data.labels import as_labels, places, require_distinct
 
-_ENTRIES = 2**23  # read of a file at once
+_ENTRIES = 2**23  # number of entries that are read from a file at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Values of a view, with the names of columns and rows where there are any.
+    """Values of a view, with the names of columns and rows, if any.
 
-    ``absent`` tells rows that hold nothing, None for none.
+    ``absent`` marks rows without values; None if there are none.
     """
 
     values: Any
@@ -32,7 +32,7 @@ class Table:
     absent: NDArray[np.bool_] | None = None
 
     def at(self, ids: NDArray[Any]) -> Table:
-        """Return the rows of some samples; those it does not have are absent."""
+        """Return the rows of some samples; unknown samples are absent."""
         if self.ids is None or self.ids.tolist() == ids.tolist():
             return self
         place = places(self.ids, ids)
@@ -43,9 +43,9 @@ class Table:
 
 
 def _with_holes(values: Any, place: NDArray[np.intp]) -> Any:
-    """Return the rows at ``place``; -1 is a row of NaN or None, or an empty sparse one.
+    """Return the rows at ``place``; -1 stands for a row of NaN or None.
 
-    A row of NaN would fill a sparse matrix.
+    In a sparse matrix it stands for an empty row, since NaN would make it dense.
     """
     absent = place < 0
     if sparse.issparse(values):
@@ -144,7 +144,7 @@ def _entry(
 
 
 def _in_memory(matrix: Any) -> Any:
-    """Return a matrix as float64 array or CSR; of a file, some rows at a time."""
+    """Return a matrix as float64 array or CSR; files are read in blocks of rows."""
     if isinstance(matrix, np.ndarray) or sparse.issparse(matrix):
         return _numbers(matrix)
     n, width = matrix.shape
@@ -159,10 +159,10 @@ def _in_memory(matrix: Any) -> Any:
 
 
 def rows_of(matrix: Any, size: int) -> Iterator[Any]:
-    """Yield a matrix, in memory or in a file, some rows at a time, as float64.
+    """Yield a matrix, in memory or in a file, in blocks of rows, as float64.
 
-    In a file, a sparse matrix is three arrays, of which those of its rows are read; one
-    that is stored by columns has to be read as a whole.
+    In a file, a sparse matrix consists of three arrays, of which only the parts of
+    these rows are read; a matrix that is stored by columns is read as a whole.
     """
     n, width = matrix.shape
     if getattr(matrix, "format", None) == "csc" and hasattr(matrix, "to_memory"):

@@ -1,4 +1,4 @@
-"""Covariates: columns that enter linearly, without a penalty, beside the intercept."""
+"""Covariates: columns that enter linearly and unpenalised, like the intercept."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FloatArray = NDArray[np.float64]
 Values = dict[str, NDArray[Any]]
 
 
-# --- how columns are coded ------------------------------------------------------------
+# --- coding of columns ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """How one column is coded: as numbers, or as indicators of all categories but one.
+    """Coding of a column: as numbers, or as indicators of all categories but one.
 
     ``center`` and ``scale`` standardise numbers, so that collinearity does not depend
     on units; coefficients are reported in the units of the user.
@@ -37,15 +37,15 @@ class CodedColumn:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns that it becomes."""
+        """Names of the coded columns."""
         if self.categories is None:
             return (self.name,)
         return tuple(f"{self.name}={value}" for value in self.categories[1:])
 
     def coded(self, values: NDArray[Any], units: bool = False) -> FloatArray:
-        """Return the columns that values become, shape (n, k).
+        """Return the coded columns of values, shape (n, k).
 
-        ``units`` leaves numbers in the units of the user.
+        With ``units``, numbers stay in the units of the user.
         """
         if self.categories is None:
             numbers = _numbers(values)
@@ -54,7 +54,7 @@ class CodedColumn:
                     f"Covariate {self.name!r} was numeric in training, but now has "
                     "values that are missing, infinite or not numbers; fill in "
                     "missing values, or leave out these "
-                    "samples out."
+                    "samples."
                 )
             if units:
                 return numbers[:, None]
@@ -83,7 +83,7 @@ class Covariates:
         Indices of the coded columns in the design; the others are constant or collinear
         with earlier ones.
     names : tuple of str
-        Of the columns that are kept.
+        Names of the columns that are kept.
     dropped : tuple of str
     """
 
@@ -128,7 +128,7 @@ class Covariates:
         columns : iterable of CodedColumn
         kept : array of int
         names : sequence of str
-            Of all coded columns.
+            Names of all coded columns.
         n : int
         """
         if len(kept) + 1 >= n:
@@ -186,13 +186,13 @@ class Covariates:
         Parameters
         ----------
         effects : array of shape (1 + k, T)
-            Of the columns of :meth:`design`.
+            Coefficients of the columns of :meth:`design`.
         """
         return self.to_units @ effects
 
     @property
     def to_units(self) -> FloatArray:
-        """What makes coefficients of values of those of the design, (1+k, 1+k)."""
+        """Map from coefficients of the design to those of values, (1 + k, 1 + k)."""
         centers, scales = (
             np.array([x for c in self.columns for x in [number(c)] * len(c.names)])
             for number in (lambda c: c.center, lambda c: c.scale)
@@ -204,7 +204,7 @@ class Covariates:
         return out
 
     def check(self) -> None:
-        """Raise ValueError if the parts, of a file, do not fit together."""
+        """Raise ValueError if the parts, read from a file, are inconsistent."""
         columns = self.columns
         sound = isinstance(columns, tuple) and all(
             isinstance(column, CodedColumn)
@@ -307,13 +307,13 @@ def _require_present(name: str, values: NDArray[Any]) -> None:
 
 
 def _independent(coded: FloatArray) -> NDArray[np.intp]:
-    """Return the columns that are no combination of ones and those before them."""
+    """Return the columns that are linearly independent of ones and earlier columns."""
     n, kept = len(coded), []
     basis = np.full((n, 1), n**-0.5)
     for j in range(coded.shape[1]):
         column = coded[:, j]
         left = column - basis @ (basis.T @ column)
-        left -= basis @ (basis.T @ left)  # what rounding left of the first time
+        left -= basis @ (basis.T @ left)  # remove what rounding left
         size = float(np.linalg.norm(left))
         if size > 1e-9 * max(float(np.linalg.norm(column)), 1.0):
             basis = np.column_stack([basis, left / size])
@@ -321,11 +321,11 @@ def _independent(coded: FloatArray) -> NDArray[np.intp]:
     return np.asarray(kept, dtype=np.intp)
 
 
-# --- which columns they are -----------------------------------------------------------
+# --- selection of columns -------------------------------------------------------------
 
 
 class Place(NamedTuple):
-    """A column of a table, or a view with one column, some or (None) all of them."""
+    """A column of a table or of a view; ``column`` is None for a whole view."""
 
     name: str
     view: str | None
@@ -334,7 +334,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Fixed:
-    """Covariates of a model: where they stand in X, and how they are coded.
+    """Covariates of a model: their positions in X, and their coding.
 
     Attributes
     ----------
@@ -346,12 +346,12 @@ class Fixed:
     coding: Covariates
 
     def prepared(self, X: MultiView, table: Values | None) -> MultiView:
-        """Return samples whose kernels see the rest, and that carry coded covariates.
+        """Return samples with coded covariates, which are hidden from kernels.
 
         Parameters
         ----------
         X : MultiView
-            Of the numbers of a split.
+            The ``numbers`` of a split.
         table : mapping of str to array
             The covariates of the same samples.
         """
@@ -359,7 +359,7 @@ class Fixed:
         return with_values(X, self.places, values)
 
     def check(self) -> None:
-        """Raise ValueError if the parts, of a file, do not fit together."""
+        """Raise ValueError if the parts, read from a file, are inconsistent."""
         for place in self.places:
             name, view, column = place
             sound = isinstance(name, str) and isinstance(view, (str, type(None)))
@@ -370,10 +370,10 @@ class Fixed:
 
 
 class Split(NamedTuple):
-    """Samples, taken apart.
+    """Samples, split into the input of kernels and covariates.
 
-    ``numbers`` is the table or the views that kernels are made of, with zeros in the
-    columns of covariates that are categories; ``table`` holds the covariates.
+    ``numbers`` is the table or the views for the kernels, with zeros in the columns of
+    categorical covariates; ``table`` contains the covariates.
     """
 
     numbers: Any
@@ -383,7 +383,7 @@ class Split(NamedTuple):
 def find_places(
     fixed: Any, X: Any, names: Sequence[str] | None = None
 ) -> tuple[Place, ...]:
-    """Return where the covariates are that ``fixed`` names.
+    """Return the positions of the covariates in ``fixed``.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ def find_places(
         columns that occur in only one of its views.
     X : table or MultiView
     names : sequence of str, optional
-        Of the columns of a table that does not have them itself.
+        Column names of a table that does not have them itself.
     """
     wanted = _listed(fixed)
     if isinstance(X, MultiView):
@@ -420,12 +420,12 @@ def find_places(
 
 
 def find_columns(fixed: Any, names: Sequence[str]) -> tuple[Place, ...]:
-    """Return which columns of a table of nothing but covariates are meant.
+    """Return the selected columns of a table that contains only covariates.
 
     Parameters
     ----------
     fixed : str, int, or a list of these
-        Names or numbers of columns.
+        Names or indices of columns.
     names : sequence of str
     """
     known = list(names)
@@ -477,8 +477,8 @@ def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
             raise ValueError(_unknown(wanted, names, "column"))
         if names.count(wanted) > 1:
             raise ValueError(
-                f"X has {names.count(wanted)} columns called {wanted!r}; say which by "
-                "number."
+                f"X has {names.count(wanted)} columns called {wanted!r}; give the "
+                "index of one of them."
             )
         return Place(wanted, None, names.index(wanted))
     if isinstance(wanted, (bool, np.bool_)) or not isinstance(
@@ -496,7 +496,7 @@ def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
 
 
 def _in_views(wanted: Any, X: MultiView) -> list[Place]:
-    """Return the places of a view, or of a column that one view has."""
+    """Return the positions of a view, or of a column of exactly one view."""
     if not isinstance(wanted, str):
         raise ValueError(
             f"fixed= names views of a MultiView, or columns of them by name, got "
@@ -535,7 +535,7 @@ def _unknown(wanted: str, known: Sequence[str], kind: str) -> str:
 
 
 def _whole_views(places: Iterable[Place], X: MultiView) -> set[str]:
-    """Return the views of which nothing is left for kernels."""
+    """Return the views that are covariates as a whole."""
     gone = set()
     for view in {place.view for place in places if place.view is not None}:
         columns = {place.column for place in places if place.view == view}
@@ -545,13 +545,13 @@ def _whole_views(places: Iterable[Place], X: MultiView) -> set[str]:
 
 
 def split(X: Any, places: Sequence[Place]) -> Split:
-    """Take covariates out of samples.
+    """Split covariates from samples.
 
     Parameters
     ----------
     X : table or MultiView
     places : sequence of Place
-        As :func:`find_places` has found them in samples like these.
+        The result of :func:`find_places` for samples of this form.
     """
     if isinstance(X, MultiView):
         return Split(X, {place.name: _of_view(X, place) for place in places})
@@ -578,7 +578,7 @@ def split(X: Any, places: Sequence[Place]) -> Split:
     array = array.astype(np.float64 if numeric else object)
     for column, values in zip(columns, table.values(), strict=True):
         numbers = _numbers(values)
-        # what is missing there is told by whoever codes the column
+        # missing values are reported when the column is coded
         array[:, column] = 0.0 if numbers is None else np.nan_to_num(numbers)
     return Split(array, table)
 
@@ -595,7 +595,7 @@ def _of_view(X: MultiView, place: Place) -> NDArray[Any]:
 
 
 def with_values(X: MultiView, places: Sequence[Place], values: FloatArray) -> MultiView:
-    """Return samples whose kernels see the rest, with covariates beside them."""
+    """Return samples with coded covariates, which are hidden from kernels."""
     gone = _whole_views(places, X) if places and places[0].view is not None else set()
     hidden: dict[str, list[int]] = {}
     for place in places:
@@ -612,7 +612,7 @@ def with_values(X: MultiView, places: Sequence[Place], values: FloatArray) -> Mu
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the columns of covariates hold, of those rows that have a weight."""
+    """Summary of the columns of covariates, over rows with nonzero weight."""
 
     count: int
     numbers: dict[str, FloatArray]  # count, mean, sum of squares, largest
@@ -639,7 +639,7 @@ class _Seen:
 
 
 def _see(block: Block, places: Sequence[Place]) -> _Seen:
-    """Return what the covariates of a block hold."""
+    """Return the summary of the covariates of a block."""
     kept = np.flatnonzero(block.weight > 0)
     table = take_rows(split(block.X, places).table, kept)
     check_present(table, np.arange(len(kept)))
@@ -713,7 +713,7 @@ def code_blocks(blocks: Blocks, places: Sequence[Place], n: int) -> Covariates:
         constant = spread <= 1e-12 * max(abs(mean), top)
         columns.append(CodedColumn(name, None, mean, 1.0 if constant else spread))
     found = blocks.reduce(partial(_spread, places=places, columns=tuple(columns)))
-    # the triangle of a Cholesky factor, column by column
+    # pivots of a Cholesky factorisation, column by column
     S, kept = found.scatter, list[int]()
     for j in range(len(S)):
         part, left = S[np.ix_(kept, kept)], S[j, j]
@@ -743,7 +743,7 @@ def check_present(table: Values, rows: NDArray[np.intp]) -> None:
 
 
 def sort_keys(table: Values) -> FloatArray:
-    """Return numbers that are equal where all covariates are, shape (n, k)."""
+    """Return numbers that are equal if and only if covariates are, shape (n, k)."""
     parts = []
     for values in table.values():
         numbers = _numbers(values)

@@ -27,17 +27,17 @@ from mklearn.data.views import MultiView
 
 T = TypeVar("T")
 
-FAN_IN = 4  # partial sums that one task adds up
-LEAVES = 4  # partial sums at the foot of the tree for each core, about
+FAN_IN = 4  # number of partial sums that one task adds
+LEAVES = 4  # approximate number of partial sums per core at the leaves of the tree
 PATIENCE = 300.0  # seconds that a cluster may be without any worker
 
 
 class ClusterError(RuntimeError):
-    """The cluster has lost a computation and will not repeat it."""
+    """The cluster has lost a computation and cannot repeat it."""
 
 
 def is_dask(X: Any) -> bool:
-    """Tell whether ``X`` is a Dask collection, without importing Dask."""
+    """Return whether ``X`` is a Dask collection, without importing Dask."""
     package = type(X).__module__.split(".")[0]
     return package in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
 
@@ -134,7 +134,7 @@ class DaskBlocks(Blocks):
         graph, keys = self._tasks(_total, function)
         ends = np.linspace(0, len(keys), min(_leaves(), len(keys)) + 1).astype(int)
         for i in set(range(len(keys))).difference(ends):
-            graph[keys[i]] += (keys[i - 1],)  # goes on where its neighbour ended
+            graph[keys[i]] += (keys[i - 1],)  # continues the sum of its neighbour
         keys = [keys[i - 1] for i in ends[1:]]
         name, level = f"mklearn-add-{uuid4().hex}", 0
         while len(keys) > 1:
@@ -147,7 +147,7 @@ class DaskBlocks(Blocks):
         return Delayed(keys[0], graph)
 
     def then(self, function: Callable[[Block], Block]) -> DaskBlocks:
-        """Return the blocks ``function(block)``, made anew by workers in every pass.
+        """Return the blocks ``function(block)``, recomputed by workers in every pass.
 
         The function, which may be large, is sent to the cluster only once. Use
         :meth:`held` to keep the resulting blocks.
@@ -161,16 +161,16 @@ class DaskBlocks(Blocks):
         return made
 
     def keeping(self, room: int) -> DaskBlocks:
-        """Return the blocks with room, in bytes, if this machine is to keep some."""
+        """Return the blocks with a limit, in bytes, on storage without a cluster."""
         made = copy(self)
         made._room = room
         return made
 
     def held(self, size: int) -> DaskBlocks:
-        """Return the same blocks, kept by the workers if they have the memory.
+        """Return the same blocks, stored by the workers if memory suffices.
 
-        They may take half of the free memory of all workers together or, without a
-        cluster, what ``keeping`` allows. The blocks of a lost worker are recomputed.
+        They may take half of the total free memory of the workers or, without a
+        cluster, the limit of ``keeping``. The blocks of a lost worker are recomputed.
         """
         import dask
         from dask.delayed import Delayed
@@ -186,7 +186,7 @@ class DaskBlocks(Blocks):
         return made
 
     def __iter__(self) -> Iterator[Block]:
-        """Yield the blocks, brought here by one partition at a time."""
+        """Yield the blocks, transferred one partition at a time."""
         from dask.delayed import Delayed
 
         graph, keys = self._tasks(_each, _same)
@@ -194,7 +194,7 @@ class DaskBlocks(Blocks):
             yield from computed([Delayed(key, graph)])[0]
 
     def portions(self, count: int) -> Iterator[tuple[int, DaskBlocks]]:
-        """Yield so many partitions at a time, with the number of the first."""
+        """Yield ``count`` partitions at a time, with the index of the first."""
         for start in range(0, len(self._keys), count):
             made = copy(self)
             made._keys = self._keys[start : start + count]
@@ -203,7 +203,7 @@ class DaskBlocks(Blocks):
     def _tasks(
         self, task: Callable[..., Any], function: Any
     ) -> tuple[dict[Any, Any], list[Any]]:
-        """Return a graph that calls ``task`` on each partition, and the keys of it."""
+        """Return a graph that calls ``task`` on each partition, and its keys."""
         token = uuid4().hex
         last = f"mklearn-function-{token}"
         graph = {**self._graph, last: function}
@@ -217,11 +217,11 @@ class DaskBlocks(Blocks):
 
 
 def computed(values: list[Any]) -> list[Any]:
-    """Return delayed values, or say what became of the cluster that should make them.
+    """Compute delayed values, or raise ClusterError if the cluster fails.
 
-    Dask makes up for a lost worker. But a restarted scheduler has forgotten its tasks,
-    a task that kills every worker is given up, and without workers a scheduler waits
-    forever: these cases raise an error here.
+    Dask recovers from the loss of a worker. But a restarted scheduler has lost its
+    tasks, a task that kills every worker is abandoned, and without workers a scheduler
+    waits indefinitely: these cases raise an error here.
     """
     import dask
     from dask.base import get_scheduler
@@ -264,10 +264,10 @@ _ADVICE = (
 
 
 def fill_columns(out: NDArray[Any], Y: Any) -> None:
-    """Write a Dask array (n, T) to an array of its shape, chunks of columns at a time.
+    """Write a Dask array (n, T) to an array of its shape, by chunks of columns.
 
     Each chunk of columns is computed, on the workers of a cluster if there is one, and
-    let go before the next one.
+    released before the next one.
     """
     end = 0
     for width in Y.chunks[1]:
@@ -277,7 +277,7 @@ def fill_columns(out: NDArray[Any], Y: Any) -> None:
 
 
 def _patience() -> float:
-    """Return the seconds that Dask is told to wait for workers, or our own."""
+    """Return the time to wait for workers, as configured in Dask or by default."""
     import dask
     from dask.utils import parse_timedelta
 
@@ -286,7 +286,7 @@ def _patience() -> float:
 
 
 def _free(room: int) -> float:
-    """Return the bytes that blocks may take: on workers half of what is free there."""
+    """Return the bytes that blocks may take: half the free memory of the workers."""
     from dask.base import get_scheduler
 
     client = getattr(get_scheduler(), "__self__", None)
@@ -295,7 +295,7 @@ def _free(room: int) -> float:
     assert client is not None
     free = 0.0
     for worker in client.scheduler_info(n_workers=-1)["workers"].values():
-        if not worker["memory_limit"]:  # nobody has said: as much as here
+        if not worker["memory_limit"]:  # unknown: assume as much as on this machine
             return room
         used = worker.get("metrics", {}).get("memory", 0)
         free += max(0.0, 0.5 * (worker["memory_limit"] - used))
@@ -303,7 +303,7 @@ def _free(room: int) -> float:
 
 
 def _leaves() -> int:
-    """Return how many sums may grow at a time: a power of four, enough for cores."""
+    """Return the number of concurrent partial sums, a power of four."""
     cores = os.cpu_count() or 1
     try:
         from distributed import get_client
@@ -317,7 +317,7 @@ def _leaves() -> int:
 def _joined(columns: list[Any], count: int) -> tuple[dict[Any, Any], list[Any]]:
     """Return one graph of samples, targets and weights, and their keys by partition.
 
-    Arrays are optimised together, so that what they share is computed once.
+    Arrays are optimised together, so that shared parts are computed once.
     """
     from dask.array.optimization import optimize
     from dask.highlevelgraph import HighLevelGraph
@@ -353,7 +353,7 @@ def _flat(keys: Any) -> list[Any]:
 
 
 def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
-    """Return targets or weights cut as the samples are cut."""
+    """Return targets or weights partitioned like the samples."""
     if part is None:
         return [None] * count
     known = sizes is not None and not np.isnan(sizes).any()
@@ -387,11 +387,11 @@ def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
     return np.split(values, np.cumsum(sizes)[:-1])
 
 
-# --- what workers do ------------------------------------------------------------------
+# --- tasks of workers -----------------------------------------------------------------
 
 
 class _Partition(ArrayBlocks):
-    """A partition in blocks; errors say which partition it is."""
+    """A partition in blocks, whose errors name the partition."""
 
     def __init__(self, parts: Any, width: int, rows: int, where: str) -> None:
         X, y, weight = parts
@@ -406,7 +406,7 @@ class _Partition(ArrayBlocks):
         return self._where
 
     def _values(self, function: Callable[[Block], T]) -> Iterator[T]:
-        # one by one: a cluster runs as many tasks as it has cores
+        # sequentially, since a cluster runs as many tasks as it has cores
         for make in self._makers():
             yield function(make())
 
@@ -439,7 +439,7 @@ def _keep(chain: Any, *partition: Any) -> _Kept:
 def _total(
     chain: Any, parts: Any, width: int, rows: int, where: str, before: Any = None
 ) -> Any:
-    """Return the sum over a partition and what is before it, None if all is empty."""
+    """Return the sum over a partition plus ``before``, None if both are empty."""
     total = None
     for value in _values(chain, parts, width, rows, where):
         total = value if total is None else total + value
@@ -475,7 +475,7 @@ def lazily(model: Any, name: str, X: Any) -> Any:
     import dask
 
     columns = [str(c) for c in X.columns] if hasattr(X, "columns") else None
-    # one sample tells the type of the answer, and whether X is what it should be
+    # one sample determines the type of the result, and validates the form of X
     probe = getattr(model, name)(with_names(np.zeros((1, X.shape[1])), columns))
     if columns is not None:
         X = X.to_dask_array()
@@ -505,7 +505,7 @@ def _answer(
 
 
 def with_names(values: Any, columns: Sequence[str] | None) -> Any:
-    """Return values as a data frame if their columns have names; sparse as a view."""
+    """Return values as a data frame if columns have names; sparse ones as a view."""
     if columns is None:
         return values
     if sparse.issparse(values):  # a data frame would have a column for each entry

@@ -58,7 +58,7 @@ class NpyBlocks(BlockSource):
     def _read(self) -> Iterator[Any]:
         for start in range(0, self._n, self.rows):
             part = slice(start, start + self.rows)
-            # a map of its own for each block: what was read leaves memory with it
+            # a new map for each block, so that its pages are released with it
             yield tuple(
                 None if p is None else np.array(self._map(p)[part]) for p in self.paths
             )
@@ -75,7 +75,7 @@ def _listed(paths: Paths) -> list[Path]:
 
 
 class _TableBlocks(BlockSource):
-    """Tables in files: features, a target and perhaps weights, each in its column."""
+    """Tables in files, with columns of features, a target and perhaps weights."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _TableBlocks(BlockSource):
 
     @abstractmethod
     def _tables(self, path: Path) -> Iterator[Any]:
-        """Yield the tables of a file, some rows at a time."""
+        """Yield the table of a file in blocks of rows."""
 
     def _split(self, frame: Any, path: Path) -> tuple[Any, Any, Any]:
         """Return features, target and weights of some rows of a table."""
@@ -178,7 +178,7 @@ class CSVBlocks(_TableBlocks):
 
     def _tables(self, path: Path) -> Iterator[Any]:
         pandas = _imported("pandas", "CSV files are read by pandas")
-        # types are those of each chunk; _checked tells if they do not agree
+        # each chunk has its own types; _checked raises if they differ
         options = {"low_memory": False, **exact_numbers(pandas), **self.options}
         with pandas.read_csv(path, chunksize=self.rows, **options) as chunks:
             for frame in chunks:
@@ -348,7 +348,7 @@ class GeneratorBlocks(BlockSource):
                 f"or an iterator, got {type(source).__name__}."
             )
         self.source = source
-        # lists can be read again, iterators are their own
+        # lists can be read again; iterators, which return themselves, cannot
         self.one_pass = not callable(source) and iter(source) is source
         self._used = False
 
@@ -382,7 +382,7 @@ class GeneratorBlocks(BlockSource):
 
 
 def _stamps(paths: Iterable[Path]) -> tuple[Any, ...]:
-    """Return size and time of change of each file."""
+    """Return size and modification time of each file."""
     found = []
     for path in paths:
         try:
@@ -395,7 +395,7 @@ def _stamps(paths: Iterable[Path]) -> tuple[Any, ...]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Say which file it was that could not be read."""
+    """Name the file in errors about reading it."""
     try:
         yield
     except ImportError:
@@ -411,10 +411,10 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def exact_numbers(pandas: Any) -> dict[str, Any]:
-    """Return the options with which pandas reads the numbers that were written.
+    """Return the options with which pandas reads numbers exactly.
 
-    Before version 3.1 it would read fifteen digits only; since then it always does, and
-    warns of the option.
+    Before version 3.1, pandas reads only fifteen digits by default; since then it reads
+    all of them, and warns about the option.
     """
     version = tuple(int(part) for part in pandas.__version__.split(".")[:2])
     return {} if version >= (3, 1) else {"float_precision": "round_trip"}

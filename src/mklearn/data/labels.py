@@ -21,7 +21,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Labels:
-    """The names of some rows; ``counted`` tells that they only count them."""
+    """The names of some rows; ``counted`` marks a default index 0, 1, 2, ..."""
 
     values: NDArray[Any]
     counted: bool = False
@@ -38,12 +38,12 @@ class Labels:
 
 
 def counts(index: Any) -> bool:
-    """Tell whether a range begins with 0 and goes on by one."""
+    """Return whether a range starts at 0 with step 1."""
     return bool(index.start == 0 and index.step == 1)
 
 
 def as_labels(names: Iterable[Hashable]) -> NDArray[Any]:
-    """Return names as a 1-D array; what is no number becomes an object."""
+    """Return names as a 1-D array, of integers if all of them are, else of objects."""
     listed = list(names)
     out = np.array(listed) if _all_whole(listed) else np.empty(len(listed), object)
     if out.dtype == object:
@@ -52,7 +52,7 @@ def as_labels(names: Iterable[Hashable]) -> NDArray[Any]:
 
 
 def told(names: Iterable[Any]) -> str:
-    """Return some names as they stand in a message."""
+    """Return names in the form in which messages list them."""
     listed = list(names)
     text = ", ".join(repr(_plain(name)) for name in listed[:_SHOWN])
     more = len(listed) - _SHOWN
@@ -65,7 +65,7 @@ def repeated(labels: NDArray[Any]) -> list[Any]:
 
 
 def require_distinct(labels: NDArray[Any], what: str) -> None:
-    """Raise ValueError, with the names, unless each sample has a name of its own."""
+    """Raise ValueError, listing duplicates, unless all labels are distinct."""
     missing = [i for i, label in enumerate(labels.tolist()) if is_missing(label)]
     if missing:
         raise ValueError(
@@ -82,7 +82,7 @@ def require_distinct(labels: NDArray[Any], what: str) -> None:
 
 
 def places(labels: NDArray[Any], wanted: Iterable[Any]) -> Order:
-    """Return where the wanted labels stand among distinct ones, -1 where nowhere."""
+    """Return the positions of the wanted labels among distinct ones, -1 if missing."""
     known = {label: i for i, label in enumerate(labels.tolist())}
     return np.array([known.get(label, -1) for label in _plain_list(wanted)], np.intp)
 
@@ -90,7 +90,7 @@ def places(labels: NDArray[Any], wanted: Iterable[Any]) -> Order:
 def order_of(
     labels: Labels, ids: NDArray[Any], what: str, other: str, advice: str
 ) -> Order | None:
-    """Return the rows of a table in the order of ``ids``, None if they are so.
+    """Return the rows of a table in the order of ``ids``, None if already so.
 
     A default index that does not match ``ids`` is ignored. Raise ValueError if the two
     label different samples, or if duplicate labels prevent aligning them.
@@ -100,7 +100,7 @@ def order_of(
         return None
     alike = Counter(mine) == Counter(theirs)
     if labels.counted and not alike and len(mine) == len(theirs):
-        return None  # they only count
+        return None  # a default index
     here, there = dict.fromkeys(mine), dict.fromkeys(theirs)
     lacking = [label for label in there if label not in here]
     strange = [label for label in here if label not in there]
@@ -131,7 +131,7 @@ def order_of(
 def agreed(
     found: Mapping[str, Labels | None],
 ) -> tuple[NDArray[Any] | None, dict[str, Order]]:
-    """Return the names of the samples of several tables, and how to order some of them.
+    """Return the names of the samples of several tables, and reorderings of some.
 
     All tables have the same length; the first one with labels, even if these are just
     numbers, determines the order. Raise ValueError if tables label different samples,
@@ -144,7 +144,7 @@ def agreed(
     names = Counter(naming[0].values.tolist())
     for name, labels in list(known.items()):
         if labels.counted and Counter(labels.values.tolist()) != names:
-            del known[name]  # it only counts
+            del known[name]  # a default index
     first = next(iter(known))
     ids = known[first].values
     orders = {}
@@ -170,7 +170,7 @@ def agreed(
 def joined(labels: Iterable[NDArray[Any]], join: str) -> NDArray[Any]:
     """Return the labels of all ("outer") or of the common samples ("inner").
 
-    They stand in the order in which they come first.
+    They are in the order of their first occurrence.
     """
     listed = [part.tolist() for part in labels]
     everyone = dict.fromkeys(label for part in listed for label in part)
@@ -181,7 +181,7 @@ def joined(labels: Iterable[NDArray[Any]], join: str) -> NDArray[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a value is None, NaN, NaT, or pandas' NA."""
+    """Return whether a value is None, NaN, NaT, or the NA of pandas."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, np.floating)) and bool(value != value)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def as_blocks(X: Any, y: Any = None, sample_weight: Any = None) -> Blocks | None:
-    """Return the samples as blocks if they come in blocks, else None.
+    """Return the samples as blocks, or None if they do not come in blocks.
 
     Objects with ``map``, ``reduce`` and ``then`` are used as they are, functions and
     generators are wrapped in :class:`GeneratorBlocks`, and Dask collections are read by
@@ -39,7 +39,7 @@ def as_blocks(X: Any, y: Any = None, sample_weight: Any = None) -> Blocks | None
 
 
 def comes_in_blocks(X: Any) -> bool:
-    """Tell whether :func:`as_blocks` can read the samples."""
+    """Return whether :func:`as_blocks` can read the samples."""
     if is_dask(X) or isinstance(X, Blocks):
         return True
     if hasattr(X, "shape") or isinstance(X, type):
@@ -52,7 +52,7 @@ def comes_in_blocks(X: Any) -> bool:
 
 
 class _Foreign(Blocks):
-    """A source of someone else's making, which has what a source must have."""
+    """An object of another class that has the interface of a source."""
 
     def __init__(self, source: Any) -> None:
         self.source = source
@@ -60,7 +60,7 @@ class _Foreign(Blocks):
 
     @property
     def names(self) -> tuple[str, ...] | None:  # type: ignore[override]
-        """Names of the columns, where there are any."""
+        """Names of the columns, if there are any."""
         return getattr(self.source, "names", None)
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ def by_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
 def _in_turn(model: Any, name: str, blocks: Blocks) -> NDArray[Any]:
     """Return the values of a model's method on the rows of all blocks.
 
-    They are asked for one after the other: a model may have threads of its own.
+    Blocks are processed one after the other, since models use threads themselves.
     """
     method = getattr(model, name)
     parts = [np.asarray(method(with_names(block.X, blocks.names))) for block in blocks]

@@ -1,4 +1,4 @@
-"""A sample of rows that depends on their content, not on how they come in blocks."""
+"""Samples of rows that depend on their content, not on their division into blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
 
-_NUMBERS = 2**20  # that are hashed at a time
+_NUMBERS = 2**20  # numbers that are hashed at a time
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class RowSample:
     The key of a row is a hash of its content in single precision, turned into an
     exponential waiting time and divided by its weight: rows in single and in double
     precision give the same sample. Rows that are equal in single precision are ordered
-    by a hash of all their digits. ``holes`` tells whether any row, in the sample or
-    not, lacks a view.
+    by a hash of all their digits. ``holes`` is True if any row, in the sample or not,
+    lacks a view.
     """
 
     keys: FloatArray
@@ -48,7 +48,7 @@ class RowSample:
 
 
 def sample_rows(block: Block, size: int, seed: int) -> RowSample:
-    """Return the rows of a block with the least keys."""
+    """Return the rows of a block with the smallest keys."""
     X, w = block.X, block.weight
     u = (_hashed(X, seed, single=True).astype(np.float64) + 0.5) / 2.0**64
     keys = np.where(w > 0, -np.log(u) / np.where(w > 0, w, 1.0), np.inf)
@@ -60,7 +60,7 @@ def sample_rows(block: Block, size: int, seed: int) -> RowSample:
 
 
 def stacked(parts: Sequence[Any]) -> Any:
-    """Return rows one below the other."""
+    """Return the rows of all parts, stacked vertically."""
     if isinstance(parts[0], MultiView):
         views = {name: stacked([p[name] for p in parts]) for name in parts[0].names}
         return MultiView.stacked(parts, views)
@@ -70,7 +70,7 @@ def stacked(parts: Sequence[Any]) -> Any:
 
 
 def _hashed(X: Any, seed: int, single: bool) -> NDArray[np.uint64]:
-    """Return a hash of each row, of its numbers in single precision or as they are."""
+    """Return a hash of each row, in single precision or of all digits."""
     if isinstance(X, MultiView):
         total = np.zeros(len(X), dtype=np.uint64)
         for k, name in enumerate(X.names):
@@ -83,13 +83,13 @@ def _hashed(X: Any, seed: int, single: bool) -> NDArray[np.uint64]:
     rng = np.random.default_rng(seed)
     odd = rng.integers(0, 2**63, X.shape[1], dtype=np.uint64) * np.uint64(2)
     odd += np.uint64(1)
-    if sparse.issparse(X):  # zeros add nothing
+    if sparse.issparse(X):  # zeros do not contribute
         bits = _bits(X.data, single)
         terms = np.append(np.uint64(0), np.cumsum(bits * odd[X.indices]))
         return _mixed(terms[X.indptr[1:]] - terms[X.indptr[:-1]])
     total = np.empty(len(X), dtype=np.uint64)
     size = max(1, _NUMBERS // max(1, X.shape[1]))
-    for start in range(0, len(X), size):  # some copies are made of each part
+    for start in range(0, len(X), size):  # in parts, which are copied
         rows = slice(start, start + size)
         total[rows] = _bits(X[rows], single) @ odd
     return _mixed(total)
@@ -101,7 +101,7 @@ def _bits(values: NDArray[Any], single: bool) -> NDArray[np.uint64]:
     if single:
         with np.errstate(over="ignore", under="ignore"):
             rounded = numbers.astype(np.float32)
-        # numbers that single precision does not have stay what they are
+        # numbers outside the range of single precision are not rounded
         numbers = np.where(np.isinf(rounded) | (rounded == 0), numbers, rounded)
     return _mixed(numbers.view(np.uint64))
 

@@ -1,4 +1,4 @@
-"""Names that users may have meant."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 
 def did_you_mean(wanted: object, known: Iterable[object]) -> str:
-    """Return a question that names what is spelt nearly so, or nothing.
+    """Return a question with names of similar spelling, or an empty string.
 
     Parameters
     ----------
     wanted : object
-        What was asked for, and is not there.
+        The unknown name.
     known : iterable
-        What there is.
+        The known names.
 
     Examples
     --------

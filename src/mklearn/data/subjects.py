@@ -13,12 +13,12 @@ Index = NDArray[np.intp]
 
 
 def check_groups(groups: Any, n: int) -> Index:
-    """Return the number of the group of each sample, from 0.
+    """Return the index of the group of each sample, from 0.
 
     Parameters
     ----------
     groups : array of shape (n,)
-        Numbers or names.
+        Numbers or names of the groups.
     n : int
         The number of samples.
     """

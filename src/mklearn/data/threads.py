@@ -1,4 +1,4 @@
-"""Threads: ours over blocks of rows, and those of BLAS, which must not meet."""
+"""Threads over blocks of rows, and limits on those of BLAS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mklearn.data.clock import check_time
 
 
 def n_threads() -> int:
-    """Return how many threads to use (NUMBA_NUM_THREADS, which joblib lowers)."""
+    """Return the number of threads to use (NUMBA_NUM_THREADS, lowered by joblib)."""
     import numba  # takes longer to import than all of this library
 
     settings: Any = numba.config
@@ -133,7 +133,7 @@ def run_blocks(function: Callable[[Any], Any], blocks: Sequence[Any]) -> list[An
         try:
             work()
         finally:
-            for _ in numbers:  # after an error nobody needs the others
+            for _ in numbers:  # after an error, skip the remaining blocks
                 pass
             late = [helper for helper in busy if not helper.cancel()]
             wait(late)
@@ -143,7 +143,7 @@ def run_blocks(function: Callable[[Any], Any], blocks: Sequence[Any]) -> list[An
 
 
 def _in_time(items: Iterable[Any]) -> Iterator[Any]:
-    """Yield the first item, and others until time is over, which is an error."""
+    """Yield all items; raise OutOfTimeError if time is over after the first one."""
     for number, item in enumerate(items):
         if number:
             check_time()
@@ -169,7 +169,7 @@ def in_order(
 
         def oldest() -> Any:
             future, item = waiting.popleft()
-            # what no thread has begun is done here, lest threads wait for each other
+            # do it here if no thread has started it, so that threads never deadlock
             return function(item) if future.cancel() else future.result()
 
         try:
@@ -189,7 +189,7 @@ def _controller() -> ThreadpoolController:
 
 
 def _take_control() -> None:
-    """Make this thread the one whose settings of BLAS count.
+    """Make this thread the one that controls the settings of BLAS.
 
     Since version 3.8, threadpoolctl lets only the first thread that set a number change
     it, and silently ignores all other threads. Our number is that of the process, and

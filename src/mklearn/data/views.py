@@ -230,7 +230,7 @@ class MultiView:
     def _joined(
         cls, tables: Mapping[str, Table], join: str, allow_nan: bool = False
     ) -> MultiView:
-        """Return the views of tables whose rows are named."""
+        """Return the joined views of tables with named rows."""
         known = [table.ids for table in tables.values() if table.ids is not None]
         ids = joined(known, join)
         if len(ids) == 0:
@@ -270,7 +270,7 @@ class MultiView:
 
     @classmethod
     def stacked(cls, parts: Sequence[MultiView], views: Mapping[str, Any]) -> MultiView:
-        """Return samples one below the other, whose ``views`` were put together."""
+        """Return the samples of all parts, whose ``views`` have been stacked."""
         made = parts[0]._like(dict(views))
         made._absent = {
             name: _cut(np.concatenate([part.absent(name) for part in parts]), ...)
@@ -300,7 +300,7 @@ class MultiView:
         return X.imputed() if isinstance(X, MultiView) else cls._whole(X)
 
     def imputed(self) -> MultiView:
-        """Return the samples themselves if each has all of a view or nothing of it."""
+        """Return the samples; raise ValueError if a view is missing only in part."""
         if self.allow_nan:
             for name, view in self._data.items():
                 _find_absent(view, name)
@@ -346,7 +346,7 @@ class MultiView:
 
     @classmethod
     def _whole(cls, X: Any) -> MultiView:
-        """Return one view ``"X"``, of which no sample is absent."""
+        """Return a single view ``"X"`` without absent samples."""
         table = cls._unchecked(X)
         if table.is_text("X"):
             _require_strings(table["X"], "X")
@@ -386,11 +386,11 @@ class MultiView:
         return name in self._data
 
     def items(self) -> ItemsView[str, Any]:
-        """Return names and views, as those of a dict."""
+        """Return names and views, like those of a dict."""
         return self._data.items()
 
     def copy(self) -> MultiView:
-        """Return the same views in arrays of their own."""
+        """Return a copy with copies of all arrays."""
         made = self._like({name: view.copy() for name, view in self._data.items()})
         made._absent = {
             k: None if mask is None else mask.copy() for k, mask in self._absent.items()
@@ -401,7 +401,7 @@ class MultiView:
         return made
 
     def _like(self, data: dict[str, Any]) -> MultiView:
-        """Return some views with other values of the same columns."""
+        """Return some views with other values in the same columns."""
         made = copy.copy(self)
         made._data = data
         made._columns = {name: self._columns[name] for name in data}
@@ -460,7 +460,7 @@ class MultiView:
         return part
 
     def visible(self, view: str) -> NDArray[np.intp] | None:
-        """Return the columns that a kernel sees if it names none; None means all."""
+        """Return the columns that a kernel uses by default; None means all."""
         hidden = self._hidden.get(view)
         if hidden is None:
             return None
@@ -560,7 +560,7 @@ class MultiView:
         return self[rows], y.iloc[chosen] if hasattr(y, "iloc") else y[chosen]
 
     def _counts_otherwise(self, labels: Labels) -> bool:
-        """Tell whether counted labels are not the ids of the samples."""
+        """Return whether the default index differs from the ids of the samples."""
         return self.ids is None or set(self.ids.tolist()) != set(labels.values.tolist())
 
     def _tell_dropped(
@@ -587,19 +587,19 @@ class MultiView:
         return np.zeros(len(self), dtype=bool) if mask is None else mask
 
     def has_absent(self, name: str) -> bool:
-        """Tell whether any sample lacks a view."""
+        """Return whether any sample lacks a view."""
         return self._absent[self.view_name(name)] is not None
 
     def is_text(self, name: str) -> bool:
-        """Tell whether a view holds strings."""
+        """Return whether a view contains strings."""
         return bool(self._data[name].ndim == 1)
 
     def column_names(self, view: str | None = None) -> tuple[str, ...] | None:
-        """Return the column names of a view, None where it has none."""
+        """Return the column names of a view, None if it has none."""
         return self._columns[self.view_name(view)]
 
     def view_name(self, view: str | None) -> str:
-        """Return the view that a kernel means by ``view``; None is the only view."""
+        """Return the name of a view; None stands for the only view."""
         if view is None:
             if len(self._data) == 1:
                 return self.names[0]
@@ -613,7 +613,7 @@ class MultiView:
         return view
 
     def column_index(self, view: str | None, columns: Columns) -> NDArray[np.intp]:
-        """Return the numbers of ``columns`` (numbers, names or a slice) in a view."""
+        """Return the indices of ``columns`` (indices, names or a slice) in a view."""
         name = self.view_name(view)
         data = self._data[name]
         if data.ndim == 1:
@@ -637,7 +637,7 @@ class MultiView:
         return np.array([self._find(name, column, n) for column in wanted], np.intp)
 
     def _find(self, name: str, column: Any, n: int) -> int:
-        """Return the number of one column of a view."""
+        """Return the index of one column of a view."""
         names = self._columns[name]
         if isinstance(column, str):
             count = 0 if names is None else names.count(column)
@@ -648,8 +648,8 @@ class MultiView:
                 )
             if count > 1:
                 raise ValueError(
-                    f"View {name!r} has {count} columns called {column!r}; say which "
-                    "by number."
+                    f"View {name!r} has {count} columns called {column!r}; give the "
+                    "index of one of them."
                 )
             return names.index(column)
         if isinstance(column, (bool, np.bool_)) or not isinstance(
@@ -667,18 +667,18 @@ class MultiView:
 
 
 def holds_views(X: Any) -> bool:
-    """Tell whether X is a mapping from names to views, as some sparse arrays are not.
+    """Return whether X is a mapping from names to views.
 
-    (Those by coordinates derive from dict.)
+    Some sparse arrays derive from dict, but are not such mappings.
     """
     return isinstance(X, Mapping) and not sparse.issparse(X)
 
 
 def paired(X: Any, values: Any, what: str = "y") -> Any:
-    """Return targets or weights in the order of the samples, where both are named.
+    """Return targets or weights in the order of the samples, if both are named.
 
-    Raise ValueError if they name other samples. Values without names are assigned row
-    by row.
+    Raise ValueError if they name different samples. Values without names are assigned
+    row by row.
     """
     return in_order_of(X.ids if isinstance(X, MultiView) else None, values, what)
 
@@ -696,14 +696,14 @@ def in_order_of(ids: NDArray[Any] | None, values: Any, what: str) -> Any:
 
 
 def _labels(view: Any) -> Labels | None:
-    """Return what a view says of the names of its rows."""
+    """Return the names of the rows of a view, if any."""
     if isinstance(view, Table):
         return None if view.ids is None else Labels(view.ids)
     return Labels.of(view)
 
 
 def _table(frame: Any, name: str, on: str | None) -> Table:
-    """Return a frame as values, names of columns, and names of rows."""
+    """Return a frame as a table: values, column names and row names."""
     columns = getattr(frame, "columns", None)
     labels = Labels.of(frame)
     if on is not None:
@@ -749,7 +749,7 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         values = view.to_numpy()
         if len(columns) == 1 and _is_text(values.ravel()):
             return _as_text(values.ravel()), None
-        if values.dtype == object:  # nullable columns become NaN, and are told of
+        if values.dtype == object:  # missing values of nullable columns become NaN
             try:
                 values = view.to_numpy(dtype=np.float64, na_value=np.nan)
             except (TypeError, ValueError) as error:
@@ -762,7 +762,7 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
     if sparse.issparse(view):
         array = view.tocsr() if view.ndim == 2 else view.toarray()
     else:
-        # numpy would make strings of numbers that stand beside strings
+        # numpy would convert numbers to strings if there are strings among them
         listed = isinstance(view, (list, tuple)) and any(
             isinstance(entry, str) for entry in view
         )
@@ -795,13 +795,13 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
             f"View {name!r} got {len(columns)} names for {array.shape[1]} columns."
         )
     if sparse.issparse(array) and not array.has_canonical_format:
-        array = array.copy()  # entries given twice are summed, not in the input
+        array = array.copy()  # duplicate entries are summed, not in the input
         array.sum_duplicates()
     return array, columns
 
 
 def _is_text(array: NDArray[Any]) -> bool:
-    """Tell whether an array holds strings, or strings and what is missing."""
+    """Return whether an array contains only strings and missing values."""
     if array.ndim != 1 or array.size == 0:
         return False
     if array.dtype.kind not in "OT":
@@ -813,7 +813,7 @@ def _is_text(array: NDArray[Any]) -> bool:
 
 
 def _as_text(array: NDArray[Any]) -> NDArray[Any]:
-    """Return strings as an array of objects, None where one is missing."""
+    """Return strings as an array of objects, with None for missing ones."""
     out = array.astype(object)
     for i, value in enumerate(out):
         if not isinstance(value, str):
@@ -829,7 +829,7 @@ def _find_absent(
 ) -> NDArray[np.bool_] | None:
     """Return which rows are missing as a whole, None for none; raise on other NaN.
 
-    Rows that are known to be absent hold anything.
+    Rows that are known to be absent may contain anything.
     """
     if known is not None and known.any():
         mask = known.copy()

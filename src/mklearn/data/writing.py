@@ -14,9 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-STALE = 24 * 3600.0  # seconds; where folders cannot be locked, age tells who is dead
+STALE = 24 * 3600.0  # age in seconds of stale files, if folders cannot be locked
 _OURS = re.compile(r"\.mklearn-[0-9a-f]{16}\.tmp")
-_PATIENCE = 100  # hundredths of a second that somebody else may hold a folder
+_PATIENCE = 100  # hundredths of a second to wait for the lock of a folder
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def whole_files(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _move_together(names: list[str], new: Path, old: Path, folder: Path) -> None:
-    """Give files their names, or leave all names as they were."""
+    """Move all files to their names, or none of them."""
     before = [name for name in names if os.path.lexists(folder / name)]
     for name in before:
         _keep(folder / name, old / name)
@@ -80,7 +80,7 @@ def _move_together(names: list[str], new: Path, old: Path, folder: Path) -> None
 
 
 def _keep(path: Path, copy: Path) -> None:
-    """Give a file a second name, or where there are none make a copy of it."""
+    """Make a hard link to a file or, if that is not possible, a copy."""
     try:
         os.link(path, copy, follow_symlinks=False)
     except (OSError, NotImplementedError):
@@ -95,7 +95,7 @@ def write_json(path: str | os.PathLike[str], content: Any) -> None:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise OSError for what a new file must not take the place of."""
+    """Raise OSError if a path must not be replaced by a new file."""
     if path.is_dir():
         raise IsADirectoryError(21, "It is a folder, not a file", str(path))
     if path.exists() and not path.is_file():
@@ -107,7 +107,7 @@ def _check_replaceable(path: Path) -> None:
 
 @contextmanager
 def _temporary(folder: Path) -> Iterator[Path]:
-    """Give a name that nobody else has, and remove what has it afterwards.
+    """Yield a unique temporary name, and remove the file or folder afterwards.
 
     Writers share a lock on the folder, which the system releases when they die. A
     process that gets the lock exclusively knows that no temporary name belongs to a
@@ -130,7 +130,7 @@ def _temporary(folder: Path) -> Iterator[Path]:
 
 
 class _Lock:
-    """A lock on a folder, where there is such a thing."""
+    """A lock on a folder, on systems that support it."""
 
     def __init__(self, folder: Path) -> None:
         self._number: int | None = None
@@ -140,12 +140,12 @@ class _Lock:
                 self._number = os.open(folder, os.O_RDONLY)
 
     def alone(self) -> bool:
-        """Take it, and tell whether nobody else has it."""
+        """Try to lock the folder exclusively; return whether this succeeded."""
         return self._take("LOCK_EX")
 
     def share(self) -> bool:
-        """Hold it with others; False if that is not possible here."""
-        for _ in range(_PATIENCE):  # somebody may be cleaning
+        """Lock the folder together with others; return whether this succeeded."""
+        for _ in range(_PATIENCE):  # another process may be cleaning
             if self._take("LOCK_SH"):
                 return True
             if self._number is None:
@@ -167,14 +167,14 @@ class _Lock:
         return True
 
     def release(self) -> None:
-        """Let it go."""
+        """Release the lock."""
         if self._number is not None:
             os.close(self._number)
             self._number = None
 
 
 def _clean(folder: Path, age: float) -> None:
-    """Remove what dead writers left, at least so old."""
+    """Remove files of dead writers of at least this age."""
     with suppress(OSError):
         for path in folder.iterdir():
             if _OURS.fullmatch(path.name):
@@ -197,7 +197,7 @@ def _to_disk(path: Path) -> None:
 
 
 def _names_to_disk(folder: Path) -> None:
-    """Wait for the names in a folder, too, where the system can say when."""
+    """Wait until the names in a folder are on disk, if the system supports it."""
     with suppress(OSError):
         number = os.open(folder, os.O_RDONLY)
         try:

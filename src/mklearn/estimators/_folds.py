@@ -1,8 +1,8 @@
-"""The one fold engine: what estimators that choose by cross-validation share.
+"""The fold engine of all estimators that select by cross-validation.
 
-Rows of X are split as they were given, with their own weights and groups. Equal rows
-are one sample of the training set, so a fold says which distinct samples it learns
-from, and what they weigh there.
+Rows of X are split as they were given, with their own weights and groups. Identical
+rows are one sample of the training set, so a fold consists of distinct samples and
+their weights in that fold.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mklearn.solvers import Status
 
 FloatArray = NDArray[np.float64]
 
-_DENSE = 2**28  # bytes that all Grams may take to be kept side by side
+_DENSE = 2**28  # maximum size in bytes of all Gram matrices in memory
 Index = NDArray[np.intp]
 
 
@@ -56,7 +56,7 @@ def error_over_folds(
     ----------
     values : array of shape (n_folds, ...)
     sizes : sequence of (int, int)
-        How many samples each fold learns from, and is tested on.
+        Number of training and test samples of each fold.
     """
     if len(values) < 2:
         return np.full(np.shape(values)[1:], np.nan)
@@ -66,19 +66,19 @@ def error_over_folds(
 
 @dataclass(frozen=True)
 class Fold:
-    """Distinct samples to learn from, and rows of X to be tested on.
+    """Distinct training samples, and test rows of X.
 
     Attributes
     ----------
     members, weight : arrays of shape (n_members,)
-        Distinct samples, and the weights of those of their rows that are in the fold.
+        Distinct training samples, and the total weight of their rows in the fold.
     truth : array of shape (n_rows, ...)
-        Targets of the rows tested, as users know them.
+        Targets of the test rows, as given by the user.
     row_weight : array of shape (n_rows,)
     tested : array of shape (n_tested,)
-        The distinct samples among the rows tested.
+        The distinct samples among the test rows.
     place : array of shape (n_rows,)
-        Of each row, the place of its sample in ``tested``.
+        Position in ``tested`` of the sample of each row.
     """
 
     members: Index
@@ -90,41 +90,41 @@ class Fold:
 
     @property
     def tested_weight(self) -> FloatArray:
-        """Weights of the distinct samples tested, shape (n_tested,)."""
+        """Weights of the distinct test samples, shape (n_tested,)."""
         n = len(self.tested)
         return np.bincount(self.place, self.row_weight, n).astype(float)
 
     def accuracy(self, right: NDArray[np.bool_]) -> float:
-        """Return the weighted share of samples, shape (n_tested,), that are right."""
+        """Return the weighted share of correct samples; ``right`` is (n_tested,)."""
         weight = self.tested_weight
         return float(weight @ right / weight.sum())
 
 
 @dataclass(frozen=True)
 class Part:
-    """A fold of a training set: what a job gets.
+    """A fold of a training set, the input of a job.
 
-    Kernels are sliced where they are needed first, in the process that works on them.
+    Kernels are sliced on first use, in the process of the job.
     """
 
     whole: GramTraining
     fold: Fold
     budget: int | None
-    dense: bool = False  # whether there is memory for all Grams of a fold
+    dense: bool = False  # whether all Gram matrices of a fold fit into memory
 
     @cached_property
     def raw(self) -> KernelBank:
-        """Kernels between the samples to learn from."""
+        """Kernels between the training samples."""
         a = self.fold.members
         return self.whole.raw[np.ix_(a, a)].stored(self.budget)
 
     @property
     def raw_cross(self) -> KernelBank:
-        """Kernels between the samples tested and those to learn from."""
+        """Kernels between the test samples and the training samples."""
         return self.whole.raw[np.ix_(self.fold.tested, self.fold.members)]
 
     def normalised(self, kind: str | None) -> tuple[GramTraining, KernelBank]:
-        """Return training set and test kernels, normalised as the former says."""
+        """Return training set and test kernels, normalised on the training set."""
         normaliser = fit_normaliser(kind, self.raw, self.fold.weight)
         training = replace(
             self.whole,
@@ -138,7 +138,7 @@ class Part:
         return training, normaliser.cross(self.raw_cross)
 
     def design_tested(self) -> FloatArray | None:
-        """Return ones and covariates of the samples tested, None without covariates."""
+        """Return ones and covariates of the test samples, None without covariates."""
         return self._design(self.fold.tested)
 
     def _design(self, rows: Index) -> FloatArray | None:
@@ -146,17 +146,17 @@ class Part:
         return None if whole is None else whole[rows]
 
     def score(self, model: Any, target: NDArray[Any]) -> float:
-        """Return the score of a model for precomputed kernels, fitted here.
+        """Fit a model for precomputed kernels on the fold, and return its score.
 
         Parameters
         ----------
         model : estimator
         target : array
-            Of all distinct samples.
+            Targets of all distinct samples.
         """
         fold = self.fold
         with warnings.catch_warnings():
-            # a kernel that is constant on a fold is simply a bad kernel
+            # a kernel that is constant on a fold just scores badly
             warnings.simplefilter("ignore", UserWarning)
             try:
                 model.fit(self.raw, target[fold.members], sample_weight=fold.weight)
@@ -182,24 +182,24 @@ class Folds:
         n_jobs: int | None = None,
         choices: Iterable[Index] | None = None,
     ) -> list[list[Any]]:
-        """Return what a job finds on each fold, for each choice of kernels.
+        """Return the result of a job on each fold, for each choice of kernels.
 
-        Ctrl-C ends the run: half a search chooses nothing.
+        Ctrl-C ends the run, because an incomplete search cannot select anything.
 
         Parameters
         ----------
         job : callable
-            Takes a :class:`Part`.
+            Function of a :class:`Part`.
         n_jobs : int, optional
-            Pairs of choice and fold that are worked on at the same time.
+            Number of jobs that run at the same time.
         choices : iterable of arrays, optional
-            Numbers of kernels to work with; all of them, together, by default.
+            Indices of the kernels to use; by default all of them together.
         """
         budget = self.training.raw.memory_limit
         if budget is not None:
             budget //= effective_n_jobs(n_jobs)
-        # stored values go along: computed again, for a part of the samples, they would
-        # have other last digits
+        # pass on stored values: if they were recomputed on a subset of the samples,
+        # their last digits would differ
         raw = self.training.raw.travelling()
         dense = choices is None and _fits(raw)
         if dense and raw.storage != "given":
@@ -217,7 +217,7 @@ class Folds:
 
 
 def _fits(raw: KernelBank) -> bool:
-    """Tell whether all Grams, and once more those of a fold, take little memory."""
+    """Return whether all Gram matrices, also those of a fold, fit into memory."""
     n, _, M = raw.shape
     limit = _DENSE if raw.memory_limit is None else min(_DENSE, raw.memory_limit // 4)
     return 8 * M * n**2 <= limit and raw.present is None
@@ -229,7 +229,9 @@ def _work(job: Callable[[Part], Any], part: Part) -> Any:
 
 
 def stop_if_interrupted(model: Any) -> None:
-    """Pass Ctrl-C on: a solver answers it with its best iterate so far.
+    """Raise KeyboardInterrupt if Ctrl-C interrupted the fit of a model.
+
+    On Ctrl-C, solvers return their best iterate instead of raising.
 
     Parameters
     ----------
@@ -240,7 +242,7 @@ def stop_if_interrupted(model: Any) -> None:
 
 
 def stop_on_ctrl_c(solutions: Iterable[Any]) -> None:
-    """Raise KeyboardInterrupt if any of the solutions is what Ctrl-C left."""
+    """Raise KeyboardInterrupt if any of the solutions was interrupted by Ctrl-C."""
     if any(solution.status is Status.INTERRUPTED for solution in solutions):
         raise KeyboardInterrupt
 
@@ -253,13 +255,13 @@ def best_cell(
     Parameters
     ----------
     scores : array of shape (..., n_folds)
-        Cells with NaN in any fold do not take part.
+        Cells with NaN in any fold are ignored.
     cost : callable
-        Takes the numbers of a cell. The least wins among ties; scores that differ by
-        rounding are ties.
+        Function of the indices of a cell. Among ties, the cell of lowest cost is
+        chosen; scores that differ only by rounding are ties.
     rule : {"best", "1se"}
-        The best mean score, or any that is at most one standard error of the best one
-        below it.
+        Consider only the best mean score, or all mean scores within one standard error
+        of the best.
     """
     mean = scores.mean(axis=-1).round(12)
     if np.isnan(mean).all():
@@ -278,10 +280,10 @@ def best_cell(
 
 
 class SearchMixin:
-    """What an estimator with a parameter ``cv`` needs to choose on folds.
+    """Mixin of estimators with a parameter ``cv``.
 
-    In ``fit`` it takes ``groups`` besides ``sample_weight``; with metadata routing it
-    is the splitter that asks for them.
+    ``fit`` accepts ``groups`` in addition to ``sample_weight``; with metadata routing,
+    the splitter requests them.
     """
 
     cv: Any
@@ -290,7 +292,7 @@ class SearchMixin:
     __metadata_request__fit: ClassVar = {"groups": UNUSED}
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return who asks for which metadata: this estimator, and its splitter."""
+        """Return the metadata requests of this estimator and its splitter."""
         router = MetadataRouter(owner=self).add_self_request(self)
         if hasattr(self.cv, "split"):
             mapping = MethodMapping().add(caller="fit", callee="split")
@@ -298,7 +300,7 @@ class SearchMixin:
         return router
 
     def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
-        """Return targets as users know them."""
+        """Return targets in the form given by the user."""
         return self.classes_[target]
 
     def _folds(
@@ -309,17 +311,17 @@ class SearchMixin:
         groups: Any,
         together: bool = False,
     ) -> Folds:
-        """Return the folds that ``cv`` makes of the rows of X.
+        """Return the folds of the rows of X according to ``cv``.
 
         Parameters
         ----------
         training : GramTraining
-            Of the same rows.
+            The training set of the same rows.
         y, sample_weight, groups
-            As ``fit`` has them.
+            As passed to ``fit``.
         together : bool
-            Whether whole numbers make folds of distinct samples, so that no model is
-            tested on what it knows, or of rows with weight.
+            Whether an integer ``cv`` splits the distinct samples, so that no model is
+            tested on samples it was trained on, or the rows with nonzero weight.
         """
         y = in_order_of(training.ids, y, "y")
         sample_weight = in_order_of(training.ids, sample_weight, "sample_weight")
@@ -341,7 +343,7 @@ class SearchMixin:
         return Folds(training, tuple(folds))
 
     def _kinds(self, target: NDArray[Any]) -> NDArray[np.intp] | None:
-        """Return what folds are to have equal shares of: classes, if there are any."""
+        """Return the labels to stratify by: the classes, if there are any."""
         return target if is_classifier(self) else None
 
     def _asked_by_splitter(self, groups: Any) -> dict[str, Any]:
@@ -354,7 +356,7 @@ class SearchMixin:
     def _number_of_folds(
         self, training: GramTraining, asked: dict[str, Any], together: bool
     ) -> Iterator[tuple[Index, Index]]:
-        """Yield train and test as rows of X, in as many folds as there can be."""
+        """Yield train and test rows of X, in at most ``cv`` folds."""
         if together:
             first, unit = training.index, training.group
         else:
@@ -413,7 +415,7 @@ def _fold(
     train: Any,
     test: Any,
 ) -> Fold:
-    """Return the fold of two parts of the rows, in places or as a mask."""
+    """Return the fold of train and test rows, given as indices or masks."""
     group, n = training.group, len(training.weight)
     kept = group[train] >= 0
     weight = np.bincount(group[train][kept], row_weight[train][kept], n).astype(float)
@@ -424,20 +426,20 @@ def _fold(
     return Fold(members, weight[members], truth[rows], row_weight[rows], tested, place)
 
 
-# --- models of some of the kernels ----------------------------------------------------
+# --- models of subsets of the kernels -------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Subsets:
-    """Samples to learn from and to be tested on, for models of some of the kernels.
+    """Training and test samples for models of subsets of the kernels.
 
-    Kernels are computed once for all models. Features of low rank are made for each of
-    them, and where there are covariates, samples are taken apart for each.
+    Kernels are computed once for all models. Low-rank features are computed for each
+    model; with covariates, each model is fitted on the samples themselves.
 
     Attributes
     ----------
     names, kernels : tuple
-        Of all kernels, in their order; None for kernels that were given as Grams.
+        Names and specifications of all kernels; None for those given as Grams.
     """
 
     names: tuple[str, ...]
@@ -450,16 +452,16 @@ class Subsets:
 
     @classmethod
     def of(cls, model: Any, X: Any, y: NDArray[Any], X_test: Any) -> Subsets:
-        """Return the kernels of an estimator between samples and those of a test.
+        """Return the kernels of an estimator for training and test samples.
 
         Parameters
         ----------
         model : estimator of mklearn
-            Neither fitted nor changed.
+            It is neither fitted nor changed.
         X, y
-            To learn from.
+            Training samples.
         X_test
-            To be tested on; given kernels between these samples and those of X.
+            Test samples; for precomputed kernels, those between these and X.
         """
         apart = model.fixed is not None and not model._precomputed()
         if model.approximation is not None or apart:
@@ -468,7 +470,7 @@ class Subsets:
             return cls(
                 known.kernel_names_, known.kernels_, clone(model), X, X_test, y, None
             )
-        # whether kernels are definite is for the models to look at
+        # the models themselves check whether kernels are definite
         fresh = clone(model).set_params(psd="ignore")
         training = fresh._grams(X, y, None)
         if training.precomputed:
@@ -487,7 +489,7 @@ class Subsets:
         )
 
     def fitted(self, which: Index) -> tuple[Any, Any]:
-        """Return a model of some kernels, and the test samples as it takes them."""
+        """Return a model of some kernels, and its input for the test samples."""
         model = clone(self._model)
         if self._weight is None:
             chosen = [self.kernels[m] for m in which]

@@ -1,4 +1,4 @@
-"""How sure weights are, in one table: what models, tests and resamples know."""
+"""Table of weights with intervals, p-values and selection frequencies."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def inference_columns(
 
 
 def _ends(value: Any, half: Any, most: float) -> tuple[Any, Any]:
-    """Return the ends of intervals, within what is possible."""
+    """Return the ends of intervals, clipped to the possible range."""
     return np.maximum(value - half, 0.0), np.minimum(value + half, most)

@@ -1,4 +1,4 @@
-"""Which targets share their kernel weights: all, none, or those of a group."""
+"""Groups of targets that share kernel weights: all, none, or given groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Index = NDArray[np.intp]
 
 
 def check_weights(weights: Any) -> None:
-    """Raise ValueError unless ``weights`` is a known word or an array of groups."""
+    """Raise ValueError unless ``weights`` is a known option or an array of groups."""
     if isinstance(weights, str):
         if weights not in ("shared", "per-target"):
             raise ValueError(
@@ -32,17 +32,17 @@ def check_weights(weights: Any) -> None:
 
 
 def is_shared(weights: Any) -> bool:
-    """Tell whether all targets share one set of weights."""
+    """Return whether all targets share their weights."""
     return isinstance(weights, str) and weights == "shared"
 
 
 def is_own(weights: Any) -> bool:
-    """Tell whether each target has weights of its own."""
+    """Return whether each target has its own weights."""
     return isinstance(weights, str) and weights == "per-target"
 
 
 def target_groups(weights: Any, n_targets: int) -> list[Index]:
-    """Return the targets of each group; each is one if weights are per target."""
+    """Return the targets of each group; with weights per target, one in each."""
     if is_own(weights):
         return [np.arange(t, t + 1) for t in range(n_targets)]
     labels = np.asarray(weights)
@@ -57,7 +57,7 @@ def target_groups(weights: Any, n_targets: int) -> list[Index]:
 
 @dataclass(frozen=True)
 class Assembled:
-    """What groups of targets have found, in the order of the targets.
+    """The solutions of groups of targets, in the order of the targets.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Assembled:
         shares: Callable[[int], FloatArray],
         n_kernels: int,
     ) -> Assembled:
-        """Return the targets of all groups; ``shares`` are of the kernels in one."""
+        """Return the solutions of all groups; ``shares(g)`` are those of group g."""
         T = sum(map(len, groups))
         A = np.empty((len(solutions[0].A), T))
         theta, parts = np.empty((T, n_kernels)), np.empty((T, n_kernels))
@@ -91,7 +91,7 @@ class Assembled:
 
 
 def spread_solution(solution: Solution, fewer: FewerColumns) -> Solution:
-    """Return the solution of the targets that some columns stand for."""
+    """Return the solution of all targets from that of the reduced columns."""
     return replace(
         solution,
         A=fewer.spread(solution.A),

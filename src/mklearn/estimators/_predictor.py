@@ -1,4 +1,4 @@
-"""What remains of a fit: a frozen value that turns new samples into scores."""
+"""Predictors: the frozen result of a fit, which computes scores of new samples."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from mklearn.kernels.normalise import Clip, Normaliser, Scaling
 
 FloatArray = NDArray[np.float64]
 
-LARGEST = 1e200  # of coefficients: their products with kernels leave room
-MOST = 10**7  # numbers that an example may have
+LARGEST = 1e200  # largest coefficients, so that products with kernels do not overflow
+MOST = 10**7  # maximum number of entries of an example
 _BLOCK_BYTES = 2**26
-_TARGET_BYTES = 2**28  # of the coefficients of targets that are predicted together
+_TARGET_BYTES = 2**28  # size of the coefficients of targets predicted together
 
 
 @dataclass(frozen=True)
 class Predictor(ABC):
-    """Coordinates that are sums over kernels, and the rule that makes scores of them.
+    """Coordinates that are sums over kernels, and the map from them to scores.
 
     Attributes
     ----------
     n_kernels : int
-        How many kernels the model was given.
+        Number of kernels that the model was given.
     used : array of int
-        Numbers of those that have a weight; no others are evaluated.
+        Indices of those with nonzero weight; only these are evaluated.
     bias : array of shape (T,)
     rule : array of shape (T, q), or None
-        Scores are ``coordinates @ rule' + bias``; without a rule coordinates are
-        scores.
+        Scores are ``coordinates @ rule' + bias``; without a rule, the coordinates are
+        the scores up to the bias.
     effects : array of shape (k, q), or None
-        Coefficients of covariates, which samples bring along as ``X.covariates``, in
-        the coordinates.
+        Coefficients of covariates in the coordinates; samples carry their covariates in
+        ``X.covariates``.
     origin : array of shape (q,), or None
-        What is added to the coordinates with them.
+        Constant that is added to the coordinates if there are covariates.
     """
 
     n_kernels: int
@@ -55,15 +55,15 @@ class Predictor(ABC):
 
     @abstractmethod
     def project(self, X: Any) -> FloatArray:
-        """Return what kernels add to the coordinates of new samples, shape (n, q)."""
+        """Return the kernel part of the coordinates of new samples, shape (n, q)."""
 
     @abstractmethod
     def terms(self, X: Any) -> FloatArray:
-        """Return what each kernel in use adds to them, shape (n, q, n_used)."""
+        """Return the contribution of each kernel in use, shape (n, q, n_used)."""
 
     @property
     def takes_samples(self) -> bool:
-        """Whether new samples are a table or views, to be checked as such first."""
+        """Whether new samples are a table or views, which are validated first."""
         return True
 
     @property
@@ -73,7 +73,7 @@ class Predictor(ABC):
 
     @abstractmethod
     def example(self, n: int) -> Any:
-        """Return ``n`` samples such as :meth:`scores` may be given.
+        """Return ``n`` valid input samples for :meth:`scores`.
 
         None if these would take much memory.
         """
@@ -93,7 +93,7 @@ class Predictor(ABC):
         return Z if self.origin is None else Z + self.origin
 
     def of_covariates(self, X: Any) -> FloatArray:
-        """Return what covariates add to the scores of new samples, shape (n, T)."""
+        """Return the contribution of covariates to the scores, shape (n, T)."""
         if self.effects is None:
             return np.zeros((X.shape[0], len(self.bias)))
         found = self._values(X) @ self.effects
@@ -101,7 +101,7 @@ class Predictor(ABC):
         return np.asarray(found if self.rule is None else found @ self.rule.T)
 
     def _values(self, X: Any) -> FloatArray:
-        """Return the covariates that samples bring along."""
+        """Return the covariates of samples."""
         assert self.effects is not None
         values = getattr(X, "covariates", None)
         if values is None or values.shape[1] != len(self.effects):
@@ -112,9 +112,10 @@ class Predictor(ABC):
         return np.asarray(values)
 
     def parts(self, X: Any) -> FloatArray:
-        """Return what each kernel adds to the scores, shape (n, T, n_kernels).
+        """Return the contribution of each kernel to the scores, (n, T, n_kernels).
 
-        With the bias, and with what covariates add, they sum to :meth:`scores`.
+        Together with the bias and the contribution of covariates, they sum to
+        :meth:`scores`.
         """
         terms = self.terms(X)
         if self.rule is not None:
@@ -124,7 +125,7 @@ class Predictor(ABC):
         return parts
 
     def with_bias(self, bias: Any) -> Predictor:
-        """Return the predictor with another bias, of as many numbers."""
+        """Return the predictor with another bias of the same shape."""
         bias = np.asarray(bias, dtype=np.float64)
         if bias.shape != self.bias.shape:
             raise ValueError(
@@ -139,7 +140,7 @@ class Predictor(ABC):
         return replace(self, effects=effects, origin=origin)
 
     def with_rule(self, rule: FloatArray, bias: FloatArray) -> Predictor:
-        """Return the predictor with scores made of its coordinates."""
+        """Return the predictor with a linear map from its coordinates to scores."""
         return replace(self, rule=rule, bias=bias)
 
     def check(self) -> None:
@@ -172,25 +173,25 @@ class Predictor(ABC):
 
 @dataclass(frozen=True)
 class GramPredictor(Predictor):
-    """``sum_m theta_m sum_i A_i k_m(x_i, x)`` over the samples that matter.
+    """``sum_m theta_m sum_i A_i k_m(x_i, x)`` over the support vectors.
 
     Attributes
     ----------
     theta : array of shape (1 or T, n_used)
     A : array of shape (n_cols, q)
     cols : array of int
-        Which of the distinct training samples are kept.
+        Indices of the distinct training samples that are stored.
     columns : array of int
         Their columns in precomputed kernels.
     normaliser : Normaliser
-        Of the kernels in use.
+        Normalisation of the kernels in use.
     clip : Clip or None
     reference : KernelBank or None
-        The samples that are kept; None for precomputed kernels.
+        The stored samples; None for precomputed kernels.
     balanced : bool
         Whether the columns of A sum to zero, so that centring needs no other samples.
     n_training : int
-        Samples that precomputed kernels must have columns for.
+        Number of columns that precomputed kernels must have.
     """
 
     theta: FloatArray
@@ -212,7 +213,7 @@ class GramPredictor(Predictor):
         bias: FloatArray,
         whole: bool = False,
     ) -> GramPredictor:
-        """Return what prediction needs: support vectors and kernels with weight.
+        """Return a predictor of the support vectors and kernels with nonzero weight.
 
         Parameters
         ----------
@@ -221,14 +222,15 @@ class GramPredictor(Predictor):
         A : array of shape (n, q)
         bias : array of shape (q,)
         whole : bool
-            Keep all samples, and the kernels between them and new ones as they are.
+            Whether to keep all samples, and so the full kernels between these and new
+            ones.
         """
         support = np.flatnonzero(A.any(axis=1))
         used = weighted_kernels(theta)
         normaliser = training.normaliser.select(used)
-        # centring needs all samples unless the coefficients sum to zero, and so does
-        # the projection that clips a kernel; where samples lack a view, those that
-        # have it need not sum to zero
+        # centring needs all samples unless the coefficients sum to zero, and clipping
+        # a kernel needs all samples; if some samples lack a view, the coefficients of
+        # the others need not sum to zero
         holed = normaliser.present is not None
         balanced = not (holed or whole) and bool(
             (np.abs(A.sum(axis=0)) <= 1e-9 * _absolute_sums(A) + 1e-300).all()
@@ -267,7 +269,7 @@ class GramPredictor(Predictor):
 
     @property
     def takes_samples(self) -> bool:
-        """Not so for precomputed kernels."""
+        """Whether new samples are validated; False for precomputed kernels."""
         return self.reference is not None
 
     @property
@@ -276,7 +278,7 @@ class GramPredictor(Predictor):
         return int(self.A.shape[1])
 
     def example(self, n: int) -> Any:
-        """Return samples of training, or Grams of ones."""
+        """Return training samples, or Gram matrices of ones."""
         if self.reference is not None:
             return self.reference.example(n)
         if n * self.n_training * self.n_kernels > MOST:
@@ -298,11 +300,11 @@ class GramPredictor(Predictor):
         return out
 
     def terms(self, X: Any) -> FloatArray:
-        """Return what each kernel in use adds."""
+        """Return the contribution of each kernel in use."""
         return np.asarray(self.cross(X).multiply(self.A) * self.theta)
 
     def cross(self, X: Any) -> KernelBank:
-        """Return the normalised kernels between new samples and those kept."""
+        """Return the normalised kernels between new and stored samples."""
         if self.reference is None:
             bank = as_bank(X, cross=True)
             expected = (self.n_training, self.n_kernels)
@@ -355,11 +357,11 @@ class FeaturePredictor(Predictor):
     Attributes
     ----------
     features : FeatureMap
-        Of the kernels that have weight.
+        Features of the kernels with nonzero weight.
     coef : array of shape (D, q)
-        On raw features.
+        Coefficients of raw features.
     shift : array of shape (D,)
-        What is subtracted from them.
+        Means that are subtracted from the features.
     """
 
     features: FeatureMap
@@ -375,7 +377,7 @@ class FeaturePredictor(Predictor):
         w: FloatArray,
         bias: FloatArray,
     ) -> FeaturePredictor:
-        """Return the model of normalised weights ``w`` (D, q), without idle kernels."""
+        """Return the model of normalised weights ``w`` (D, q) of the kernels in use."""
         used = weighted_kernels(theta)
         columns = np.concatenate(
             [np.arange(features.slices[m].start, features.slices[m].stop) for m in used]
@@ -396,7 +398,7 @@ class FeaturePredictor(Predictor):
         return int(self.coef.shape[1])
 
     def example(self, n: int) -> Any:
-        """Return samples of training."""
+        """Return training samples."""
         return self.features.example(n)
 
     def project(self, X: Any) -> FloatArray:
@@ -412,7 +414,7 @@ class FeaturePredictor(Predictor):
         return out
 
     def terms(self, X: Any) -> FloatArray:
-        """Return what the features of each kernel add."""
+        """Return the contribution of the features of each kernel."""
         out = np.zeros((X.shape[0], self.coef.shape[1], len(self.used)))
 
         def work(rows: slice) -> None:
@@ -424,7 +426,7 @@ class FeaturePredictor(Predictor):
         return out
 
     def _by_rows(self, work: Callable[[slice], None], n: int, width: int) -> None:
-        """Call ``work`` on blocks of rows; the digits do not depend on threads."""
+        """Call ``work`` on blocks of rows; results do not depend on threads."""
         size = block_rows(width)
         run_blocks(work, [slice(i, min(i + size, n)) for i in range(0, n, size)])
 
@@ -444,22 +446,23 @@ class FeaturePredictor(Predictor):
 
 @dataclass(frozen=True)
 class KnownScores(Predictor):
-    """Scores of some samples, for whoever asks about just these.
+    """Known scores of given samples.
 
-    What folds and permutations score is known before; no sample is looked at again.
+    Folds and permutations compute scores in advance, so that scorers do not evaluate
+    any sample again.
     """
 
     values: FloatArray
 
     @classmethod
     def of(cls, values: FloatArray) -> KnownScores:
-        """Return the predictor that answers with ``values``, shape (n, T)."""
+        """Return the predictor whose scores are ``values``, shape (n, T)."""
         zero = np.zeros(values.shape[1])
         return cls(1, np.arange(1), zero, values)
 
     @property
     def takes_samples(self) -> bool:
-        """Samples do not matter."""
+        """False: samples are ignored."""
         return False
 
     @property
@@ -468,7 +471,7 @@ class KnownScores(Predictor):
         return int(self.values.shape[1])
 
     def scores(self, X: Any) -> FloatArray:
-        """Return what is known, if it is about as many samples."""
+        """Return the known scores, if the number of samples agrees."""
         n = X.shape[0] if hasattr(X, "shape") else len(X)
         if n != len(self.values):
             raise ValueError(
@@ -480,7 +483,7 @@ class KnownScores(Predictor):
     project = scores
 
     def example(self, n: int) -> Any:
-        """Return anything of the only length that there is."""
+        """Return an array with the right number of rows."""
         return self.values
 
     def terms(self, X: Any) -> FloatArray:
@@ -496,24 +499,24 @@ def _absolute_sums(A: FloatArray) -> FloatArray:
 
 
 def weighted_kernels(theta: FloatArray) -> NDArray[np.intp]:
-    """Return the kernels that have a weight; the first one if none has."""
+    """Return the kernels with nonzero weight; the first one if there are none."""
     used = np.flatnonzero(np.atleast_2d(theta).any(axis=0))
     return used if len(used) else np.arange(1)
 
 
 def block_rows(n_features: int) -> int:
-    """Return how many rows of features make a block, of 64 megabytes at most.
+    """Return the number of rows of a block of features, of about 64 megabytes.
 
-    It does not depend on the number of threads, so that sums over blocks do not; blocks
-    are small enough to give each thread some.
+    It does not depend on the number of threads, so neither do sums over blocks; blocks
+    are small enough for each thread to have several.
     """
     return int(np.clip(_BLOCK_BYTES // (8 * n_features), 256, 2048))
 
 
 def as_bank(X: Any, cross: bool = False, finite: bool = False) -> KernelBank:
-    """Return Grams as a bank; ``cross`` ones have no diagonal.
+    """Return Gram matrices as a bank; with ``cross`` they have no diagonal.
 
-    ``finite`` says that NaN is looked for elsewhere.
+    ``finite`` skips the check for NaN, which is then done elsewhere.
     """
     if isinstance(X, KernelBank):
         return X
@@ -526,13 +529,13 @@ def as_bank(X: Any, cross: bool = False, finite: bool = False) -> KernelBank:
 
 
 def kernels_first(suspected: bool) -> str:
-    """Return advice for Grams that look like kernels first."""
+    """Return advice for Gram matrices that seem to have the kernels first."""
     advice = " This looks like kernels first; try np.moveaxis(B, 0, -1)."
     return advice if suspected else ""
 
 
 def require(sound: bool, why: str) -> None:
-    """Raise ValueError unless fitted values fit together."""
+    """Raise ValueError unless fitted values are consistent."""
     if not sound:
         raise ValueError(f"the fitted values are inconsistent: {why}")
 
@@ -545,7 +548,7 @@ def check_finite(name: str, values: Any) -> None:
 
 
 def as_places(values: Any) -> NDArray[np.intp]:
-    """Return an array of indices; raise ValueError if it is none."""
+    """Return an array of indices; raise ValueError if it is not one."""
     array = np.asarray(values)
     sound = array.ndim == 1 and array.dtype.kind in "iu" and not (array < 0).any()
     require(bool(sound), "not whole numbers")

@@ -1,4 +1,4 @@
-"""Discriminant analysis on Gram matrices and on features: one fit, two ways to it."""
+"""Discriminant analysis on Gram matrices and on features, with a common result."""
 
 from __future__ import annotations
 
@@ -46,37 +46,37 @@ from mklearn.solvers.inner import LinearSolver
 FloatArray = NDArray[np.float64]
 Solve = Callable[[Any, Iterate | None], Solution]
 
-_LEFT_OUT = 20_000  # rows, at least, that are left out one by one if there are as many
+_LEFT_OUT = 20_000  # at least this many rows, if available, are left out one by one
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A solved problem, the least-squares model on its kernel, and what it leaves.
+    """A solved problem, the least-squares model on its kernel, and its statistics.
 
     Attributes
     ----------
     problem, solution
-        Of the kernel weights.
+        The problem of the kernel weights, and its solution.
     theta : array of shape (M,)
     reg : float
     A, F : arrays of shape (n, T)
-        Coefficients and scores on the samples, or on what stands for them.
+        Coefficients and scores on the samples, or on pseudo-samples.
     targets : array of shape (n, T)
     balance : array of shape (n,)
-        What the samples count: their weights, or class shares.
+        Effective weights of the samples: their weights, or class shares.
     coef : array
-        Of the predictor: A itself, or ``A_m`` in the coordinates of the features.
+        Coefficients of the predictor: A, or ``A_m`` in the coordinates of the features.
     means : array of shape (k, T)
         Mean scores of each class, or of the samples with each label.
     within, total : arrays of shape (T, T)
-        Scatter of the scores within the classes, and of all.
+        Within-class scatter and total scatter of the scores.
     size : float
-        What the samples count together.
+        Total effective weight of the samples.
     out, labels, weight
         Scores of left-out samples, their classes or labels, and their weights.
     press, gcv : float
     effects : array of shape (1 + k, T) or None
-        Of ones and covariates in the scores, where there are covariates.
+        Effects of ones and covariates on the scores, if there are covariates.
     """
 
     problem: MKLProblem
@@ -101,7 +101,7 @@ class Fit:
 
     @property
     def stiff(self) -> FloatArray:
-        """``reg A'G A``, what regularisation adds to the scatter, shape (T, T)."""
+        """``reg A'G A``, the regularisation term of the scatter, shape (T, T)."""
         return np.asarray(self.reg * self.A.T @ self.F)
 
 
@@ -113,7 +113,7 @@ class GramSpace:
     training : GramTraining
     n_classes : int
     exclusive : bool
-        Whether a sample has one class.
+        Whether each sample has exactly one class.
     criterion : {"rkda", "kfda"}
     """
 
@@ -172,10 +172,10 @@ class GramSpace:
         out = left_out(system.right, A, inverse)
         rest = system.right - system.ridge[:, None] * A - F
         beside, effects, mean = training.beside, None, np.mean(rest, axis=0)
-        if beside is not None:  # they are part of the scores, and so is the constant
+        if beside is not None:  # covariates and the constant are part of the scores
             effects, mean = beside.effects(beside.basis.T @ rest), np.zeros_like(mean)
             F = F + rest
-            # whose covariate no other sample has: without it nothing is known of it
+            # no prediction for samples with a covariate that no other sample has
             out[np.sum(beside.basis**2, axis=1) > ALONE] = 0.0
         balance = reg / system.ridge
         total = F.T @ (balance[:, None] * F)
@@ -221,10 +221,10 @@ class FeatureSpace:
     Parameters
     ----------
     training : FeatureTraining
-        With indicators of the k classes or labels as targets. Without rows nothing is
-        known of left-out samples, and ``out`` is empty.
+        Its targets are indicators of the k classes or labels. Without rows there are no
+        leave-one-out scores, and ``out`` is empty.
     exclusive : bool
-        Whether a sample has one class.
+        Whether each sample has exactly one class.
     """
 
     def __init__(self, training: FeatureTraining, exclusive: bool) -> None:
@@ -238,11 +238,11 @@ class FeatureSpace:
         root = self.scaling.root
         rest, self.beside = self.statistics.apart(training.free)
         self.scatter = root[:, None] * rest.ZZ * root
-        # means of the centred features in each class, covariates taken out
+        # class means of the centred features, with covariates regressed out
         self.means = root[:, None] * rest.ZH / self.counts
         D = len(root)
         self.spread = self.statistics.ZZ[D:, D:]
-        # what covariates say about the targets, and their means in each class
+        # regression of the targets on covariates, and class means of these
         self.told = self.beside.effects @ self.B
         self.middles = self.statistics.ZH[D:] / self.counts
 
@@ -286,7 +286,7 @@ class FeatureSpace:
         means, total = self.means.T @ w, w.T @ self.scatter @ w
         effects = None
         if free:
-            # scores: what covariates say about the targets, and kernels about the rest
+            # scores are the regression on covariates plus that of the rest on kernels
             means = means + self.middles.T @ self.told
             total = total + self.told.T @ self.spread @ self.told
             along = cholesky(self.spread, lower=True).T @ self.told
@@ -361,7 +361,7 @@ class FeatureSpace:
 def space_of(
     training: GramTraining | FeatureTraining, exclusive: bool, criterion: str
 ) -> GramSpace | FeatureSpace:
-    """Return the analysis that suits a training with indicators as targets."""
+    """Return the analysis for the representation of a training set."""
     if isinstance(training, GramTraining):
         return GramSpace(training, training.Y.shape[1], exclusive, criterion)
     return FeatureSpace(training, exclusive)

@@ -1,4 +1,4 @@
-"""Labels and values: how they become targets, and how scores become them again."""
+"""Conversion of labels and values to targets, and of scores back to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mklearn.problems.scatter import Gathered
 FloatArray = NDArray[np.float64]
 
 
-# --- from what fit is given to targets and costs --------------------------------------
+# --- from the input of fit to targets and costs ---------------------------------------
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class AgainstRest:
     Parameters
     ----------
     factors : array of shape (k,)
-        Of the costs, by class.
+        Factors of the costs, by class.
     """
 
     factors: FloatArray
@@ -49,14 +49,14 @@ class AgainstRest:
         B = 2.0 * np.eye(k)
         if k == 2:
             B = B[:, 1:]
-        # a shift of all targets moves their means, and no deviations
+        # a shift of all targets changes their means, but not their deviations
         made = found.statistics.with_targets(B)
         return replace(found, statistics=replace(made, target=made.target - 1.0))
 
 
 @dataclass(frozen=True)
 class Indicators:
-    """Indicators of the classes, (n, k); those of several labels stay as they are."""
+    """Indicators of the classes, (n, k); multilabel indicators are not changed."""
 
     n_classes: int
     factors: None = None
@@ -69,30 +69,30 @@ class Indicators:
         return Block(block.X, y.astype(np.float64), block.weight)
 
     def of_sums(self, found: Gathered) -> Gathered:
-        """Return the sums, which are over indicators."""
+        """Return the sums unchanged, as they are over indicators."""
         return found
 
 
 @dataclass(frozen=True)
 class Shifted:
-    """Values (n, T), less what changes rounding only, for the bias is free."""
+    """Values (n, T) minus a shift, which improves accuracy and not the solution."""
 
     shift: FloatArray
     factors: None = None
 
     def __call__(self, block: Block) -> Block:
-        """Return the block with values less the shift."""
+        """Return the block with values minus the shift."""
         y = np.asarray(block.y, dtype=np.float64)
         return Block(block.X, y.reshape(len(y), -1) - self.shift, block.weight)
 
     def of_sums(self, found: Gathered) -> Gathered:
-        """Return the sums, which are over values as they came."""
+        """Return the sums unchanged, as they are over the original values."""
         return found
 
 
 @dataclass(frozen=True)
 class Censored:
-    """Log times less a shift, ``1j`` added where they are censored, shape (n, 1)."""
+    """Log times minus a shift, plus ``1j`` if they are censored, shape (n, 1)."""
 
     shift: float
     factors: None = None
@@ -104,7 +104,7 @@ class Censored:
         return Block(block.X, marked, block.weight)
 
     def of_sums(self, found: Gathered) -> Gathered:
-        """Refuse: sums do not know who is predicted too early."""
+        """Raise ValueError: the loss of censored times is not a function of sums."""
         raise ValueError("Sums over samples are not enough for censored times.")
 
 
@@ -121,13 +121,13 @@ def one_vs_rest(labels: NDArray[np.intp], k: int) -> FloatArray:
 
 
 class Decides:
-    """What decides has an intercept, that of its predictor; setting it moves both."""
+    """Mixin with an intercept, which is that of the predictor."""
 
     predictor_: Predictor
 
     @property
     def intercept_(self) -> FloatArray:
-        """What is added to the sum over kernels, shape (n_scores,)."""
+        """Constants that are added to the sum over kernels, shape (n_scores,)."""
         return self.predictor_.bias
 
     @intercept_.setter
@@ -140,7 +140,7 @@ class Decides:
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """Labels that occur, in order, and the sum of their weights."""
+    """The distinct labels, sorted, and the sums of their weights."""
 
     values: NDArray[Any]
     weight: FloatArray
@@ -164,12 +164,12 @@ def count_labels(block: Block) -> LabelCounts:
 
 @dataclass(frozen=True)
 class Numbered:
-    """Class numbers in the place of labels."""
+    """Conversion of labels to class indices."""
 
     classes: NDArray[Any]
 
     def __call__(self, block: Block) -> Block:
-        """Return the block with the numbers of its labels."""
+        """Return the block with class indices as targets."""
         return Block(block.X, np.searchsorted(self.classes, block.y), block.weight)
 
 
@@ -180,18 +180,18 @@ class LabelsMixin(Decides, ClassifierMixin):
     """
 
     def _target(self, y: Any, weight: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return the numbers of the classes and store ``classes_``."""
+        """Return the class indices and store ``classes_``."""
         self.classes_, labels = check_labels(y, weight, type(self).__name__)
         return labels
 
     def _block_targets(self, blocks: Blocks) -> Blocks:
-        """Return blocks with class numbers for targets and store ``classes_``."""
+        """Return blocks with class indices as targets and store ``classes_``."""
         found = blocks.reduce(count_labels)
         self._target(found.values, found.weight)
         return blocks.then(Numbered(self.classes_))
 
     def _against_rest(self, training: Any) -> AgainstRest:
-        """Return how class numbers become targets and costs."""
+        """Return the conversion of class indices to targets and costs."""
         k = len(self.classes_)
         return AgainstRest(self._factors(lambda: training.counts(k)))
 
@@ -201,7 +201,7 @@ class LabelsMixin(Decides, ClassifierMixin):
         return np.asarray(training.weight * factors[training.target])
 
     def _factors(self, count: Callable[[], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return the factor of each class; ``count`` finds their total weights."""
+        """Return the factor of each class; ``count`` computes their total weights."""
         factors = np.ones(len(self.classes_))
         if isinstance(self.class_weight, Mapping):
             known = self.classes_.tolist()
@@ -264,7 +264,7 @@ class LabelsMixin(Decides, ClassifierMixin):
 
 
 def decided(scores: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the numbers of the classes that scores (n, 1) or (n, n_classes) say."""
+    """Return the predicted class indices for scores (n, 1) or (n, n_classes)."""
     if scores.shape[1] == 1:
         return (scores[:, 0] > 0).astype(np.intp)
     return scores.argmax(axis=1)
@@ -291,7 +291,7 @@ class NumbersMixin(Decides, RegressorMixin):
         return y.reshape(len(y), -1)
 
     def _block_targets(self, blocks: Blocks) -> Blocks:
-        """Return the blocks, and remember whether their values are columns."""
+        """Return the blocks, and store whether y is one-dimensional."""
         outputs = set(blocks.map(count_outputs))
         if len(outputs) > 1:
             raise ValueError(f"Blocks differ in the shape of y: {sorted(outputs)}.")

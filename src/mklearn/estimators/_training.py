@@ -1,8 +1,9 @@
-"""What ``fit`` learns from: samples compared by Grams, or described by features.
+"""Training sets: samples represented by Gram matrices, or by features.
 
-Which of the two is decided once, where a training is made
-(:meth:`~mklearn.estimators._base.BaseKernelMachine._training`). Both have classes
-counted, targets encoded, problems posed and predictors made in the same way.
+The representation is chosen once, when a training set is created
+(:meth:`~mklearn.estimators._base.BaseKernelMachine._training`). Both representations
+have the same methods for counting classes, encoding targets, and creating problems and
+predictors.
 """
 
 from __future__ import annotations
@@ -62,9 +63,9 @@ Index = NDArray[np.intp]
 
 SAMPLE = 20_000  # rows that a feature map is fitted on, if rows come in blocks
 _BLOCK_BYTES = 2**26
-_LARGE = 2**28  # bytes of coefficients that are not copied
-_SUMS = 8  # scatters that a thread has in hand: in the making, waiting, added
-_COPIES = 5  # of the features of a block that its sums take: centred, weighted, ...
+_LARGE = 2**28  # size in bytes from which coefficients are not copied
+_SUMS = 8  # scatter matrices in memory per thread: being computed, waiting, added
+_COPIES = 5  # copies of the features of a block for its sums: centred, weighted, ...
 
 ALL = slice(None)
 
@@ -83,22 +84,22 @@ class GramTraining:
     normaliser : Normaliser
     clip : Clip or None
     target : array
-        (n,) class numbers, (n, T) values; zeros without targets.
+        (n,) class indices, (n, T) values; zeros without targets.
     weight : array of shape (n,)
     index : array of int
-        Of each distinct sample, its first row in X.
+        The first row in X of each distinct sample.
     group : array of int
-        Of each row in X, its distinct sample; -1 if it has no weight.
+        The distinct sample of each row in X; -1 if its weight is zero.
     precomputed : bool
-        Whether X are Grams.
+        Whether X consists of Gram matrices.
     ids : array or None
         The names of the rows in X.
     Y, cost : arrays of shape (n, T) and (n,)
-        Targets and costs at C = 1, once they are encoded.
+        Encoded targets, and costs at C = 1.
     clock : Clock
-        Started when ``fit`` was.
+        Started at the beginning of ``fit``.
     design : array of shape (n, 1 + k) or None
-        Ones and coded covariates, where there are any.
+        Ones and coded covariates, if there are any.
     """
 
     exact: ClassVar[bool] = True
@@ -125,7 +126,7 @@ class GramTraining:
 
     @property
     def kernels(self) -> tuple[Any, ...]:
-        """The kernels, None for those that were given as Grams."""
+        """The kernels; None for those given as Gram matrices."""
         return self.raw.kernels
 
     @property
@@ -144,7 +145,7 @@ class GramTraining:
         return FewerColumns.of(self.Y) if n < T else None
 
     def among(self, kernels: Index) -> GramTraining:
-        """Return the same samples with some of the kernels, to solve problems of."""
+        """Return the same samples with some of the kernels, for problems on them."""
         return replace(
             self, raw=self.raw.select(kernels), bank=self.bank.select(kernels)
         )
@@ -154,7 +155,7 @@ class GramTraining:
         return np.bincount(self.target, self.weight, n_classes).astype(float)
 
     def middle(self) -> FloatArray:
-        """Return the median of the values, which a free bias makes up for."""
+        """Return the median of the values, by which targets can be shifted."""
         return np.asarray(np.median(self.target, axis=0))
 
     def encoded(self, encode: Encoding) -> GramTraining:
@@ -165,7 +166,7 @@ class GramTraining:
     def problem(
         self, loss: Formula, C: float, weights: WeightSet, tasks: slice | Index = ALL
     ) -> MKLProblem:
-        """Return the problem of some tasks, with weights of their own."""
+        """Return the problem of some tasks, which share their weights."""
         made = self._beside(loss.of(self.Y[:, tasks], self.cost, C))
         return MKLProblem(self.bank, made, weights)
 
@@ -179,16 +180,16 @@ class GramTraining:
         return self.bank.apply(theta, A) + beside
 
     def evidence(self) -> EvidenceProblem:
-        """Return the restricted likelihood of the values; weights are exactnesses."""
+        """Return the restricted likelihood of the values; weights are precisions."""
         return EvidenceProblem(self.bank, self.Y, self.cost, self.design)
 
     def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> MKLProblem:
-        """Return the problem in which ``1 / C`` is the weight of one more kernel."""
+        """Return the problem in which ``1 / C`` is the weight of another kernel."""
         made = hard_margin(self.bank, self.Y[:, tasks], self.cost, weights, unit)
         return replace(made, loss=self._beside(made.loss))
 
     def _beside(self, loss: Any) -> Any:
-        """Return a loss with the covariates, where there are any."""
+        """Return a loss with the covariates, if there are any."""
         if self.beside is None:
             return loss
         if "design" not in {one.name for one in fields(loss)}:
@@ -200,25 +201,25 @@ class GramTraining:
 
     @cached_property
     def beside(self) -> Design | None:
-        """What enters without a penalty, where that is more than a constant."""
+        """Design of constant and covariates, None without covariates."""
         return None if self.design is None else Design(self.design)
 
     def explained(self) -> NDArray[np.bool_]:
-        """Return which targets covariates alone explain, shape (T,)."""
+        """Return which targets are explained by covariates alone, shape (T,)."""
         if self.beside is None:
             return np.zeros(self.Y.shape[1], dtype=bool)
         return self.beside.explains(np.real(self.Y))
 
     def solver(self, solver: Any, problem: Any) -> Any:
-        """Return what a name means for a problem of samples."""
+        """Return the solver for a name and a problem of samples."""
         return choose_solver(solver, problem)
 
     def confirm(self, solution: Solution, psd: str) -> None:
-        """Raise ValueError if bounds do not hold because a kernel is not definite.
+        """Raise ValueError if bounds are invalid because a kernel is indefinite.
 
-        A look at a part of each kernel may have missed it. Where the weighted sum of
-        the kernels is not positive semidefinite, a solver makes no more progress or
-        bounds cross, all of them are looked at.
+        The first check, on a subset of each kernel, may have missed it. All kernels are
+        checked completely if their weighted sum is not positive semidefinite, if the
+        solver stalled, or if the bounds cross.
         """
         if psd != "check":
             return
@@ -229,7 +230,7 @@ class GramTraining:
                 check_definite(self.raw, psd, exact=True)
 
     def shares(self, problem: Any, solution: Solution) -> FloatArray:
-        """Return each kernel's share in the solution, without kernels of training."""
+        """Return each kernel's share in the solution, without auxiliary kernels."""
         M = self.raw.shape[2]
         if problem.bank.shape[2] > M:
             problem = replace(problem, bank=self.bank)
@@ -238,17 +239,17 @@ class GramTraining:
     def predictor(
         self, theta: FloatArray, A: FloatArray, bias: FloatArray, whole: bool = False
     ) -> GramPredictor:
-        """Return what prediction needs; see :meth:`GramPredictor.of`."""
+        """Return the predictor; see :meth:`GramPredictor.of`."""
         _check_finite(theta, A, bias)
         return GramPredictor.of(self, theta, A, bias, whole)
 
     def fitted(self, A: FloatArray) -> dict[str, Any]:
-        """Return what only this representation can tell of a fit."""
+        """Return the fitted attributes that only this representation has."""
         support = np.flatnonzero(A.any(axis=1))
-        # distinct samples lie in an order of their own, users see that of their rows
+        # distinct samples have a different order from the rows of the user
         support = support[np.argsort(self.index[support])]
         coef = rows_at(A, support).T
-        if A.nbytes < _LARGE:  # what is larger is held once, by the predictor
+        if A.nbytes < _LARGE:  # larger arrays are stored once, in the predictor
             coef = coef.copy()
         return {"support_": self.index[support], "dual_coef_": coef}
 
@@ -263,23 +264,23 @@ class FeatureTraining:
     Attributes
     ----------
     rows : Blocks or None
-        Raw samples with checked targets (class numbers, or values) and weights; once
-        encoded, features with targets and costs. None where only sums are left.
+        Raw samples with checked targets (class indices, or values) and weights; after
+        encoding, features with targets and costs. None if only sums are available.
     features : FeatureMap
     normalize : str or None
     memory : int
-        Bytes that Grams of pseudo-samples may take.
+        Maximum size in bytes of the Gram matrices of pseudo-samples.
     found : Gathered or None
-        Sums over all rows, once they are encoded (or if they are all there is).
+        Sums over all rows, after encoding (or if only sums are available).
     median : array of shape (T,)
-        Of the values, if they are in memory; zero otherwise.
+        Median of the values, if they are in memory; zero otherwise.
     clock : Clock
-        Started when ``fit`` was.
+        Started at the beginning of ``fit``.
     n_rows : int
-        How many there are, where there are rows.
+        Number of rows, if there are rows.
     coding : Covariates or None
-        How covariates are coded, where there are any: rows bring them along, and once
-        they are encoded these are the last columns of the features.
+        Coding of covariates, if there are any: rows carry them, and after encoding they
+        are the last columns of the features.
     """
 
     exact: ClassVar[bool] = False
@@ -305,9 +306,10 @@ class FeatureTraining:
         median: FloatArray,
         coding: Covariates | None = None,
     ) -> FeatureTraining:
-        """Return the training whose map knows where rows without a view stand.
+        """Return the training set, with means for rows that lack a view.
 
-        It was fitted on a sample; means over all rows may take one more pass.
+        The feature map was fitted on a sample of the rows; means over all rows may take
+        another pass.
         """
         if sample.holes and sample.n_rows > sample.size:
             means = rows.reduce(partial(_presence, features=features))
@@ -338,7 +340,7 @@ class FeatureTraining:
 
     @property
     def places(self) -> Index | None:
-        """Of each feature and covariate, its place among the columns of a row."""
+        """Index of each feature and covariate among the columns of a row."""
         places = self.features.places
         if places is None:
             return None
@@ -346,7 +348,7 @@ class FeatureTraining:
 
     @cached_property
     def passes(self) -> Blocks | None:
-        """The rows with all features, for whoever asks for each of them."""
+        """The rows with all features, for problems that are solved in passes."""
         if self.rows is None or self.places is None:
             return self.rows
         return self.rows.then(partial(_widened, places=self.places))
@@ -360,7 +362,7 @@ class FeatureTraining:
 
     @cached_property
     def scaling(self) -> Scaling:
-        """How features are normalised."""
+        """Normalisation of the features."""
         moments, places = self.gathered.moments, self.features.places
         at = slice(self.features.n_features) if places is None else places
         return Scaling.fit(
@@ -373,12 +375,12 @@ class FeatureTraining:
 
     @property
     def free(self) -> int:
-        """Number of covariates, as they are coded."""
+        """Number of columns of the coded covariates."""
         return 0 if self.coding is None else len(self.coding.names)
 
     @cached_property
     def beside(self) -> Design | None:
-        """What enters without a penalty, where that is more than a constant."""
+        """Design of constant and covariates, None without covariates."""
         if self.coding is None:
             return None
         assert self.rows is not None
@@ -387,18 +389,18 @@ class FeatureTraining:
         return Design(np.column_stack([np.ones(len(C)), C]))
 
     def explained(self) -> NDArray[np.bool_]:
-        """Return which targets covariates alone explain, shape (T,)."""
+        """Return which targets are explained by covariates alone, shape (T,)."""
         found = self.gathered.statistics
         size = np.diagonal(found.HH)
         if not self.free:
             return np.zeros(len(size), dtype=bool)
         left = np.diagonal(found.apart(self.free)[0].HH)
-        # of sums of squares no more is known than their rounding
+        # sums of squares are accurate only up to rounding
         return np.asarray((left <= 1e-13 * size) & (size > 0))
 
     @cached_property
     def reduced(self) -> Reduced:
-        """Pseudo-samples that stand for all samples, for the squared loss."""
+        """Pseudo-samples that represent all samples, for the squared loss."""
         features = self.features
         return Reduced.of(
             self.gathered.statistics, self.scaling, features.slices, features.names,
@@ -422,7 +424,7 @@ class FeatureTraining:
         return np.asarray(self.rows.reduce(count_labels).weight)
 
     def middle(self) -> FloatArray:
-        """Return the median of values in memory, zero of those in blocks."""
+        """Return the median of values in memory; zero for values in blocks."""
         return self.median
 
     def encoded(self, encode: Encoding) -> FeatureTraining:
@@ -442,7 +444,7 @@ class FeatureTraining:
     def problem(
         self, loss: Formula, C: float, weights: WeightSet, tasks: slice | Index = ALL
     ) -> Any:
-        """Return the problem of some tasks, with weights of their own."""
+        """Return the problem of some tasks, which share their weights."""
         weights = for_kernels(weights, self.kernels, self.names)
         if isinstance(loss, CoxFormula):
             return self._in_order(loss, float(C), weights)
@@ -465,7 +467,7 @@ class FeatureTraining:
         )  # fmt: skip
 
     def evidence(self) -> ReducedEvidence:
-        """Return the restricted likelihood of the values; weights are exactnesses."""
+        """Return the restricted likelihood of the values; weights are precisions."""
         return self.reduced.evidence()
 
     def targets(self) -> tuple[FloatArray, FloatArray]:
@@ -486,7 +488,7 @@ class FeatureTraining:
         return np.concatenate(self.rows.map(partial(_scored, at=at)))
 
     def _in_order(self, loss: CoxFormula, C: float, weights: WeightSet) -> Any:
-        """Return the problem of rows that lie in the order of their times."""
+        """Return the problem of rows that are ordered by their times."""
         assert self.passes is not None
         Y, cost = self.targets()
         T = len(self.statistics.target)
@@ -504,7 +506,7 @@ class FeatureTraining:
         )
 
     def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> Any:
-        """Refuse: features cannot do it."""
+        """Raise ValueError: this needs Gram matrices."""
         raise ValueError(
             "C='learn' needs a kernel that distinguishes all samples, which "
             "approximate features cannot; give C as a number, or use "
@@ -512,7 +514,7 @@ class FeatureTraining:
         )
 
     def solver(self, solver: Any, problem: Any) -> Any:
-        """Return what a name means for passes, or for pseudo-samples."""
+        """Return the solver for a name and a problem of passes or pseudo-samples."""
         return choose_solver(solver, problem, samples=False)
 
     def confirm(self, solution: Solution, psd: str) -> None:
@@ -525,7 +527,7 @@ class FeatureTraining:
     def predictor(
         self, theta: FloatArray, A: FloatArray, bias: FloatArray, whole: bool = False
     ) -> FeaturePredictor:
-        """Return what prediction needs, from A (D, T) in the features' coordinates."""
+        """Return the predictor, from A (D, T) in the coordinates of the features."""
         _check_finite(theta, A, bias)
         slices = self.features.slices
         if np.ndim(theta) == 1:
@@ -537,7 +539,7 @@ class FeatureTraining:
         return FeaturePredictor.of(self.features, self.scaling, theta, w, bias)
 
     def fitted(self, A: FloatArray) -> dict[str, Any]:
-        """Return what only this representation can tell of a fit."""
+        """Return the fitted attributes that only this representation has."""
         return {"approximation_error_": self.features.error}
 
 
@@ -547,7 +549,7 @@ OF_ONE = ("support_", "dual_coef_", "approximation_error_")
 
 
 def _check_finite(theta: FloatArray, A: FloatArray, bias: FloatArray) -> None:
-    """Raise ValueError if a fit has ended in what is no model."""
+    """Raise ValueError if the result of a fit is not finite."""
     parts = {"kernel weights": theta, "dual variables": A, "bias": bias}
     wrong = [name for name, part in parts.items() if not np.isfinite(part).all()]
     if wrong:
@@ -595,13 +597,13 @@ def _presence(block: Block, features: FeatureMap) -> Any:
 
 
 def room(memory_limit: int | None) -> int:
-    """Return the bytes that features may take: the limit, or half of what is free."""
+    """Return the bytes that features may take: the limit, or half the free memory."""
     limit = available_memory() // 2 if memory_limit is None else int(memory_limit)
     return max(0, limit // 8, limit - 8 * _BLOCK_BYTES)
 
 
 def check_approximation(approximation: Any, rank: Any, landmarks: Any) -> None:
-    """Raise ValueError for parameters that make no sense."""
+    """Raise ValueError for invalid parameters."""
     if approximation is not None and approximation not in APPROXIMATIONS:
         raise ValueError(
             f"approximation must be None or one of {APPROXIMATIONS}, got "
@@ -620,7 +622,7 @@ def check_size(features: FeatureMap) -> None:
 def check_scatter(D: int, features: FeatureMap) -> None:
     """Raise ValueError if the scatter of D features does not fit into memory."""
     free = available_memory()
-    if 4 * 8 * D**2 > free:  # of two blocks, their sum, and a factor
+    if 4 * 8 * D**2 > free:  # two blocks, their sum, and a factor
         raise ValueError(
             f"{len(features.names)} kernels have {D} features in total. Their scatter "
             f"matrix takes {8e-9 * D**2:.3g} gigabytes and is needed four times, but "
@@ -630,11 +632,11 @@ def check_scatter(D: int, features: FeatureMap) -> None:
 
 
 def portion(n_features: int, limit: int) -> tuple[int, int]:
-    """Return rows of a block, and threads, that a limit in bytes has room for.
+    """Return the rows of a block, and the threads, that fit into a limit in bytes.
 
-    A quarter of it is for blocks, of which some copies are made, and for the sums of
-    each thread. Rows do not depend on how many threads there are. At the least there is
-    one thread, with the sums that any fit takes, whatever the limit.
+    A quarter of the limit is for copies of blocks, and for the sums of each thread. The
+    number of rows does not depend on that of threads. There is always at least one
+    thread, with the sums that any fit needs, whatever the limit is.
     """
     part = max(1, limit // 4)
     row = _COPIES * 8 * n_features
@@ -646,19 +648,19 @@ def portion(n_features: int, limit: int) -> tuple[int, int]:
 
 
 def as_views(data: Any, names: Any) -> MultiView:
-    """Return a table as the one view of a MultiView."""
+    """Return a table as the only view of a MultiView."""
     if isinstance(data, MultiView):
         return data
     return MultiView.from_table(data, names)
 
 
 def is_all(index: NDArray[np.intp], n: int) -> bool:
-    """Tell whether an index is all samples in their order."""
+    """Return whether an index consists of all samples in order."""
     return len(index) == n and bool((index == np.arange(n)).all())
 
 
 def rows_at(values: NDArray[Any], index: NDArray[np.intp]) -> NDArray[Any]:
-    """Return some rows of an array; the array itself if they are all of it."""
+    """Return some rows of an array; the array itself if these are all its rows."""
     return values if is_all(index, len(values)) else values[index]
 
 
@@ -668,12 +670,12 @@ def merge_equal(
     weight: NDArray[np.float64],
     others: FloatArray | None = None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
-    """Drop samples without weight and merge equal rows of equal target.
+    """Drop samples of weight zero and merge identical rows with the same target.
 
-    Equal samples of equal target are one sample with the sum of their weights: the
-    optimum is the same and the problem smaller. Rows of a table are put in an order
-    that depends on their content only, so the answer does not depend on how they came.
-    ``others``, shape (n, k), is what else must be equal.
+    Identical samples with the same target become one sample with the sum of their
+    weights: the optimum is the same and the problem smaller. Rows of a table are put in
+    an order that depends only on their content, so the result does not depend on the
+    order of the rows. ``others``, shape (n, k), must also be equal.
 
     Returns the first row, the group of each row (-1: dropped), and the weights.
     """
@@ -702,7 +704,7 @@ def merge_equal(
 
 
 def _dense_rows(data: FloatArray) -> Iterator[bytes]:
-    """Yield the bytes of each row; no more than a block of them is copied."""
+    """Yield the bytes of each row; at most one block is copied at a time."""
     size = max(1, _BLOCK_BYTES // max(1, data[:1].nbytes))
     for start in range(0, len(data), size):
         part = np.ascontiguousarray(data[start : start + size]) + 0.0  # no -0.0
@@ -713,7 +715,7 @@ def _dense_rows(data: FloatArray) -> Iterator[bytes]:
 
 
 def _sparse_rows(data: Any) -> Iterator[bytes]:
-    """Yield the bytes of each row: where its numbers are, and these."""
+    """Yield the bytes of each row: the indices of nonzero entries, and their values."""
     data = data.sorted_indices()
     data.eliminate_zeros()
     ends = data.indptr

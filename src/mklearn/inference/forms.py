@@ -1,4 +1,4 @@
-"""Quadratic forms in residuals: kernels by few columns where they have low rank."""
+"""Quadratic forms in residuals, with kernels of low rank stored as few columns."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from scipy.linalg.lapack import dpstrf
 FloatArray = NDArray[np.float64]
 Root = Callable[[FloatArray], FloatArray]
 
-# What a pivot may leave of the largest diagonal entry. A kernel without it differs by
-# less than n times this part of its largest eigenvalue, and so does log p.
+# Tolerance of pivots, relative to the largest diagonal entry. The error of a truncated
+# kernel is below n times this fraction of its largest eigenvalue, and so is that of
+# log p.
 _PIVOT = 1e-11
-_DENSE = 0.5  # part of n above which a rank is not low
-_FLAT = 0.2  # the same, of the rank that the first two moments of a spectrum suggest
+_DENSE = 0.5  # ranks above this fraction of n are not low
+_FLAT = 0.2  # the same for the effective rank, from the first two spectral moments
 
 
 @dataclass(frozen=True)
 class Form:
-    """A symmetric matrix, ``W diag(d) W'`` with few columns or as it is.
+    """A symmetric matrix, stored as ``W diag(d) W'`` with few columns, or dense.
 
     Attributes
     ----------
     columns : array of shape (n, r), or (n, n)
-        W, or the matrix.
+        W, or the dense matrix.
     scales : array of shape (r,) or None
-        d; None for a matrix as it is.
+        d; None for a dense matrix.
     """
 
     columns: FloatArray
@@ -37,14 +38,14 @@ class Form:
 
     @classmethod
     def of_features(cls, L: FloatArray) -> Form:
-        """Return ``L L'``, by its columns if they are few."""
+        """Return ``L L'``, in factored form if there are few columns."""
         if L.shape[1] <= _DENSE * len(L):
             return cls(L, np.ones(L.shape[1]))
         return cls(L @ L.T, None)
 
     @classmethod
     def of_gram(cls, K: FloatArray) -> Form:
-        """Return a positive semidefinite matrix, by few columns if these are exact."""
+        """Return a positive semidefinite matrix, factored if its rank is low."""
         diag = np.diagonal(K)
         largest, size = float(diag.max()), float(np.sum(K * K))
         if largest <= 0 or size == 0:
@@ -59,7 +60,7 @@ class Form:
 
     @property
     def rank(self) -> int:
-        """How many columns there are."""
+        """Number of columns."""
         return self.columns.shape[1]
 
     def seen(self, root: Root, basis: FloatArray) -> Form:
@@ -68,7 +69,7 @@ class Form:
         Parameters
         ----------
         root : callable
-            What makes residuals white.
+            Map that whitens residuals.
         basis : array of shape (n, q)
             Orthonormal; ``Q = I - basis basis'``.
         """
@@ -116,7 +117,7 @@ class Form:
         return np.asarray((self.columns * self.scales) @ self.columns.T)
 
     def minus(self, factors: FloatArray, others: Sequence[Form]) -> Form:
-        """Return the form without multiples of others."""
+        """Return the form minus multiples of other forms."""
         whole = [self, *others]
         n = len(self.columns)
         few = sum(form.rank for form in whole) <= _DENSE * n
@@ -135,9 +136,9 @@ class Form:
         return Form(left, None)
 
     def spectrum(self, free: int) -> tuple[FloatArray, FloatArray]:
-        """Return eigenvalues, and how often each of them stands among ``free``."""
+        """Return eigenvalues, and their multiplicities, which sum to ``free``."""
         if self.scales is None:
-            # those of the basis are zero, up to rounding
+            # eigenvalues of the basis are zero, up to rounding
             values = eigvalsh(self.columns)
             idle = np.argsort(np.abs(values), kind="stable")[: len(values) - free]
             values = np.delete(values, idle)
@@ -149,7 +150,7 @@ class Form:
         )
 
     def eigen(self) -> tuple[FloatArray, FloatArray]:
-        """Return eigenvalues that may differ from zero, and their vectors (n, r)."""
+        """Return the eigenvalues that may be nonzero, and their eigenvectors (n, r)."""
         if self.scales is None:
             return eigh(self.columns)
         return self._core(vectors=True)
@@ -170,4 +171,4 @@ class Form:
 
 def _without(V: FloatArray, basis: FloatArray) -> FloatArray:
     V = V - basis @ (basis.T @ V)
-    return np.asarray(V - basis @ (basis.T @ V))  # what rounding left of the first time
+    return np.asarray(V - basis @ (basis.T @ V))  # remove what rounding left

@@ -1,4 +1,4 @@
-"""Tests of whether a kernel explains what covariates, or all others, do not."""
+"""Tests of kernels, given covariates or all other kernels."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ FloatArray = NDArray[np.float64]
 
 METHODS = ("score", "lr", "permutation")
 GIVEN = ("covariates", "others")
-_KEPT = 2**28  # bytes that columns of all kernels may take to be kept
-_FEW = 0.25  # features, in parts of n, that are worked with in place of a Gram matrix
+_KEPT = 2**28  # size in bytes up to which the columns of all kernels are stored
+_FEW = 0.25  # number of features, relative to n, up to which they replace a Gram matrix
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class KernelTests:
         Standard error of the p-values, from the number of permutations or simulations;
         zero for tests that compute the tail.
     joint : array of shape (n_kernels,) or None
-        For permutations only: the share of them in which any kernel reaches as large a
-        statistic (the family-wise p-values of Westfall and Young).
+        For permutations only: the share of them in which any kernel has a statistic at
+        least as large (the family-wise p-values of Westfall and Young).
     method, given : str
-        As they were asked for.
+        The arguments of :func:`kernel_tests`.
     covariates, dropped : tuple of str
         Columns of the design besides the intercept, and those dropped as collinear.
     """
@@ -237,14 +237,14 @@ def kernel_tests(
 
 @dataclass(frozen=True)
 class HierarchicalTests:
-    """Tests of views, and within them of kernels.
+    """Tests of views, and of the kernels within them.
 
     Attributes
     ----------
     views, kernels : KernelTests
-        Of each view as a whole, and of each kernel.
+        Tests of each view as a whole, and of each kernel.
     places : tuple of int
-        The view of each kernel.
+        Index of the view of each kernel.
     """
 
     views: KernelTests
@@ -345,7 +345,7 @@ def hierarchical_tests(
 
 @dataclass(frozen=True)
 class _Asked:
-    """How to test."""
+    """Settings of the tests."""
 
     method: str
     given: str
@@ -380,7 +380,7 @@ class _Asked:
         parts: Sequence[list[int]],
         names: tuple[str, ...] | None = None,
     ) -> KernelTests:
-        """Return the tests of parts: kernels that are tested together, as their sum."""
+        """Return the tests of parts; kernels of a part are tested by their mean."""
         n = tested.n
         target = _Target.of(y, n)
         covariates = Covariates.fit(fixed, n)
@@ -392,7 +392,7 @@ class _Asked:
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
             raise ValueError("given='others' needs at least two kernels, got one.")
-        if not target.binary:  # a logistic model sees that classes are separated
+        if not target.binary:  # the logistic model detects separated classes itself
             _check_left(target, Z)
         forms = tested.forms
         others = parts if self.given == "others" else None
@@ -412,21 +412,21 @@ class _Asked:
         )
 
 
-# --- what is tested -------------------------------------------------------------------
+# --- kernels and targets --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TestedKernels:
-    """Kernels that are computed once, to be tested for many targets.
+    """Kernels that are computed once and tested for many targets.
 
-    They are scaled by their variance, with missing views at the mean. Create them with
-    :meth:`of`, and pass them to :func:`kernel_tests` in place of X.
+    They are scaled by their variance, and missing views are imputed by the mean. Create
+    them with :meth:`of`, and pass them to :func:`kernel_tests` in place of X.
 
     Attributes
     ----------
     names : tuple of str
     views : tuple of str or None
-        The view of each kernel, where it has one.
+        The view of each kernel, if it has one.
     forms : sequence of Form
         The kernels, computed on demand.
 
@@ -441,7 +441,7 @@ class TestedKernels:
     [(2,), (2,), (2,), (2,)]
     """
 
-    __test__ = False  # nothing for pytest
+    __test__ = False  # not a test class for pytest
 
     names: tuple[str, ...]
     views: tuple[str | None, ...]
@@ -453,7 +453,7 @@ class TestedKernels:
         return self.forms.n
 
     def numbers(self, which: Any) -> list[int]:
-        """Return the numbers of kernels that are named or numbered, all if None."""
+        """Return the indices of kernels given by name or index; all if None."""
         M = len(self.names)
         if which is None:
             return list(range(M))
@@ -472,7 +472,7 @@ class TestedKernels:
 
     @classmethod
     def of(cls, X: Any, kernels: Any) -> TestedKernels:
-        """Return the kernels on samples, or the Grams that were given.
+        """Return the kernels of samples, or the given Gram matrices.
 
         Parameters
         ----------
@@ -507,7 +507,7 @@ class TestedKernels:
 
 @dataclass(frozen=True)
 class _Forms(Sequence[Form]):
-    """Kernels as forms: by features where these are few, else by Grams."""
+    """Kernels as forms: from features if these are few, otherwise from Grams."""
 
     n: int
     size: int
@@ -540,7 +540,7 @@ class _Forms(Sequence[Form]):
 
 
 def _explicit(specs: list[Any], data: MultiView) -> dict[int, Any]:
-    """Return kernels and samples of those that are made of few features."""
+    """Return the kernels that have few explicit features, with their samples."""
     found = {}
     for m, spec in enumerate(specs):
         if type(spec).n_explicit is Kernel.n_explicit or spec.text:
@@ -589,7 +589,7 @@ class _Target:
         if labels:
             return cls(np.eye(len(classes))[codes], classes)
         values = y[:, None].astype(float)
-        return cls(values - values.mean(), None)  # the constant is free
+        return cls(values - values.mean(), None)  # the constant is unpenalised
 
 
 # --- tests ----------------------------------------------------------------------------
@@ -614,7 +614,7 @@ def _computed(
     method: str,
     rng: Any,
 ) -> tuple[Any, ...]:
-    """Return statistics, p-values, resolution and errors of tests with known tails."""
+    """Return statistics, p-values, resolution and errors of "score" and "lr" tests."""
     M = len(parts)
     statistic, p, error = np.zeros(M), np.ones(M), np.zeros(M)
     spectra: list[tuple[int, FloatArray, FloatArray]] = []
@@ -625,10 +625,10 @@ def _computed(
         B = null.seen(_sum(tested, part))
         left = null.adjusted(B)
         if left is None:
-            continue  # covariates and others say all that it does
+            continue  # explained by covariates and other kernels
         values, counts = left.spectrum(null.free)
         if flat(values, counts):
-            continue  # together with the noise
+            continue  # cannot be distinguished from noise
         if method == "lr":
             statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
         else:
@@ -641,7 +641,7 @@ def _computed(
 
 
 def _check_left(target: _Target, Z: FloatArray) -> None:
-    """Raise if covariates leave nothing of the target."""
+    """Raise ValueError if covariates explain the target exactly."""
     Y = target.Y - target.Y.mean(axis=0)
     Q = np.linalg.qr(Z)[0]
     left = Y - Q @ (Q.T @ Y)
@@ -653,13 +653,13 @@ def _check_left(target: _Target, Z: FloatArray) -> None:
 
 
 def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, float]:
-    """Return the restricted likelihood ratio, its p-value and that one's error.
+    """Return the restricted likelihood ratio, its p-value and the error of the latter.
 
     In the coordinates of the eigenvectors of B it is a function of independent normal
-    variables and the eigenvalues alone, so that its distribution for samples of this
-    size is simulated, not assumed. Draws come from the null and from models in which
-    the kernel has some weight, and count by how much likelier they are under the null:
-    the ratio itself says so, and p-values of any size have the same relative error.
+    variables and the eigenvalues only, so its finite-sample distribution can be
+    simulated. Draws come from the null model and from models in which the kernel has
+    positive weight, and are weighted by their likelihood ratio under the null
+    (importance sampling), so that p-values of any size have the same relative error.
     """
     e = null.left[:, 0]
     values, vectors = B.eigen()
@@ -668,12 +668,12 @@ def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, floa
     largest = float(values.max(initial=0.0))
     if largest <= 0:
         return 0.0, 1.0, 0.0
-    # eigenvalues that are as good as zero are taken together
+    # eigenvalues that are zero up to rounding are pooled
     some = values > 1e-12 * largest
     squares = (vectors[:, kept[some]].T @ e) ** 2
     values, rest = values[some], null.free - int(some.sum())
     beyond = max(float(e @ e - squares.sum()), 0.0) if rest else 0.0
-    # sizes of the weight, from next to nothing to all of the variance
+    # grid of weights, from almost none to almost all of the variance
     steps = np.concatenate([[0.0], np.logspace(-6, 6, 97)]) * len(e) / values.sum()
     one = squares[None, :], np.array([beyond])
     observed = float(weight_ratios(*one, values, rest, steps).max())
@@ -696,7 +696,7 @@ def _permuted(
         total = float(np.sum(null.left**2))
         B = null.adjusted(null.seen(_sum(tested, part)))
         if B is None:
-            continue  # the same for any order
+            continue  # the statistic is the same for all permutations
         e = null.left
         T = e.shape[1]
         statistic[k] = float(np.sum(B.quads(e))) / total
@@ -708,7 +708,7 @@ def _permuted(
             up = B.quads(E).reshape(len(some), T).sum(axis=1)
             down = np.sum(E**2, axis=0).reshape(len(some), T).sum(axis=1)
             drawn[k, start : start + 256] = up / down
-    # equal statistics of equal permutations differ by rounding
+    # statistics of equivalent permutations may differ by rounding
     slack = 1e-10 * np.abs(drawn).max(axis=1)
     p = (1 + np.sum(drawn >= (statistic - slack)[:, None], axis=1)) / (count + 1)
     center, spread = drawn.mean(axis=1), drawn.std(axis=1)

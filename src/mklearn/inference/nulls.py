@@ -1,4 +1,4 @@
-"""Null models: covariates, and kernels that are not tested, in white coordinates."""
+"""Null models: covariates, and kernels that are not tested, with white residuals."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mklearn.solvers.evidence import AverageInformation
 
 FloatArray = NDArray[np.float64]
 
-_REST = 1e-6  # log likelihood that other weights may yet gain
-_LOW = 0.5  # part of n below which the ranks of kernels and covariates are low
-_NOTHING = 1e-7  # part of a kernel that rounding leaves of it
+_REST = 1e-6  # tolerance for the log likelihood of the other weights
+_LOW = 0.5  # fraction of n below which the ranks of kernels and covariates are low
+_NOTHING = 1e-7  # relative size of a kernel that counts as zero up to rounding
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Null:
     basis : array of shape (n, q)
         Orthonormal columns of covariates in these coordinates.
     root : callable
-        From vectors to these coordinates.
+        Map from vectors to these coordinates.
     others : tuple of Form
         Kernels whose weights were estimated, in these coordinates and projected.
     """
@@ -53,7 +53,7 @@ class Null:
     def of(
         cls, Y: FloatArray, Z: FloatArray, root: Root, kernels: Sequence[Form] = ()
     ) -> Null:
-        """Return the null model whose ``root`` makes vectors white."""
+        """Return the null model with the whitening map ``root``."""
         basis = qr(root(Z), mode="economic")[0]
         left = root(Y)
         left = left - basis @ (basis.T @ left)
@@ -76,15 +76,15 @@ class Null:
         return kernel.seen(self.root, self.basis)
 
     def adjusted(self, B: Form) -> Form | None:
-        """Return a kernel made orthogonal to what was estimated; None if none is left.
+        """Return a kernel made orthogonal to the estimated ones; None if it vanishes.
 
-        The score of its weight is made uncorrelated with the scores of the weights
-        that were estimated, and of the noise.
+        The score of its weight is made uncorrelated with the scores of the estimated
+        weights and of the noise variance.
 
         Parameters
         ----------
         B : Form
-            In these coordinates.
+            The kernel in these coordinates.
         """
         size = B.inner(B)
         if size <= 0:
@@ -100,7 +100,7 @@ class Null:
 
 
 class Target(Protocol):
-    """What null models ask of a target."""
+    """Interface of a target for null models."""
 
     Y: FloatArray  # values, or indicators of classes, (n, T)
 
@@ -112,7 +112,7 @@ class Target(Protocol):
 def null_models(
     kernels: Sequence[Form], target: Target, Z: FloatArray, parts: Sequence[Any] | None
 ) -> Callable[[int], Null]:
-    """Return a function from the number of a part to the null model without it.
+    """Return a function from the index of a part to the null model without it.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ def null_models(
     Z : array of shape (n, q)
         Ones and covariates.
     parts : sequence of lists of int, or None
-        The kernels that are tested together; the null model of a part has all others.
-        None for covariates alone.
+        Kernels that are tested together; the null model of a part has all others. None
+        for null models with covariates only.
     """
     if parts is None:
         same = _covariates(target, Z)
@@ -136,7 +136,7 @@ def null_models(
 
     def without(k: int) -> Null:
         if not every.theta[list(parts[k])].any():
-            return whole  # the best weights without the part are the same
+            return whole  # the optimal weights without the part are the same
         left = [m for m in range(M) if m not in parts[k]]
         return _Fitted.of(left, kernels, target, Z, every.theta[left]).null()
 
@@ -144,7 +144,7 @@ def null_models(
 
 
 def _covariates(target: Target, Z: FloatArray) -> Null:
-    """Return the model of covariates alone."""
+    """Return the model with covariates only."""
     if not target.binary:
         return Null.of(target.Y, Z, lambda V: V)
     y = target.Y[:, 0]
@@ -157,7 +157,7 @@ def _covariates(target: Target, Z: FloatArray) -> Null:
 
 
 def _logistic(y: FloatArray, Z: FloatArray) -> FloatArray:
-    """Return the fitted probabilities of a logistic model without a penalty."""
+    """Return the fitted probabilities of an unpenalised logistic model."""
     beta = np.zeros(Z.shape[1])
     for _ in range(100):
         mean = expit(Z @ beta)
@@ -178,12 +178,12 @@ def _logistic(y: FloatArray, Z: FloatArray) -> FloatArray:
     )
 
 
-# --- weights that are estimated -------------------------------------------------------
+# --- estimated weights ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """Covariates and some kernels, whose weights make the target most likely.
+    """Covariates and some kernels, with maximum-likelihood weights.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class _Fitted:
         Z: FloatArray,
         start: FloatArray | None = None,
     ) -> _Fitted:
-        """Return the best weights of some kernels, found from ``start``."""
+        """Estimate the weights of some kernels, starting from ``start``."""
         some = [kernels[m] for m in which]
         space = _space(some, Z)
         if not target.binary:
@@ -229,7 +229,7 @@ class _Fitted:
 
 
 def _space(kernels: list[Form], Z: FloatArray) -> Space:
-    """Return kernels as matrices, or by their columns if these are few."""
+    """Return kernels as matrices, or as columns if their ranks are low."""
     ranks = sum(kernel.rank for kernel in kernels) + Z.shape[1]
     low = all(kernel.scales is not None for kernel in kernels)
     if low and ranks <= _LOW * len(Z):

@@ -1,4 +1,4 @@
-"""Certified selection: proofs of which kernels have weight at the optimum."""
+"""Certified selection: proofs that kernel weights are zero or nonzero."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class CertifiedSelection:
     upper, lower : float
         Bounds on the optimum, rounded outward.
     without : array of shape (n_kernels,)
-        Lower bounds on the optimum without each kernel; the kernel has weight if this
-        is above ``upper``. NaN where it was not computed.
+        Lower bounds on the optimum without each kernel; if this is above ``upper``, the
+        weight is nonzero. NaN if it was not computed.
     """
 
     names: tuple[str, ...]
@@ -57,7 +57,7 @@ class CertifiedSelection:
     without: FloatArray = field(repr=False)
 
     def frame(self) -> Any:
-        """Return a pandas DataFrame: kernel, weight, state, what it is at most."""
+        """Return a pandas DataFrame: kernel, weight, state and upper bound."""
         pd = pandas_for("frame()", "read names, weights and states")
         return pd.DataFrame(
             {
@@ -78,16 +78,16 @@ def certified_selection(
     tol: float = 1e-6,
     max_iter: int = 1000,
 ) -> Any:
-    """Prove which kernels have weight at the optimum, for a model with ``norm=1``.
+    """Prove which weights are zero or nonzero at the optimum, for ``norm=1``.
 
-    Weights of zero in a solution are not a proof, because a solver stops before the
-    exact optimum. Here the duality gap decides. *Zero*: where the dual of the loss is
-    strongly concave (squared, squared hinge, logistic), the best dual variables lie in
-    a ball whose radius follows from the gap; a kernel that cannot attain the largest
-    quadratic form in it has weight zero at every optimum. For other losses (hinge,
-    ε-insensitive) the gap bounds a weight, see ``most``, and never proves it to be
-    zero. *Not zero*: the problem without the kernel has a lower bound above what was
-    reached with it. All bounds include rounding.
+    Zero weights in a solution are not a proof, because a solver stops before the exact
+    optimum. Here the duality gap decides. *Zero*: if the dual of the loss is strongly
+    concave (squared, squared hinge, logistic), the optimal dual variables lie in a ball
+    whose radius follows from the gap; a kernel that cannot attain the largest quadratic
+    form in this ball has weight zero at every optimum. For other losses (hinge,
+    ε-insensitive) the gap only bounds a weight, see ``most``, and never proves it to be
+    zero. *Not zero*: the problem without the kernel has a lower bound above the
+    objective that was reached with it. All bounds include rounding.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def certified_selection(
 
     Returns
     -------
-    CertifiedSelection, or a list of these where classes have weights of their own
+    CertifiedSelection, or a list of these if classes have their own weights
 
     Examples
     --------
@@ -159,12 +159,12 @@ def selection_of(
     tol: float = 1e-6,
     max_iter: int = 1000,
 ) -> CertifiedSelection:
-    """Prove which kernels have weight, from a problem and its solution.
+    """Prove which weights are zero or nonzero, from a problem and its solution.
 
     Parameters
     ----------
     problem : MKLProblem
-        With weights on the simplex (p = 1).
+        A problem with weights on the simplex (p = 1).
     solution : Solution
     tol, max_iter
         As in :func:`certified_selection`.
@@ -209,7 +209,7 @@ def selection_path(
     tol: float = 1e-6,
     max_iter: int = 1000,
 ) -> list[CertifiedSelection | None]:
-    """Prove which kernels have weight, for each cost of a path with p = 1.
+    """Prove which weights are zero or nonzero, for each cost of a path with p = 1.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def selection_path(
 
     Returns
     -------
-    list of CertifiedSelection, one for each cost; None where the path did not come
+    list of CertifiedSelection, one for each cost; None for cells not reached
 
     Examples
     --------
@@ -255,13 +255,13 @@ def selection_path(
 
 
 def _most(problem: MKLProblem, certificate: Certificate) -> FloatArray:
-    """Return what no optimal weights exceed, by the norms of the kernels."""
+    """Return upper bounds on all optimal weights, using norms of the kernels."""
     bank = problem.bank
     n, _, M = bank.shape
     largest = np.empty(M)
     for m in range(M):
         K = bank.gram(m)
-        # no eigenvalue is larger than one of these
+        # both norms are upper bounds on the largest eigenvalue
         sizes = np.linalg.norm(K), np.abs(K).sum(axis=0).max()
         largest[m] = min(sizes) * (1.0 + 2 * n * UNIT)
     A = certificate.dual
@@ -280,10 +280,10 @@ def _without(
     tol: float,
     max_iter: int,
 ) -> float:
-    """Return a lower bound on the optimum without a kernel, as high as it is needed."""
+    """Return a lower bound on the optimum without a kernel, as high as necessary."""
     kept = [k for k in range(problem.bank.shape[2]) if k != m]
     upper = certificate.upper
-    if not kept:  # no function at all: the dual term alone
+    if not kept:  # without kernels, only the dual term remains
         value = problem.loss.below(problem.loss.repair(certificate.dual))
         return value * (1.0 - FEW * np.sign(value))
     part = replace(problem, bank=problem.bank.select(kept))
@@ -291,10 +291,10 @@ def _without(
     total = float(theta.sum())
     start = Iterate(
         theta / total if total > 0 else part.center(), solution.A
-    )  # where the best weights are likely to be
+    )  # likely close to the optimal weights
 
     def decided(history: Any) -> bool:
-        """Tell whether the bound is high enough, or never will be."""
+        """Return whether the bound is high enough, or cannot become so."""
         return bool(
             history.lower[-1] > upper * (1 + 1e-12) or history.upper[-1] < upper
         )

@@ -7,10 +7,10 @@ has the cumulant generating function ``K(s) = -½ sum_i log(1 - 2 w_i s)``, and 
 
 along any path from below to above that crosses the real axis between zero and
 ``1 / (2 max w)``. The path here crosses it where the integrand is smallest (the
-saddlepoint), so that what is added up is of the size of the answer: unlike inversions
-along the imaginary axis (Imhof, Davies) it loses no digits far out in the tail. On a
-path that bends away from the poles the integrand decays twice exponentially, and the
-trapezoidal rule converges as fast as digits can be had.
+saddlepoint), so the terms of the sum are of the size of the result: unlike inversions
+along the imaginary axis (Imhof, Davies) this causes no cancellation far out in the
+tail. On a path that bends away from the poles the integrand decays
+double-exponentially, and the trapezoidal rule converges rapidly to full precision.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FloatArray = NDArray[np.float64]
 _STEP, _HALVINGS = 0.5, 7  # of the trapezoidal rule
 _CHUNK = 8  # nodes at a time
 _BEND = 0.5
-_BISECTIONS = 24  # of the logarithm of the place of a path
-_TOGETHER = 4000  # weights of several tails at a time
+_BISECTIONS = 24  # of the logarithm of the crossing point
+_TOGETHER = 4000  # number of weights of several tails that are computed together
 _DRAWS = 10_000  # for likelihood ratios
-_ROUNDED = 1e-7  # difference of eigenvalues, relative to them, that says nothing
+_ROUNDED = 1e-7  # relative difference below which eigenvalues count as equal
 
 
 def tail_probability(
@@ -41,9 +41,9 @@ def tail_probability(
     ----------
     q : float
     weights : array of shape (r,)
-        Of any sign.
+        Weights of any sign.
     counts : array of shape (r,), optional
-        How many variables have each weight; one by default.
+        Number of variables with each weight; one by default.
     rtol : float
         Relative accuracy of the integral.
 
@@ -80,9 +80,9 @@ def ratio_tail(
     ----------
     r : float
     values : array
-        All of them, zeros included.
+        All values, including zeros.
     counts : array, optional
-        How many variables have each value.
+        Number of variables with each value.
     rtol : float
 
     Examples
@@ -104,7 +104,7 @@ def ratio_tails(
     counts: Sequence[FloatArray],
     rtol: float = 1e-10,
 ) -> FloatArray:
-    """Return :func:`ratio_tail` of many ratios, each with values of its own, at once.
+    """Return :func:`ratio_tail` of many ratios, each with its own values.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def ratio_tails(
     order = np.argsort(sizes, kind="stable")
     start = 0
     while start < len(order):
-        # as many as fit, of about the same length
+        # as many as possible together, of about the same length
         stop = start + 1
         while stop < len(order) and (stop - start) * sizes[order[stop]] < _TOGETHER:
             stop += 1
@@ -134,9 +134,9 @@ def ratio_tails(
 
 
 def flat(values: ArrayLike, counts: ArrayLike) -> bool:
-    """Tell whether all values are the same, so that their ratio is known beforehand.
+    """Return whether all values are equal up to rounding, so the ratio is constant.
 
-    A kernel of this kind cannot be told from noise: what differs is rounding.
+    Such a kernel cannot be distinguished from noise.
 
     Parameters
     ----------
@@ -148,13 +148,13 @@ def flat(values: ArrayLike, counts: ArrayLike) -> bool:
 
 
 def _tails(q: FloatArray, w: FloatArray, k: FloatArray, rtol: float) -> FloatArray:
-    """Return ``P(Q > q)`` for rows of weights and counts; zeros fill them up."""
+    """Return ``P(Q > q)`` for rows of weights and counts, which are zero-padded."""
     w = np.where(k > 0, w, 0.0)
     scale = np.abs(w).max(axis=1, initial=0.0)
-    found = np.where(q < 0, 1.0, 0.0)  # what is constant is zero
+    found = np.where(q < 0, 1.0, 0.0)  # for Q = 0
     some = scale > 0
     q, w, k = q[some] / scale[some], w[some] / scale[some, None], k[some]
-    # below the mean the other tail is the small one
+    # below the mean, compute the other tail, which is smaller
     turned = q < np.sum(k * w, axis=1)
     sign = np.where(turned, -1.0, 1.0)
     q, w = sign * q, sign[:, None] * w
@@ -193,7 +193,7 @@ def _uppers(q: FloatArray, w: FloatArray, k: FloatArray, rtol: float) -> FloatAr
         ends[left] = chunk
         left = left[np.abs(tail).max(axis=1) > 1e-17 * np.abs(first[left])]
     h, total, left = _STEP, _STEP * total, every
-    for _ in range(_HALVINGS):  # nodes halfway between those so far
+    for _ in range(_HALVINGS):  # add nodes halfway between the existing ones
         last = _CHUNK * int(ends[left].max()) * _STEP
         between = (np.arange(round(last / h)) + 0.5) * h
         found = 0.5 * (total[left] + h * terms(left, between).sum(axis=1))
@@ -206,10 +206,11 @@ def _uppers(q: FloatArray, w: FloatArray, k: FloatArray, rtol: float) -> FloatAr
 
 
 def _saddlepoints(q: FloatArray, w: FloatArray, k: FloatArray) -> FloatArray:
-    """Return the s > 0 where ``K(s) - s q - log s`` is smallest, or nearly so.
+    """Return an s > 0 that approximately minimises ``K(s) - s q - log s``.
 
-    Its slope grows from minus infinity at zero to plus infinity at the first pole (or
-    to -q > 0 where there is none). Any path between the two has the same integral.
+    Its derivative increases from minus infinity at zero to plus infinity at the first
+    pole (or to -q > 0 if there is none). Any path between the two has the same
+    integral.
     """
     largest = w.max(axis=1)
     pole = 0.5 / np.where(largest > 0, largest, 1.0)
@@ -217,7 +218,7 @@ def _saddlepoints(q: FloatArray, w: FloatArray, k: FloatArray) -> FloatArray:
 
     def place(t: FloatArray) -> FloatArray:
         grown = np.exp(t)
-        # short of the pole by what rounding needs
+        # keep a distance from the pole, because of rounding
         near = pole * np.minimum(grown / (1.0 + grown), 1.0 - 1e-14)
         return np.where(largest > 0, near, grown)
 
@@ -235,28 +236,29 @@ def _saddlepoints(q: FloatArray, w: FloatArray, k: FloatArray) -> FloatArray:
 def largest_ratio_tail(
     observed: float, values: FloatArray, rest: int, steps: FloatArray, rng: Any
 ) -> tuple[float, float]:
-    """Return the chance of a largest ratio from ``observed`` on, and its error.
+    """Return the probability that the largest ratio is at least ``observed``.
 
     The density of residuals, up to their size, with a weight is ``exp(r / 2)`` times
     that without it, where r is the ratio of that weight. Draws from a mixture of
     weights, the null among them, have the density ``sum_k part_k exp(r_k / 2)`` in
-    these units (importance sampling; Naiman and Priebe 2001 for maxima like this one).
+    these units (importance sampling; see Naiman and Priebe 2001 for such maxima). The
+    second result is the standard error.
 
     Parameters
     ----------
     observed : float
         Positive.
     values : array of shape (r,)
-        Positive eigenvalues of the kernel where residuals are white.
+        Positive eigenvalues of the kernel in coordinates of white residuals.
     rest : int
-        How many eigenvalues are zero.
+        Number of zero eigenvalues.
     steps : array of shape (k,)
-        Weights that are tried, the first of them zero.
+        Grid of weights, of which the first is zero.
     rng : RandomState or Generator
     """
     grown = 1.0 + np.multiply.outer(values, steps)
     free = len(values) + rest
-    # how far a model is from the null: about half of the ratio that it makes
+    # distance of a model from the null: about half of its expected ratio
     mean = (grown.sum(axis=0) + rest) / free
     far = 0.5 * (free * np.log(mean) - np.log(grown).sum(axis=0))
     least = max(0.1, observed / 20.0)
@@ -279,11 +281,11 @@ def largest_ratio_tail(
         density = np.exp(0.5 * (ratios - top[:, None])) @ parts
         shares.append(np.where(top >= observed, np.exp(-0.5 * top) / density, 0.0))
     share = np.concatenate(shares)
-    # no more than the sum of the chances of single weights, each exp(-r / 2) at most
+    # union bound over single weights, each with probability of at most exp(-r / 2)
     bound = min(1.0, len(steps) * float(np.exp(-0.5 * observed)))
     if not share.any():
         return bound, bound
-    # of draws from a mixture with fixed counts: their spread within each part
+    # stratified sampling: only the variance within each part counts
     within = [share[source == k].var() * (source == k).sum() for k in np.unique(source)]
     return float(min(share.mean(), bound)), float(np.sum(within) ** 0.5 / len(share))
 
@@ -300,7 +302,7 @@ def weight_ratios(
     Parameters
     ----------
     squares : array of shape (draws, r)
-        Of residuals along eigenvectors of the kernel.
+        Squares of residuals along eigenvectors of the kernel.
     beyond : array of shape (draws,)
         Sums of squares along the ``rest`` eigenvectors of eigenvalue zero.
     values : array of shape (r,)

@@ -1,4 +1,4 @@
-"""What is optimised: losses, weight sets, and problems that judge any iterate."""
+"""What is optimised: losses, weight sets, and problems that bound any iterate."""
 
 from mklearn.data.blocks import Blocks
 from mklearn.problems.base import Certificate, Judgement

@@ -1,4 +1,4 @@
-"""Base classes of problems: iterates, and the bounds that they prove."""
+"""Base classes of problems: iterates, and the bounds that follow from them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 Kind = Literal["kernels", "classes", "features", "joint", "evidence", "targets"]
 
-# Sums and products of floating-point numbers err by at most this, relatively, for each
-# operation that a term goes through.
+# Unit roundoff: bound on the relative error of each floating-point operation that a
+# term takes part in.
 UNIT = float(np.finfo(np.float64).eps) / 2
 
-# A bound that is made of few operations: more than there are in any formula here.
+# Bound for an expression of few operations: more than there are in any formula here.
 FEW = 64 * UNIT
 
 
@@ -23,13 +23,13 @@ _ANSWERS: dict[tuple[type, type], bool] = {}
 
 
 class Asked(type(Protocol)):  # type: ignore[misc]
-    """Protocols that are asked of the same few classes again and again.
+    """Metaclass of protocols whose ``isinstance`` checks are cached by class.
 
-    All instances of a class have the same methods, so that one look is enough.
+    All instances of a class have the same methods, so one check per class is enough.
     """
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        """Tell whether the class of an instance has what a protocol asks for."""
+        """Return whether the class of an instance implements the protocol."""
         key = cls, type(instance)
         found = _ANSWERS.get(key)
         if found is None:
@@ -55,14 +55,14 @@ class Iterate:
     dual : array, optional
         Another feasible point, which may give a better lower bound.
     complete : bool
-        False is a sign of life from within a long step: such a point is judged only if
-        the run must stop there.
+        False marks an intermediate point within a long step. Such a point is judged
+        only if the run has to stop there.
     about : object, optional
-        What else belongs to the point, where the problem has more than weights and
-        dual variables: a subspace, what a pass over the rows found.
+        Further parts of the point, if the problem has more variables than weights and
+        dual variables: a subspace, or the results of a pass over the rows.
     slack : float, optional
-        How much a method whose bounds need not meet expects to gain yet; a run stops
-        where that is below its tolerance, and claims no more than that.
+        For methods whose bounds need not meet, the improvement still expected. A run
+        stops once this is below its tolerance, and claims no more than that.
     """
 
     theta: FloatArray
@@ -75,16 +75,16 @@ class Iterate:
     slack: float | None = None
 
     def alive(self) -> Iterate:
-        """Return the point as a sign of life."""
+        """Return the point marked as intermediate."""
         return replace(self, complete=False)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Bounds on the optimum that one iterate proves.
+    """Bounds on the optimum that follow from one iterate.
 
-    ``lower`` is minus infinity where nothing bounds the optimum from below. Rounding is
-    left to the certificate.
+    ``lower`` is minus infinity if no lower bound is known. Rounding errors are not
+    included; the certificate accounts for them.
     """
 
     upper: float
@@ -99,27 +99,27 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Certificate(Judgement):
-    """Bounds computed afresh, and the points behind them.
+    """Bounds recomputed from scratch, and the points that attain them.
 
-    The bounds are rounded outward: whatever rounding did to the sums that they are made
-    of, the objective of the point is at most ``upper`` and the optimum at least
-    ``lower``. Kernel values count as exact, as they are stored or computed.
+    The bounds are rounded outward: whatever the rounding errors in the sums, the
+    objective at the point is at most ``upper`` and the optimum is at least ``lower``.
+    Kernel values are taken as exact, as they are stored or computed.
 
     Attributes
     ----------
     theta, A : arrays
-        The point behind ``upper``.
+        The point whose objective is bounded by ``upper``.
     dual : array
-        The feasible point behind ``lower``.
+        The dual feasible point that gives ``lower``.
     weight_bounds : array of the shape of theta
         Upper bounds on all optimal weights.
     about : object
-        What else belongs to the point.
+        Further parts of the point.
     claim, doubt : str
-        What is so if the bounds meet, and if they do not, in words; empty where the
-        words of any certificate do.
+        What the certificate means, in words, if the bounds meet and if they do not;
+        empty if the general wording applies.
     error : float
-        The part of ``upper - lower`` that accounts for rounding.
+        The part of ``upper - lower`` that is an allowance for rounding.
     """
 
     theta: FloatArray
@@ -138,39 +138,39 @@ class Certificate(Judgement):
 
     @property
     def crossed(self) -> bool:
-        """Whether the lower bound is above the upper one, by more than rounding.
+        """Whether the lower bound exceeds the upper one by more than rounding.
 
-        Then a kernel is not positive semidefinite, or a solver is at fault.
+        In that case a kernel is not positive semidefinite, or a solver is faulty.
         """
         return self.lower > self.upper
 
 
 class Judge(Protocol):
-    """What the loop asks of a problem."""
+    """The interface of a problem that the loop uses."""
 
     @property
     def kind(self) -> Kind:
-        """What it is made of, which decides what solvers there are."""
+        """Kind of problem, which determines the solvers that apply."""
 
     def first(self) -> Iterate:
-        """Return a point that is known without any work."""
+        """Return a starting point that takes no computation."""
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return the bounds that a point proves, if what it claims is so."""
+        """Return the bounds that follow from a point if its claims are true."""
 
     def dual(self, A: Any) -> float:
-        """Return the lower bound that a dual point proves."""
+        """Return the lower bound given by a dual point."""
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the bounds of two points, computed without anything they claim."""
+        """Return the bounds of two points, without relying on any of their claims."""
 
 
 def relative_gap(upper: float, lower: float) -> float:
     """Return ``|upper - lower| / max(|upper|, |lower|, tiny)``, rounded up.
 
-    Bounds that cross by more than rounding prove nothing (a kernel is not positive
-    semidefinite, or a solver claims what is not so), and count as a gap; bounds
-    that are not finite make it infinite.
+    Bounds that cross by more than rounding are not valid (a kernel is not positive
+    semidefinite, or a claim of a solver is false), and their distance counts as a gap.
+    If a bound is not finite, the gap is infinite.
     """
     if not (np.isfinite(upper) and np.isfinite(lower)):
         return np.inf
@@ -179,32 +179,33 @@ def relative_gap(upper: float, lower: float) -> float:
 
 
 def relative_error(error: float, upper: float, lower: float) -> float:
-    """Return what ``error`` adds to the relative gap of two bounds."""
+    """Return the contribution of ``error`` to the relative gap of two bounds."""
     size = max(abs(upper), abs(lower), np.finfo(float).tiny)
     return error / size if np.isfinite(size) else 0.0
 
 
 def pairwise(n: int) -> float:
-    """Return the relative error of numpy's sum of n positive terms that lie together.
+    """Return a bound on the relative error of numpy's sum of n positive terms.
 
-    numpy adds blocks of 128 in eight sums, and then pairs: a term goes through no more
-    than ``12 + log2(n)`` additions. The rest is for what was done to the terms before.
+    Of contiguous terms numpy adds blocks of 128 in eight partial sums, and then adds in
+    pairs: a term takes part in at most ``12 + log2(n)`` additions. The rest is an
+    allowance for rounding errors in the terms themselves.
     """
     return (32.0 + float(np.log2(max(n, 1)))) * UNIT
 
 
 def column_sums(A: FloatArray) -> FloatArray:
-    """Return the sums of the columns, added in pairs, shape (T,)."""
+    """Return the sums of the columns by pairwise summation, shape (T,)."""
     return np.asarray(np.ascontiguousarray(A.T).sum(axis=1))
 
 
 def entries_sum(terms: FloatArray) -> float:
-    """Return the sum of all entries, added in pairs."""
+    """Return the sum of all entries by pairwise summation."""
     return float(np.sum(np.ascontiguousarray(terms).ravel()))
 
 
 def shares(parts: FloatArray) -> FloatArray:
-    """Return parts (..., M) of a whole as shares of it; equal ones if all are zero."""
+    """Return parts (..., M) divided by their sum; equal shares if all are zero."""
     parts = np.maximum(parts, 0.0)
     total = parts.sum(axis=-1, keepdims=True)
     even = np.full_like(parts, 1.0 / parts.shape[-1])

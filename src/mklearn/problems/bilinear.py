@@ -3,17 +3,18 @@
     min  sum_i C_i xi_i + ½ sum_c ( sum_r |w_c^r|^2 / d_c^r + |d_c| )          BIL (7)
     s.t. f_y(x_i) - f_c(x_i) + [c = y_i] >= 1 - xi_i,   f_c = sum_r <w_c^r, phi_r>
 
-The penalty ``|d_c|`` is the sum of the weights in the paper, and here the gauge of any
-set of weights, such as an lp norm. Without d this is ``sum_c |w_c|``, where the norm of
-a class is ``sum_r |w_c^r|`` for p = 1: a group lasso over classes and kernels. The dual
-maximises ``sum_i A_iy`` over the dual variables of :class:`CrammerSinger` with
-``support(q_c) <= 1`` for every class, ``q_cr = A_c' K_r A_c`` (the paper prints another
-bound, which does not follow from its own gradient), so that any A, made short enough,
-proves a lower bound.
+The penalty ``|d_c|`` is the sum of the weights in the paper; here it is the gauge of
+any set of weights, such as an lp norm. Minimised over d, the regulariser is
+``sum_c |w_c|``, where the norm of a class is ``sum_r |w_c^r|`` for p = 1: a group lasso
+over classes and kernels. The dual maximises ``sum_i A_iy`` over the dual variables of
+:class:`CrammerSinger` with ``support(q_c) <= 1`` for every class, where
+``q_cr = A_c' K_r A_c`` (the paper states a different bound, which does not follow from
+its own gradient). Any A therefore gives a lower bound once it is scaled down to be
+feasible.
 
-Weights that all classes share need no problem of their own: they are
-``MKLProblem(bank, CrammerSinger(...), LpBall(p))``, for p = 1 that of Zien & Ong
-(2007).
+Weights shared by all classes do not need this problem: they are
+``MKLProblem(bank, CrammerSinger(...), LpBall(p))``, which for p = 1 is the problem of
+Zien & Ong (2007).
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class BilinearProblem:
         A square, normalised bank.
     loss : CrammerSinger
     weights : WeightSet
-        Convex; the penalty on ``d_c`` is how far the set must be blown up to hold it,
-        for :class:`LpBall` the p-norm.
+        Convex. The penalty on ``d_c`` is the gauge of the set, the factor by which it
+        must be scaled to contain ``d_c``; for :class:`LpBall`, the p-norm.
     """
 
     bank: KernelBank
@@ -79,10 +80,10 @@ class BilinearProblem:
         return np.tile(self.weights.center(self.bank.shape[2]), (k, 1))
 
     def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
-        """Return the best weights for the ``w`` that ``theta`` and A give.
+        """Return the optimal weights for the ``w`` defined by ``theta`` and A.
 
-        For p = 1 these are ``d_c^r = |w_c^r|``. A class without any w keeps its
-        weights, for it may need them yet.
+        For p = 1 these are ``d_c^r = |w_c^r|``. A class with ``w_c = 0`` keeps its
+        weights, because w may become nonzero later.
         """
         out = theta.copy()
         for c, (d, q) in enumerate(zip(theta, quads, strict=True)):
@@ -94,13 +95,13 @@ class BilinearProblem:
     def norms(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
         """Return ``|w_c|`` of each class, at ``w_c^r = d_c^r Phi_r' A_c``, shape (k,).
 
-        This is the least of ``½ (sum_r |w_c^r|^2 / d_c^r + |d_c|)`` over ``d_c``.
+        This is the minimum of ``½ (sum_r |w_c^r|^2 / d_c^r + |d_c|)`` over ``d_c``.
         """
         pairs = zip(theta, quads, strict=True)
         return np.array([self._best(d, q)[1] for d, q in pairs])
 
     def _best(self, d: FloatArray, q: FloatArray) -> tuple[FloatArray, float]:
-        """Return the member of the set that suits w best, and the norm of w."""
+        """Return the optimal member of the weight set for w, and the norm of w."""
         norms2 = d**2 * np.maximum(q, 0.0)
         theta = self.weights.step(d, q)
         parts = np.divide(norms2, theta, out=np.zeros_like(d), where=theta > 0)
@@ -111,10 +112,10 @@ class BilinearProblem:
         return Iterate(self.center(), np.zeros(self.loss.shape))
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return the bounds that ``theta`` (k, M) and ``A`` (n, k) prove.
+        """Return the bounds given by ``theta`` (k, M) and ``A`` (n, k).
 
         ``scores`` are ``K_c A_c`` (n, k) and ``quads`` ``A_c' K_r A_c`` (k, M) as
-        claimed by a solver; they are computed from the bank otherwise.
+        claimed by a solver; if missing, they are computed from the bank.
         """
         theta, A = point.theta, self.loss.repair(point.A)
         if not (np.isfinite(theta).all() and (theta >= 0).all()):
@@ -127,11 +128,11 @@ class BilinearProblem:
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """What bounds the values of the kernels, shape (n, M)."""
+        """Bounds on the values of the kernels, shape (n, M)."""
         return self.bank.sizes()
 
     def penalty(self, theta: FloatArray, quads: FloatArray) -> float:
-        """Return what all norms are together at most, where q is at most ``quads``."""
+        """Return an upper bound on the sum of the norms for q of at most ``quads``."""
         total = 0.0
         for d, q in zip(theta, quads, strict=True):
             member, norm = self._best(d, q)
@@ -139,7 +140,7 @@ class BilinearProblem:
         return total * (1.0 + quads.size * UNIT)
 
     def lowest(self, A: FloatArray, quads: FloatArray) -> float:
-        """Return what ``dual`` of a feasible A is at least, q at most ``quads``."""
+        """Return a lower bound on ``dual`` of a feasible A with q at most ``quads``."""
         return self.loss.below(A) / (self._excess(quads) * (1.0 + FEW))
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
@@ -147,13 +148,13 @@ class BilinearProblem:
         return certified(self, point, dual)
 
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
-        """Return the lower bound that A proves once it is short enough."""
+        """Return the lower bound given by A, scaled down to be feasible."""
         A = self.loss.repair(A)
         q = self.bank.quads(A) if quads is None else quads
         return self.loss.dual(A) / self._excess(q)
 
     def _excess(self, quads: FloatArray) -> float:
-        """Return by what A must be divided to be feasible in the dual."""
+        """Return the divisor that makes A feasible in the dual."""
         return max(1.0, max(self.weights.support(q) for q in quads)) ** 0.5
 
     def products(self, theta: FloatArray, A: FloatArray) -> FloatArray:
@@ -171,11 +172,11 @@ class BilinearProblem:
         quads: FloatArray | None = None,
         most: FloatArray | None = None,
     ) -> FloatArray:
-        """Return bounds that no optimal weights exceed, shape (k, M).
+        """Return upper bounds on all optimal weights, shape (k, M).
 
         At the optimum half of the regulariser is the penalty on d, so no weight of an
-        lp ball is above ``upper``. For p = 1, with A short enough, a weight lifts the
-        lower bound by ``½ d_c^r (1 - q_cr)`` and cannot lift it above ``upper``.
+        lp ball exceeds ``upper``. For p = 1 and a feasible A, a weight raises the lower
+        bound by ``½ d_c^r (1 - q_cr)`` and cannot raise it above ``upper``.
         """
         A = self.loss.repair(A)
         q = self.bank.quads(A) if quads is None else quads
@@ -197,6 +198,6 @@ class BilinearProblem:
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
         """Return each kernel's share of ``|w_c|^2`` in each class, shape (k, M).
 
-        Every row sums to one (uniform where a class has no w).
+        Every row sums to one (uniform for a class with ``w_c = 0``).
         """
         return shares(theta * self.bank.quads(A))

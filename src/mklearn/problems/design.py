@@ -1,8 +1,7 @@
-"""What enters without a penalty: ones and covariates, and what they ask of A.
+"""Unpenalised terms: an intercept and covariates, and their constraints on A.
 
-With covariates, the coefficients beside the kernels are free, so that a dual point is
-feasible if it is orthogonal to each column of the design: ``E'A = 0`` takes the place
-of ``sum(A) = 0``.
+The coefficients of covariates are not penalised, so a dual point is feasible only if it
+is orthogonal to each column of the design: ``E'A = 0`` replaces ``sum(A) = 0``.
 """
 
 from __future__ import annotations
@@ -21,33 +20,33 @@ from mklearn.problems.base import UNIT, pairwise
 
 FloatArray = NDArray[np.float64]
 
-_RANK = 1e-10  # singular values below this part of the largest are those of no column
+_RANK = 1e-10  # singular values below this fraction of the largest count as zero
 _NEWTON = 60  # steps
 _CORNERS = 2000
 _PROGRAMS = 8
-_NEAR = 1e-8  # of the value: where Newton steps square their error
+_NEAR = 1e-8  # relative to the value: where Newton's method converges quadratically
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Ones and covariates of some samples.
+    """Design matrix of some samples: a column of ones, and covariates.
 
     Parameters
     ----------
     columns : array of shape (n, 1 + k)
-        Ones first. On a part of the samples columns may be collinear: what has no
-        effect there has the coefficient zero.
+        The first column is constant one. On a subset of the samples, columns may be
+        collinear; the coefficient of a direction without effect is zero.
     """
 
     columns: FloatArray
 
     @cached_property
     def _parts(self) -> tuple[FloatArray, FloatArray]:
-        """Orthonormal columns, a constant first, and what makes effects of theirs."""
+        """Orthonormal basis, constant first, and the map from it to coefficients."""
         n, width = self.columns.shape
         means = self.columns[:, 1:].mean(axis=0)
         U, s, Vt = np.linalg.svd(self.columns[:, 1:] - means, full_matrices=False)
-        # a column in units of its own would be one of rounding
+        # relative to the largest, as a column of rounding errors must not be rescaled
         kept = s > _RANK * max(float(s.max(initial=0.0)), 1e-300)
         U, s, Vt = U[:, kept], s[kept], Vt[kept]
         U = U - U.mean(axis=0)  # rounding
@@ -60,11 +59,11 @@ class Design:
 
     @property
     def basis(self) -> FloatArray:
-        """Orthonormal columns that span the design, a constant first, (n, 1 + r)."""
+        """Orthonormal basis of the column space, constant first, shape (n, 1 + r)."""
         return self._parts[0]
 
     def effects(self, gamma: FloatArray) -> FloatArray:
-        """Return coefficients of the columns, (1 + k, T), of those of the basis."""
+        """Return coefficients of the columns (1 + k, T) from those of the basis."""
         return np.asarray(self._parts[1] @ gamma)
 
     def take(self, rows: NDArray[np.intp]) -> Design:
@@ -74,24 +73,25 @@ class Design:
     def within(
         self, groups: NDArray[np.intp], used: NDArray[np.bool_]
     ) -> tuple[FloatArray, FloatArray]:
-        """Return what the columns tell within groups of samples.
+        """Return a basis of the variation of the columns within groups of samples.
 
-        For a loss that compares samples of a group, so that constants of groups do not
-        count.
+        This is for losses that compare only samples of the same group, which do not
+        depend on a constant for each group.
 
         Parameters
         ----------
         groups : array of shape (n,)
-            Numbers of groups.
+            Index of the group of each sample.
         used : array of bool of shape (n,)
-            Samples that the loss knows of.
+            Samples that the loss depends on.
 
         Returns
         -------
         basis : array of shape (n, r)
-            Columns that are orthonormal and centred in each group; zero if not used.
+            Orthonormal columns, centred in each group; zero for samples not used.
         back : array of shape (1 + k, r)
-            What makes coefficients of the design of those of the basis; none of ones.
+            Map from coefficients of the basis to those of the design; the row of the
+            ones is zero.
         """
         Z = np.where(used[:, None], self.columns[:, 1:], 0.0)
         count = np.bincount(groups, used).astype(float)
@@ -100,7 +100,7 @@ class Design:
         means /= np.maximum(count, 1.0)[:, None]
         Z = np.where(used[:, None], Z - means[groups], 0.0)
         U, s, Vt = np.linalg.svd(Z, full_matrices=False)
-        # columns are in units of their spread: what is far less is rounding
+        # columns are in units of their spread: much smaller values are rounding errors
         size = max(float(np.linalg.norm(self.columns[:, 1:])), 1e-300)
         kept = s > _RANK * size
         back = np.zeros((self.columns.shape[1], int(kept.sum())))
@@ -108,10 +108,13 @@ class Design:
         return np.ascontiguousarray(U[:, kept]), back
 
     def told(self, y: FloatArray) -> float:
-        """Return the part of labels that some effects tell, and none is told wrongly.
+        """Return how well covariates separate the labels, from 0 to 1.
 
-        One means that they tell all labels. Above zero, no finite effects are the best
-        ones of a loss that rewards being ever more right, such as the logistic loss.
+        It is the largest mean of margins ``y_i e_i'g`` that all lie between 0 and 1.
+        One means that the labels are a linear function of the covariates. If it is
+        positive, covariates separate the labels at least in part, and losses that
+        decrease without end in the margin, such as the logistic loss, have no finite
+        minimiser.
 
         Parameters
         ----------
@@ -120,14 +123,15 @@ class Design:
         return _told(y[:, None] * self.basis * len(y) ** 0.5)
 
     def told_classes(self, labels: NDArray[np.intp], n_classes: int) -> float:
-        """Return the same of classes: the part of pairs of a sample and a rival.
+        """Return how well covariates separate the classes, from 0 to 1.
 
-        Effects tell a pair if the score of the own class is above that of the rival.
+        As :meth:`told`, for all pairs of a sample and a rival class; the margin of a
+        pair is the score of the sample's own class minus that of the rival.
 
         Parameters
         ----------
         labels : array of shape (n,)
-            Numbers of the classes, from 0.
+            Indices of the classes, from 0.
         n_classes : int
         """
         E = sparse.csr_array(self.basis * len(labels) ** 0.5)
@@ -142,7 +146,7 @@ class Design:
                 ),
                 shape=(len(rows), n_classes),
             )
-            # rows of one times rows of the other
+            # row-wise Kronecker products
             parts.append(
                 sparse.hstack(
                     [pairs[:, [d]].multiply(E[rows]) for d in range(n_classes)]
@@ -151,7 +155,7 @@ class Design:
         return _told(sparse.csr_array(sparse.vstack(parts)))
 
     def explains(self, Y: FloatArray) -> NDArray[np.bool_]:
-        """Return which columns of Y, that are not constant, are sums of the design's.
+        """Return which non-constant columns of Y are in the span of the design.
 
         Parameters
         ----------
@@ -165,13 +169,13 @@ class Design:
     # --- dual points ------------------------------------------------------------------
 
     def misses(self, A: FloatArray) -> FloatArray:
-        """Return by what part entries of A must shrink, at most, to be feasible, (T,).
+        """Return a relative bound on the decrease of A that makes it feasible, (T,).
 
         With ``W = diag(|A|)`` and the residual ``r = E'A``, the point ``(1 - t) A - (1
-        - t) W E (E'WE)^-1 r`` is orthogonal to the design. Where ``t`` is the largest
+        - t) W E (E'WE)^-1 r`` is orthogonal to the design. If ``t`` is the largest
         ``|e_i'(E'WE)^-1 r|``, each of its entries lies between ``(1 - 2t) A_i`` and
-        ``A_i``, and so within any interval that holds zero. Directions in which no
-        entry of A can move are those of rounding.
+        ``A_i``, and therefore within any interval that contains zero. Directions in
+        which no entry of A can move contain only rounding errors.
         """
         E = self.basis
         out = np.zeros(A.shape[1])
@@ -183,14 +187,14 @@ class Design:
             values, vectors = np.linalg.eigh(E.T @ (size[:, None] * E))
             kept = values > 1e-12 * values[-1]
             V = vectors[:, kept]
-            # the sign of rounding is not known: each direction adds its size
+            # the signs of rounding errors are unknown: add absolute values
             most = (np.abs(V).T @ off) / values[kept]
             reach = float((np.abs(E @ V) @ most).max())
             out[t] = min(1.0, 2.0 * reach * (1.0 + 1e-6))
         return out
 
     def is_met(self, A: FloatArray) -> bool:
-        """Tell whether A is orthogonal to the design, up to rounding."""
+        """Return whether A is orthogonal to the design, up to rounding."""
         E = self.basis
         off = np.abs(E.T @ A) - 4 * pairwise(len(A)) * (np.abs(E).T @ np.abs(A))
         return bool((off <= 0).all())
@@ -200,12 +204,12 @@ class Design:
     ) -> FloatArray:
         """Return a point near A within bounds and orthogonal to the design, (n, T).
 
-        Entries that are zero stay zero, if the others have room enough.
+        Zero entries stay zero if moving the others is enough.
 
         Parameters
         ----------
         A, lower, upper : arrays of shape (n, T)
-            The intervals hold zero.
+            The intervals contain zero.
         """
         A = np.clip(A, lower, upper)
         if self.is_met(A):
@@ -233,7 +237,7 @@ class Design:
         return best
 
     def metric(self, A: FloatArray, weight: FloatArray) -> FloatArray:
-        """Return the nearest point that is orthogonal, moves divided by ``weight``.
+        """Return the nearest orthogonal point, in the metric ``1 / weight``.
 
         Parameters
         ----------
@@ -243,7 +247,7 @@ class Design:
         for t in range(A.shape[1]):
             W = weight[:, t, None] * E
             solve = np.linalg.pinv(E.T @ W, hermitian=True)
-            for _ in range(2):  # the second time for what rounding left
+            for _ in range(2):  # the second time removes what rounding left
                 out[:, t] -= W @ (solve @ (E.T @ out[:, t]))
         return out
 
@@ -258,19 +262,20 @@ class Design:
         tol: float = 1e-13,
         steps: int = 60,
     ) -> FloatArray:
-        """Return coefficients of the basis with the least convex ``value(E gamma)``.
+        """Return the coefficients of the basis that minimise ``value(E gamma)``.
 
         Parameters
         ----------
         value : callable
-            Of scores (n,), to a number.
+            Convex function of scores (n,) that returns a number.
         slope, bend : callables
-            Minus the first derivative by score, and the second, shape (n,).
+            Negative first derivative with respect to the scores, and the second, of
+            shape (n,).
         start : array of shape (1 + r,)
         tol : float
-            Of the decrease that a step promises, relative to the value.
+            Tolerance for the predicted decrease of a step, relative to the value.
         steps : int
-            Newton steps at most.
+            Maximum number of Newton steps.
         """
         E = self.basis
 
@@ -282,18 +287,19 @@ class Design:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """What a design asks of dual points whose rows sum to zero: classes exchange mass.
+    """Constraints of a design on dual points whose rows sum to zero.
 
-    The own class y of a sample gains what its rivals lose, ``A_ic = -m_ic`` and
-    ``A_iy = sum_c m_ic`` with ``m >= 0``. Where masses are multiplied by
-    ``1 - e_i'(x_y - x_c)``, columns of ``E'A`` move by ``-G x``, with G the sum of
-    ``m_ic e_i e_i'`` times ``(u_y - u_c)(u_y - u_c)'``, u the unit vectors of classes.
+    The own class y of a sample gains the mass that its rivals lose, ``A_ic = -m_ic``
+    and ``A_iy = sum_c m_ic`` with ``m >= 0``. If masses are multiplied by
+    ``1 - e_i'(x_y - x_c)``, the columns of ``E'A`` change by ``-G x``, where G is the
+    sum of ``m_ic e_i e_i'`` times ``(u_y - u_c)(u_y - u_c)'``, and u are the unit
+    vectors of the classes.
 
     Parameters
     ----------
     design : Design
     labels : array of shape (n,)
-        Numbers of the classes, from 0.
+        Indices of the classes, from 0.
     n_classes : int
     """
 
@@ -306,20 +312,20 @@ class Exchange:
         return np.asarray(self.labels[:, None] == np.arange(self.n_classes))
 
     def masses(self, A: FloatArray) -> FloatArray:
-        """Return what rivals lose, shape (n, k), zero for the own class."""
+        """Return the masses of the rival classes, (n, k); zero for the own class."""
         return np.where(self._own, 0.0, np.maximum(-A, 0.0))
 
     def signed(self, m: FloatArray) -> FloatArray:
-        """Return the dual point of masses."""
+        """Return the dual point with given masses."""
         return np.where(self._own, m.sum(axis=1, keepdims=True), -m)
 
     def misses(self, A: FloatArray) -> float:
-        """Return by what part masses must shrink, at most, to be feasible.
+        """Return a relative bound on the decrease of masses that makes them feasible.
 
-        With t the largest ``|e_i'(x_y - x_c)|`` of the x that makes up for ``E'A``,
+        With t the largest ``|e_i'(x_y - x_c)|`` for the x that cancels ``E'A``, the
         masses ``(1 - t) m (1 - e_i'(x_y - x_c))`` are feasible, and each lies between
-        ``(1 - 2t) m`` and m. Directions in which no mass can move are those of
-        rounding.
+        ``(1 - 2t) m`` and m. Directions in which no mass can move contain only rounding
+        errors.
         """
         E, m = self.design.basis, self.masses(A)
         if not m.any():
@@ -327,7 +333,7 @@ class Exchange:
         slack = 2 * pairwise(len(A)) + 4 * self.n_classes * UNIT
         off = np.abs(E.T @ A) + slack * (np.abs(E).T @ np.abs(A))
         values, vectors = self._directions(m)
-        # the sign of rounding is not known: each direction adds its size
+        # the signs of rounding errors are unknown: add absolute values
         most = (np.abs(vectors).T @ off.T.ravel()) / values
         q, reach = E.shape[1], np.zeros(m.shape)
         for v, size in zip(vectors.T, most, strict=True):
@@ -335,9 +341,9 @@ class Exchange:
         return min(1.0, 2.0 * float(reach[m > 0].max()) * (1.0 + 1e-6))
 
     def settled(self, A: FloatArray) -> FloatArray:
-        """Return the feasible point of masses that shrink as :meth:`misses` says."""
+        """Return the feasible point whose masses are reduced as in :meth:`misses`."""
         E = self.design.basis
-        for _ in range(3):  # the second time for what rounding left
+        for _ in range(3):  # repeated to remove what rounding left
             m = self.masses(A)
             if self.design.is_met(A) or not m.any():
                 break
@@ -351,7 +357,7 @@ class Exchange:
     def tilted(self, m: FloatArray) -> FloatArray:
         """Return masses ``m exp(-e_i'(x_y - x_c))`` that are feasible, or nearly so.
 
-        The x is where their sum, which is convex in x, is least; Newton's method.
+        Newton's method finds the x that minimises their sum, which is convex in x.
         """
         E, q = self.design.basis, self.design.basis.shape[1]
         x = np.zeros((q, self.n_classes))
@@ -381,9 +387,9 @@ class Exchange:
         return np.asarray(scores[np.arange(len(scores)), self.labels][:, None] - scores)
 
     def _directions(self, m: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the eigenvalues of G that are not of rounding, and their vectors.
+        """Return the numerically nonzero eigenvalues of G, and their eigenvectors.
 
-        Coefficients are in the order of the classes, those of a class together.
+        Coefficients are ordered by class.
         """
         E, k = self.design.basis, self.n_classes
         q = E.shape[1]
@@ -404,7 +410,7 @@ class Exchange:
 
 
 def _told(E: Any) -> float:
-    """Return the largest mean of ``min(1, E g)`` where no entry of ``E g`` is below 0.
+    """Return the maximum over g of the mean of ``E g``, with all entries in [0, 1].
 
     Parameters
     ----------
@@ -429,7 +435,7 @@ def least(
     tol: float = 1e-13,
     steps: int = 60,
 ) -> FloatArray:
-    """Return coefficients of columns with the least convex ``value(E gamma)``.
+    """Return the gamma that minimises a convex ``value(E gamma)``, by Newton's method.
 
     Parameters
     ----------
@@ -437,7 +443,7 @@ def least(
     value, slope, start, tol, steps
         As in :meth:`Design.least`.
     hessian : callable
-        Of scores, to the second derivative by gamma, shape (r, r).
+        Function of the scores that returns the Hessian in gamma, shape (r, r).
     """
     gamma = start
     f = E @ gamma
@@ -445,7 +451,7 @@ def least(
     for _ in range(steps):
         g = E.T @ slope(f)
         H = hessian(f)
-        # where the value is flat its slope tells the units
+        # where the curvature vanishes, the gradient sets the scale
         top = max(float(np.trace(H)), 1e-8 * float(np.linalg.norm(g)), 1e-300)
         H[np.diag_indices_from(H)] += max(ridge, 1e-12) * top
         step = np.linalg.solve(H, g)
@@ -454,7 +460,7 @@ def least(
             break
         part, ahead = 1.0, E @ step
         if full and promise < _NEAR * abs(now):
-            # so near that the next promise is rounding, and values do not tell
+            # so close that differences of values are dominated by rounding
             if value(f + ahead) <= now + 1e-13 * abs(now):
                 gamma = gamma + step
             break
@@ -496,14 +502,14 @@ class Peaks:
     costs: FloatArray
 
     def least(self, start: FloatArray, reach: float) -> FloatArray:
-        """Return the least point: linear programs around points that get better.
+        """Return the minimiser, found by a sequence of linear programs.
 
         Parameters
         ----------
         start : array of shape (q, k)
         reach : float
-            How far scores move in one program: classes that are lower by more are not
-            looked at.
+            Trust region of a program: classes whose scores are lower than the maximum
+            by more than this are ignored.
         """
         g, lost = start, self._lost(start)
         for _ in range(_PROGRAMS):
@@ -513,7 +519,7 @@ class Peaks:
             then = self._lost(found)
             if not then < lost - 1e-14 * abs(lost):
                 break
-            if then < lost - 1e-4 * abs(lost):  # the least point is not that near
+            if then < lost - 1e-4 * abs(lost):  # the minimiser is farther away
                 reach *= 4.0
             g, lost = found, then
         return g
@@ -524,13 +530,13 @@ class Peaks:
         return float(self.costs @ ((self.heights + f).max(axis=1) - own))
 
     def _program(self, g: FloatArray, reach: float) -> FloatArray | None:
-        """Return the least point among those that move no score by more than half."""
+        """Return the minimiser among points that move no score by more than half."""
         E, (q, k) = self.basis, g.shape
         now = self.heights + E @ g
         near = now >= now.max(axis=1, keepdims=True) - reach
         tied = np.flatnonzero((near.sum(axis=1) > 1) & (self.costs > 0))
         alone = np.setdiff1d(np.arange(len(E)), tied)
-        # coefficients of each class together, then the tops of samples with rivals
+        # variables: the coefficients by class, then the maxima of samples with rivals
         slope = np.zeros((k, q))
         np.add.at(slope, self.labels, -self.costs[:, None] * E)
         np.add.at(slope, now[alone].argmax(axis=1), self.costs[alone, None] * E[alone])
@@ -575,7 +581,7 @@ class Kinks:
         ``g = rows @ gamma``.
     knots : array of shape (N,)
     before, after : arrays of shape (N,)
-        Slopes before and after the knots, not falling.
+        Slopes before and after the knots, with ``before <= after``.
     """
 
     rows: FloatArray
@@ -584,16 +590,16 @@ class Kinks:
     after: FloatArray
 
     def least(self, start: FloatArray) -> FloatArray:
-        """Return the least point: from corner to corner, down the steepest edge.
+        """Return the minimiser: from vertex to vertex, along the steepest edge.
 
-        A corner is where as many rows as there are coefficients are at their knots. An
-        edge leaves one of them, and ends at the knot where the slope along it becomes
-        positive (Barrodale and Roberts 1973).
+        At a vertex as many rows as there are coefficients are at their knots. An edge
+        releases one of them, and ends at the knot where the slope along the edge
+        becomes positive (Barrodale and Roberts 1973).
 
         Parameters
         ----------
         start : array of shape (1 + r,)
-            Near the least point, so that few corners lie between.
+            Close to the minimiser, so that few vertices have to be visited.
         """
         E, knots = self.rows, self.knots
         rises = self.after - self.before
@@ -606,11 +612,11 @@ class Kinks:
             g = E @ gamma - knots
             g[at] = 0.0
             slopes = np.where(g < 0, self.before, np.where(g > 0, self.after, 0.0))
-            # at a knot by chance: as if it were not left
+            # rows at a knot by coincidence get the mean of both slopes
             chance = np.flatnonzero((g == 0) & (rises > 0))
             chance = np.setdiff1d(chance, at)
             slopes[chance] = 0.5 * (self.before + self.after)[chance]
-            held = np.linalg.solve(E[at].T, -(E.T @ slopes))  # what would balance them
+            held = np.linalg.solve(E[at].T, -(E.T @ slopes))  # subgradients
             size = np.abs(rises[at]) + 1e-300
             over = (held - self.after[at]) / size
             under = (self.before[at] - held) / size
@@ -621,7 +627,7 @@ class Kinks:
             edge = np.linalg.solve(E[at], sign * np.eye(r)[worst])
             v = E @ edge
             v[np.delete(at, worst)] = 0.0
-            # the slope along the edge: what pulls, less what the row left holds
+            # directional derivative along the edge
             slope = -float(
                 sign * held[worst]
                 - (self.after if sign > 0 else -self.before)[at[worst]]
@@ -639,7 +645,7 @@ class Kinks:
         return np.asarray(np.linalg.solve(E[at], knots[at]), float)
 
     def _corner(self, g: FloatArray, r: int) -> NDArray[np.intp]:
-        """Return rows near their knots that are independent of each other."""
+        """Return linearly independent rows that are close to their knots."""
         E, at = self.rows, []
         rest = np.zeros((0, r))
         for k in np.argsort(np.abs(g), kind="stable"):
@@ -659,10 +665,10 @@ class Kinks:
 def _balance(
     c: FloatArray, by: FloatArray, v: FloatArray, lower: FloatArray, upper: FloatArray
 ) -> float:
-    """Return the t at which ``sum_i v_i clip(c - t by)_i``, which falls, is zero.
+    """Return the root t of ``sum_i v_i clip(c - t by)_i``, which is nonincreasing in t.
 
-    ``by`` has the signs of v. It is linear between the t at which entries reach or
-    leave a bound. Where it is never zero, the last of these is returned.
+    ``by`` has the signs of v. The function is linear between the breakpoints t at which
+    entries reach or leave a bound. If it has no root, the last breakpoint is returned.
     """
     used = by != 0
     c, by, v, lower, upper = (x[used] for x in (c, by, v, lower, upper))
@@ -683,7 +689,7 @@ def _balance(
     values = now + np.concatenate([[0.0], np.cumsum(rate[:-1] * spans)])
     k = int(np.argmax(values <= 0.0)) if (values <= 0.0).any() else len(values)
     if k == len(values):
-        # beyond the last end only entries without one move
+        # beyond the last breakpoint, only unbounded entries move
         return float(times[-1] - (values[-1] / rate[-1] if rate[-1] < 0 else 0.0))
     if k == 0:
         return float(times[0])
@@ -698,10 +704,10 @@ def _within(
     w: FloatArray,
     enough: FloatArray,
 ) -> FloatArray:
-    """Return ``clip(a - w E x)`` with x such that it is orthogonal to E, if there is.
+    """Return ``clip(a - w E x)`` with an x that makes it orthogonal to E, if it exists.
 
-    It is the point nearest to ``a`` where moves are divided by the roots of w; x solves
-    the dual of that, a concave function in pieces, by Newton steps.
+    This is the projection of ``a`` in the norm whose squares are divided by w. Newton's
+    method finds the maximiser x of the dual, which is concave and piecewise quadratic.
     """
     every = float(np.sum(w * np.sum(E**2, axis=1)))
     moved = a.copy()
@@ -719,7 +725,7 @@ def _within(
             break
         moved = moved - t * (w * v)
         c = np.clip(moved, lower, upper)
-    # what rounding left, by those that can move
+    # remove what rounding left, by moving entries away from their bounds
     for _ in range(2):
         g = E.T @ c
         room = np.minimum(c - lower, upper - c)

@@ -44,7 +44,7 @@ FLOOR = 1e-9
 def class_targets(
     labels: NDArray[np.intp], n_classes: int, weight: FloatArray | None = None
 ) -> FloatArray:
-    """Return the targets of the classes, DKL (3) and (24); all columns are centred.
+    """Return the targets of the classes, DKL (3) and (24), with centred columns.
 
     Parameters
     ----------
@@ -71,16 +71,16 @@ def class_targets(
 def targets_of_indicators(
     share: FloatArray, total: float, exclusive: bool
 ) -> FloatArray:
-    """Return B with which indicators of classes become targets, ``H = (E - mean) B``.
+    """Return the B that turns class indicators into targets, ``H = (E - mean) B``.
 
     Parameters
     ----------
     share : array of shape (k,)
-        Of the samples in each class, or with each label.
+        Proportion of the samples in each class, or with each label.
     total : float
-        Weight of all samples.
+        Total weight of the samples.
     exclusive : bool
-        Whether a sample has one class.
+        Whether each sample has exactly one class.
     """
     if exclusive and len(share) == 2:  # DKL (3)
         n = total * share
@@ -91,14 +91,14 @@ def targets_of_indicators(
 def label_targets(
     Y: NDArray[np.bool_] | FloatArray, weight: FloatArray | None = None
 ) -> FloatArray:
-    """Return the targets of labels that do not exclude each other.
+    """Return the targets of labels that are not mutually exclusive.
 
-    They are the columns of (24) with the samples that have label j for class j.
+    They are the columns of (24), with the samples that have label j as class j.
 
     Parameters
     ----------
     Y : array of shape (n, k)
-        Which sample has which label; every label has samples with and without it.
+        Indicators of the labels; each label has samples with it and without it.
     weight : array of shape (n,), optional
     """
     Y = np.asarray(Y, dtype=np.float64)
@@ -120,26 +120,26 @@ def rkda(
     weights: WeightSet | None = None,
     weight: FloatArray | None = None,
 ) -> MKLProblem:
-    """Return the problem of DKL (11), (33) with reg given.
+    """Return the problem of DKL (11), (33) for a given reg.
 
-    Its optimum A is ``(G_theta + lam I)^-1 H`` and its value ``F / (2 lam)``.
+    Its optimal A is ``(G_theta + lam I)^-1 H`` and its value ``F / (2 lam)``.
 
     Parameters
     ----------
     bank : KernelBank
-        Centred, of unit trace.
+        Centred kernels of unit trace.
     H : array of shape (n, T)
         Centred targets.
     reg : float
-        lam.
+        The regularisation parameter lam.
     weights : WeightSet, optional
         The simplex by default.
     weight : array of shape (n,), optional
-        Of the samples.
+        Sample weights.
     """
     w = np.ones(len(H)) if weight is None else weight
     cost = np.repeat(w[:, None] / reg, H.shape[1], axis=1)
-    # kernels and targets are centred, so that the best bias is zero
+    # kernels and targets are centred, so the optimal bias is zero
     return MKLProblem(bank, Squared(H, cost, False), weights or LpBall(1.0))
 
 
@@ -149,10 +149,11 @@ def rkda_joint(
     weights: WeightSet | None = None,
     weight: FloatArray | None = None,
 ) -> MKLProblem:
-    """Return the problem that learns reg, too: DKL (41)-(47).
+    """Return the problem that also learns reg: DKL (41)-(47).
 
-    The identity, scaled to unit trace, is the last kernel. Its value is half of
-    ``tr H'(sum_m theta_m G_m)^-1 H``. :func:`joint_reg` tells the lam of a solution.
+    The identity, scaled to unit trace, is the last kernel. The value of the problem is
+    half of ``tr H'(sum_m theta_m G_m)^-1 H``. :func:`joint_reg` computes the lam of a
+    solution.
     """
     w = np.ones(len(H)) if weight is None else weight
     total = float(w.sum())
@@ -160,7 +161,7 @@ def rkda_joint(
 
 
 def joint_reg(theta: FloatArray, total: float) -> float:
-    """Return lam in ``G + lam I`` from all weights and the number of samples."""
+    """Return lam in ``G + lam I`` from all weights and the total sample weight."""
     return float(theta[-1] + FLOOR) / total
 
 
@@ -173,16 +174,16 @@ class Fisher:
         primal(f) = -a'f + sum_c var_c(f) / (2 lam),
         dual(A) = -lam/2 sum_i m_c(i) (A_i - a_i)^2,  sums of A over classes as of a,
 
-    so that ``max_A dual(A) - ½ A'KA = -lam/2 F*``, with F* of KFDA (8): ``A = a - Jv``
-    turns the one into the other. No terms cancel, however small lam is. The optimum is
-    ``lam`` times the coefficients (5).
+    so that ``max_A dual(A) - ½ A'KA = -lam/2 F*``, with F* of KFDA (8); the
+    substitution ``A = a - Jv`` shows this. There is no cancellation, however small lam
+    is. The optimal A is ``lam`` times the coefficients (5).
 
     Parameters
     ----------
     labels : array of shape (n,) of 0 and 1
     lam : float
     weight : array of shape (n,)
-        Of the samples.
+        Sample weights.
     """
 
     labels: NDArray[np.intp]
@@ -198,27 +199,27 @@ class Fisher:
 
     @property
     def hyperplane(self) -> bool:
-        """Whether A sums to a given number: it does in each class."""
+        """Whether sums of A are prescribed: here, the sum over each class."""
         return True
 
     @property
     def members(self) -> FloatArray:
-        """The classes' indicators, shape (n, 2)."""
+        """Indicators of the classes, shape (n, 2)."""
         return np.asarray(self.labels[:, None] == np.arange(2), dtype=np.float64)
 
     @property
     def share(self) -> FloatArray:
-        """Each sample's share of its class, shape (n,)."""
+        """Share of each sample in the weight of its class, shape (n,)."""
         return np.asarray(self.weight / (self.weight @ self.members)[self.labels])
 
     @property
     def a(self) -> FloatArray:
-        """The difference of class means as coefficients, shape (n, 1)."""
+        """Coefficients of the difference between the class means, shape (n, 1)."""
         return (np.where(self.labels == 1, 1.0, -1.0) * self.share)[:, None]
 
     @property
     def scatter_root(self) -> FloatArray:
-        """The matrix J of KFDA (5), shape (n, n): JJ' gives the scatter in classes."""
+        """Matrix J of KFDA (5), shape (n, n); JJ' gives the within-class scatter."""
         root = np.sqrt(self.share)
         return (
             np.diag(root)
@@ -231,12 +232,12 @@ class Fisher:
         return self.lam / float(self.share.max())
 
     def _inner(self, F: FloatArray) -> FloatArray:
-        """Return the scores less the mean of their class."""
+        """Return the scores minus the mean of their class."""
         means = self.members.T @ (self.share[:, None] * F)
         return F - means[self.labels]
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return minus the distance of the means, plus the variances by ``2 lam``."""
+        """Return the variances over ``2 lam`` minus the distance of the means."""
         inner = self._inner(F)
         spread = float(self.share @ (inner[:, 0] ** 2))
         return spread / (2 * self.lam) - float(np.sum(self.a * F))
@@ -246,10 +247,10 @@ class Fisher:
         return -0.5 * self.lam * float((1.0 / self.share) @ (A - self.a)[:, 0] ** 2)
 
     def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
-        """Return what ``primal`` is at most, for scores that err by up to ``error``."""
+        """Return an upper bound on ``primal`` if scores are off by up to ``error``."""
         share, ahead = self.share[:, None], self.a * F
         inner, size = np.abs(self._inner(F)), np.abs(F)
-        # a mean errs by the mean of the errors, and by its own rounding
+        # the error of a mean is the mean of the errors, plus its own rounding
         slip = error + len(F) * UNIT * size
         slip = slip + (self.members.T @ (share * (slip + FEW * size)))[self.labels]
         spread = entries_sum(share * (inner + slip) ** 2) / (2 * self.lam)
@@ -258,24 +259,24 @@ class Fisher:
         return spread - entries_sum(ahead) + far + rounded
 
     def below(self, A: FloatArray) -> float:
-        """Return what ``dual`` is at least, where A is feasible without rounding."""
+        """Return a lower bound on ``dual`` at an exactly feasible point near A."""
         far = np.abs(A - self.a) + self.strain(A) + UNIT * (np.abs(A) + np.abs(self.a))
         total = entries_sum(far**2 / self.share[:, None])
         return -0.5 * self.lam * total * (1.0 + pairwise(len(A)))
 
     def strain(self, A: FloatArray) -> FloatArray:
-        """Return how far from ``A`` a point lies that is feasible without rounding."""
+        """Return the distance from ``A`` to an exactly feasible point."""
         inside = self.members * A
         off = np.abs(column_sums(inside - self.members * self.a))
         off = off + 2 * pairwise(len(A)) * (1.0 + column_sums(np.abs(inside)))
         return (self.share * off[self.labels])[:, None]
 
     def bias(self, F: FloatArray) -> FloatArray:
-        """Return zero: the criterion does not see one."""
+        """Return zero: the criterion does not depend on a bias."""
         return np.zeros(1)
 
     def repair(self, A: FloatArray) -> FloatArray:
-        """Shift each class to its sum, by the samples' shares."""
+        """Shift each class to its prescribed sum, in proportion to the shares."""
         off = self.members.T @ (A - self.a)
         return np.asarray(A - self.share[:, None] * off[self.labels])
 
@@ -308,9 +309,9 @@ def kfda(
 
 
 def criterion(problem: MKLProblem, value: float, reg: float | None) -> float:
-    """Return F of DKL (to be small) or F* of KFDA (to be large) from a value.
+    """Return F of DKL (minimised) or F* of KFDA (maximised) from an objective value.
 
-    ``reg`` None is for :func:`rkda_joint`, whose F has no factor lam.
+    For :func:`rkda_joint`, whose F has no factor lam, ``reg`` is None.
     """
     if isinstance(problem.loss, Fisher):
         return -2.0 * value / problem.loss.lam
@@ -321,11 +322,11 @@ def criterion(problem: MKLProblem, value: float, reg: float | None) -> float:
 
 
 class Projection(NamedTuple):
-    """From scores on the targets to discriminant directions.
+    """Map from least-squares scores to discriminant directions.
 
-    ``rotation`` (k, q) turns the scores of least squares on the k targets into
-    coordinates along q directions. ``ratio`` (q,), between 0 and 1, is the part of the
-    regularised total scatter along each that lies between the classes.
+    ``rotation`` (k, q) maps the least-squares scores on the k targets to coordinates
+    along q directions. ``ratio`` (q,), between 0 and 1, is the between-class share of
+    the regularised total scatter along each direction.
     """
 
     rotation: FloatArray
@@ -347,7 +348,7 @@ def projection(
     H, F : arrays of shape (n, k)
     weight : array of shape (n,)
     rank : int
-        Directions that there can be.
+        Largest possible number of directions.
     """
     S = H.T @ (weight[:, None] * F)
     values, U = np.linalg.eigh((S + S.T) / 2)
@@ -356,7 +357,7 @@ def projection(
     U = U[:, order]
     # the sign of an eigenvector is arbitrary: its largest entry is made positive
     U = U * np.sign(U[np.abs(U).argmax(axis=0), np.arange(len(order))])
-    # what s would be if all scatter were between: n for (24), n / (m+ m-) for (3)
+    # s if all scatter were between the classes: n for (24), n / (m+ m-) for (3)
     most = np.linalg.eigvalsh(H.T @ (weight[:, None] * H))[-1]
     ratio = np.clip(values[order] / most, 0.0, 1.0)
     return Projection(U / np.sqrt(values[order]), ratio)
@@ -365,7 +366,7 @@ def projection(
 def within_scatter(
     Z: FloatArray, labels: NDArray[np.intp], weight: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the class means (k, q) and the scatter (q, q) of samples around them."""
+    """Return the class means (k, q) and the within-class scatter (q, q)."""
     E = np.asarray(labels[:, None] == np.arange(labels.max() + 1), dtype=np.float64)
     means = (E * weight[:, None]).T @ Z / (weight @ E)[:, None]
     rest = Z - means[labels]
@@ -375,10 +376,10 @@ def within_scatter(
 def gaussian_rule(
     means: FloatArray, covariance: FloatArray, priors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return coefficients (k, q) and intercepts (k,) of the classes' log-posteriors.
+    """Return coefficients (k, q) and intercepts (k,) of the log-posteriors.
 
-    Classes are normal around their means with one covariance: the rule of linear
-    discriminant analysis. A constant that all classes share is left out.
+    Classes are normal with a common covariance: the rule of linear discriminant
+    analysis. A constant that all classes share is omitted.
     """
     coef = np.asarray(np.linalg.lstsq(covariance, means.T, rcond=None)[0].T, float)
     return coef, np.log(priors) - 0.5 * np.sum(coef * means, axis=1)
@@ -388,10 +389,10 @@ def gaussian_rule(
 
 
 def least_squares(problem: MKLProblem, reg: float, weight: FloatArray) -> System:
-    """Return the least-squares problem with a free mean that has the same directions.
+    """Return the least-squares system with a free mean that has the same directions.
 
     For RKDA it is the problem itself (DKL, Lemmas 2.1 and 3.1); for KFDA the targets
-    are -1 and 1 and the classes count the same.
+    are -1 and 1 and both classes have equal total weight.
     """
     loss = problem.loss
     E = np.ones((loss.shape[0], 1))
@@ -406,17 +407,17 @@ def least_squares(problem: MKLProblem, reg: float, weight: FloatArray) -> System
 
 
 def left_out(H: FloatArray, A: FloatArray, inverse: FloatArray) -> FloatArray:
-    """Return the scores that each sample gets from a model without it, shape (n, T).
+    """Return the leave-one-out score of each sample, shape (n, T).
 
-    Kernels and targets are kept, coefficients and mean are those of the other samples.
-    No model is fitted again: the residual without sample i is ``A_i / inverse_i``.
+    Kernels and targets are kept; coefficients and mean are those of the other samples.
+    Nothing is refitted: the residual without sample i is ``A_i / inverse_i``.
 
     Parameters
     ----------
     H : array of shape (n, T)
-        Targets of least squares with a free mean.
+        Targets of the least-squares problem with a free mean.
     A : array of shape (n, T)
-        Its coefficients.
+        Dual coefficients of its solution.
     inverse : array of shape (n,)
         Diagonal of ``Q - Q1 1'Q / 1'Q1``, where ``Q = (G + lam D^-1)^-1``.
     """
@@ -424,7 +425,7 @@ def left_out(H: FloatArray, A: FloatArray, inverse: FloatArray) -> FloatArray:
 
 
 def press(H: FloatArray, out: FloatArray, weight: FloatArray) -> float:
-    """Return the mean squared error of left-out scores."""
+    """Return the mean squared error of leave-one-out scores."""
     return float(weight @ np.sum((H - out) ** 2, axis=1) / weight.sum())
 
 
@@ -433,8 +434,9 @@ def gcv(
 ) -> float:
     """Return the generalised cross-validation score.
 
-    The mean squared residual, divided by the square of the share of degrees of freedom
-    that is left: residuals are ``ridge A``, leverages ``1 - ridge inverse``.
+    This is the mean squared residual divided by the square of the proportion of
+    residual degrees of freedom. Residuals are ``ridge A`` and leverages
+    ``1 - ridge inverse``.
     """
     total = weight.sum()
     error = float(weight @ np.sum((ridge[:, None] * A) ** 2, axis=1)) / total
@@ -443,11 +445,11 @@ def gcv(
 
 
 def temperature(scores: FloatArray, labels: NDArray[Any], w: FloatArray) -> float:
-    """Return the factor, at most one, that makes the labels most likely.
+    """Return the factor of at most one that maximises the likelihood of the labels.
 
-    The cost ``-sum_i w_i log softmax(t s_i)[y_i]`` is convex in the factor t, so the
-    sign of its slope decides. Its value does not: where every left-out score is right
-    by a wide margin, it is zero in rounding from some t on.
+    The cost ``-sum_i w_i log softmax(t s_i)[y_i]`` is convex in the factor t, so it is
+    enough to find the root of its derivative. Its values cannot be used: if every
+    left-out score is right by a wide margin, they underflow to zero from some t on.
     """
     rows = np.arange(len(scores))
     size = float(np.abs(scores).max(initial=0.0))
@@ -461,7 +463,7 @@ def temperature(scores: FloatArray, labels: NDArray[Any], w: FloatArray) -> floa
         p = softmax(np.exp(log_factor) * ahead, axis=1)
         return float(w @ np.sum(p * ahead, axis=1))
 
-    # between certainty as claimed and hardly any
+    # between the probabilities as given and almost uniform ones
     least = min(np.log(1e-3 / size), -1.0)
     if slope(0.0) <= 0:
         return 1.0
@@ -482,11 +484,11 @@ def left_out_rows(
     beside: Beside,
     stride: int,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return targets, left-out scores, indicators and weights of some rows of a block.
+    """Return targets, leave-one-out scores, indicators and weights of rows of a block.
 
-    A residual without the row itself is the residual divided by one minus the row's
-    leverage, ``w_i (1/n + c_i'S_c^-1 c_i + z_i'(S + reg/theta)^-1 z_i)``, with centred
-    covariates c, which are taken out of z.
+    The leave-one-out residual of a row is its residual divided by one minus its
+    leverage ``w_i (1/n + c_i'S_c^-1 c_i + z_i'(S + reg/theta)^-1 z_i)``, with centred
+    covariates c, which have been regressed out of z.
     """
     Z, Y, weight = block.X[::stride], block.y[::stride], block.weight[::stride]
     D = len(scaling.root)

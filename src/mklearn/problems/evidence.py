@@ -1,4 +1,4 @@
-"""How likely values are, given kernel weights: the evidence of a Gaussian process."""
+"""Evidence of a Gaussian process: the likelihood of values given kernel weights."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mklearn.problems.base import Certificate, Iterate, Judgement, Kind, shares
 
 FloatArray = NDArray[np.float64]
 
-_COLUMNS = 128  # that are worked on at a time
-_BLIND = 1e-8  # information, in units of that about a single weight, that is rounding
+_COLUMNS = 128  # columns per block
+_BLIND = 1e-8  # scaled eigenvalues of the information below this count as zero
 
 
 @dataclass(frozen=True)
@@ -25,33 +25,33 @@ class EvidenceProblem:
 
     Values are ``b + sum_m f_m(x) + noise``, where ``f_m`` is a Gaussian process with
     the covariance ``s theta_m K_m`` and the noise of a sample of weight w has the
-    variance ``s / w``. What is left of the values once the constant b is taken out has,
-    in units of the noise, the log density ::
+    variance ``s / w``. The contrasts of the values that do not depend on the constant b
+    have, in units of the noise, the log density ::
 
         -½ (n - 1) (log(2 pi s) + 1) - ½ log |W G| - ½ log(1'G^-1 1 / 1'W 1)
 
     with ``G = sum_m theta_m K_m + W^-1`` and the best ``s = y'Py / (n - 1)``, where ``P
     = G^-1 - G^-1 1 1'G^-1 / 1'G^-1 1`` (Patterson and Thompson 1971). Several outputs
-    share the weights and have a noise of their own each; their log densities are added.
-    With covariates their matrix F, of full rank q, takes the place of 1: n - q degrees
-    of freedom, ``|F'G^-1 F| / |F'WF|``, and ``P = G^-1 - G^-1 F (F'G^-1 F)^-1 F'G^-1``.
+    share the weights, but each has its own noise variance; their log densities are
+    added. With covariates, the matrix F of full rank q replaces 1: n - q degrees of
+    freedom, ``|F'G^-1 F| / |F'WF|``, and ``P = G^-1 - G^-1 F (F'G^-1 F)^-1 F'G^-1``.
 
     Parameters
     ----------
     bank : KernelBank
         Square.
     Y : array of shape (n, T)
-        A column of one value only says nothing about kernels.
+        A constant column carries no information about the kernels.
     weight : array of shape (n,)
-        Positive: how exact the values are. With a factor for all of them, s and one
-        over theta have it, too, and predictions stay.
+        Positive precisions of the values. If all are multiplied by a factor, s and one
+        over theta are multiplied by it, and predictions do not change.
     fixed : array of shape (n, q), optional
-        What enters without a penalty: ones first, then covariates; ones by default.
+        Unpenalised columns: ones first, then covariates; only ones by default.
     noise : float, optional
-        The s, if it is known; the best one by default.
+        The variance s, if it is known; its maximum-likelihood value by default.
     rest : array of shape (T,), optional
-        Sums of squares of ``n_rest`` more values, in coordinates that neither kernels
-        nor covariates reach, so that they tell about the noise only.
+        Sums of squares of ``n_rest`` further values, in coordinates orthogonal to
+        kernels and covariates, which depend only on the noise.
     n_rest : int
     """
 
@@ -67,7 +67,7 @@ class EvidenceProblem:
 
     @property
     def design(self) -> FloatArray:
-        """What enters without a penalty, shape (n, q)."""
+        """Unpenalised columns, shape (n, q)."""
         return np.ones((len(self.Y), 1)) if self.fixed is None else self.fixed
 
     @property
@@ -78,7 +78,7 @@ class EvidenceProblem:
 
     @property
     def varied(self) -> NDArray[np.bool_]:
-        """Which outputs have different values."""
+        """Which outputs are not constant."""
         varied = np.asarray(np.ptp(self.Y, axis=0) > 0)
         return varied if self.rest is None else varied | (self.rest > 0)
 
@@ -89,11 +89,11 @@ class EvidenceProblem:
         return np.asarray(share @ self.bank.diag() - mean)
 
     def first(self) -> Iterate:
-        """Return noise and a constant alone."""
+        """Return zero weights: only noise and a constant."""
         return Iterate(np.zeros(self.bank.shape[2]), np.zeros_like(self.Y))
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return minus the evidence, which nothing bounds from below."""
+        """Return minus the evidence; no lower bound is known."""
         found = point.about
         if found is None:
             found = self.at(point.theta)
@@ -106,7 +106,7 @@ class EvidenceProblem:
         return -np.inf
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the evidence of the weights alone, and what follows from it."""
+        """Return the evidence, recomputed from the weights alone."""
         found = self.at(point.theta)
         if found is None:
             raise ValueError(
@@ -133,19 +133,19 @@ class EvidenceProblem:
     def effects_std(
         self, found: Evidence, units: FloatArray | None = None
     ) -> FloatArray:
-        """Return standard errors of what enters without a penalty, shape (q, T).
+        """Return standard errors of the unpenalised coefficients, shape (q, T).
 
         Parameters
         ----------
         found : Evidence
-            Of this problem.
+            Evidence of this problem.
         units : array of shape (q, q), optional
-            Those of ``units @ effects``.
+            If given, the standard errors are those of ``units @ effects``.
         """
         return found.effects_std(units)
 
     def nothing(self) -> float:
-        """Return the evidence of weights of zero: noise and a constant alone."""
+        """Return the evidence of zero weights: only noise and a constant."""
         root = np.sqrt(self.weight)[:, None]
         Q, left = np.linalg.qr(root * self.design)[0], root * self.Y[:, self.varied]
         quads = np.sum((left - Q @ (Q.T @ left)) ** 2, axis=0)
@@ -160,7 +160,7 @@ class EvidenceProblem:
         return np.full(len(quads), self.noise)
 
     def misfit(self, quads: FloatArray) -> FloatArray:
-        """Return minus twice the part of the log density that is about the values."""
+        """Return minus twice the part of the log density that depends on the values."""
         s = self.noises(quads)
         return np.asarray(self.freedom * np.log(2.0 * np.pi * s) + quads / s)
 
@@ -170,12 +170,12 @@ class EvidenceProblem:
         Parameters
         ----------
         theta : array of shape (M,)
-            Not negative.
+            Nonnegative.
         """
         n, w = len(self.Y), self.weight
         G = self.bank.combine(theta)
         G[np.diag_indices(n)] += 1.0 / w
-        # of the transpose, which is in the order of LAPACK
+        # the transpose is in the memory order of LAPACK
         L, found = cholesky(G.T)
         if not found:
             return None
@@ -188,7 +188,7 @@ class EvidenceProblem:
         if self.rest is not None:
             quads = quads + self.rest
         if not (quads[varied] > 0).all():
-            return None  # nothing is left of the values: rounding
+            return None  # the residuals vanish, up to rounding
         back = solve_triangle(L, np.column_stack([left, Q]), trans=True)
         volume = 2.0 * np.log(np.diagonal(L)).sum() + np.log(w).sum()
         volume += 2.0 * np.log(np.abs(np.diagonal(R))).sum()
@@ -209,19 +209,19 @@ class EvidenceProblem:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What is known about the weights that were found.
+    """The evidence of the weights that were found.
 
     Attributes
     ----------
     evidence : float
         Log density of the values, summed over outputs.
     nothing : float
-        The same for weights of zero: noise, a constant and covariates alone.
+        The same for zero weights: only noise, a constant and covariates.
     noise : array of shape (T,)
-        Variances.
+        Variances of the noise.
     promise : float or None
-        How much more evidence the quadratic model at these weights sees, over all
-        weights that are not negative. Zero at weights that no small change improves.
+        Increase of the evidence that the quadratic model at these weights predicts,
+        maximised over all nonnegative weights. Zero at a local maximum.
     """
 
     evidence: float
@@ -253,10 +253,9 @@ class Evidence:
     value : float
         The log density, summed over outputs.
     A : array of shape (n, T)
-        ``P Y``: the best prediction is ``sum_i A_i k_theta(x_i, x)`` and the effects.
+        ``P Y``: the best prediction is ``sum_i A_i k_theta(x_i, x)`` plus the effects.
     effects : array of shape (q, T)
-        Coefficients of what enters without a penalty: the constant first, then the
-        covariates.
+        Unpenalised coefficients: the constant first, then the covariates.
     noise : array of shape (T,)
         The variance s of each output.
     """
@@ -273,18 +272,18 @@ class Evidence:
 
     @property
     def bias(self) -> FloatArray:
-        """The constant of each output, shape (T,); with covariates all effects."""
+        """The constant of each output, shape (T,); with covariates, all effects."""
         if self.problem.fixed is None:
             return np.asarray(self.effects[0])
         return self.effects
 
     def effects_std(self, units: FloatArray | None = None) -> FloatArray:
-        """Return standard errors of the coefficients without a penalty, (q, T).
+        """Return standard errors of the unpenalised coefficients, shape (q, T).
 
         Parameters
         ----------
         units : array of shape (q, q), optional
-            Those of ``units @ effects``.
+            If given, the standard errors are those of ``units @ effects``.
         """
         back = np.linalg.inv(self._triangle)
         if units is not None:
@@ -296,16 +295,16 @@ class Evidence:
         return float(np.sum(solve_triangle(self._factor, k[:, None]) ** 2))
 
     def model(self) -> tuple[FloatArray, FloatArray]:
-        """Return slopes and curvature of minus the value, shapes (M,) and (M, M).
+        """Return gradient and curvature of minus the value, shapes (M,) and (M, M).
 
-        The slopes are exact. In the curvature, ``tr P K_a P K_b`` is replaced by ``y'P
-        K_a P K_b P y / s``, whose mean it is if the weights are the true ones: that
-        needs products of matrices and vectors only, and what remains is positive
+        The gradient is exact. In the curvature, ``tr P K_a P K_b`` is replaced by ``y'P
+        K_a P K_b P y / s``, of which it is the expectation if the weights are the true
+        ones. This needs only matrix-vector products, and the result is positive
         semidefinite (the average information of Gilmour, Thompson and Cullis 1995).
         """
         bank, P = self.problem.bank, self._projector()
         varied = np.flatnonzero(self.problem.varied)
-        # of the transpose, whose rows lie in memory one after the other
+        # the rows of the transpose are contiguous in memory
         slopes = 0.5 * len(varied) * bank.inner(P.T, upper=True)
         curvature = np.zeros((bank.shape[2], bank.shape[2]))
         if len(varied) > len(P):
@@ -316,9 +315,9 @@ class Evidence:
             along = U.T @ self.A[:, t]
             slopes -= 0.5 * along / s
             bend = U.T @ dsymm(1.0, P, U, lower=1)
-            # what is subtracted may be all there is: what rounding leaves stays small
+            # the difference may vanish: keep it from becoming negative by rounding
             bend[np.diag_indices(len(bend))] *= 1.0 + 1e-10
-            if self.problem.noise is None:  # which follows the weights
+            if self.problem.noise is None:  # s depends on the weights
                 bend -= np.outer(along, along) / (free * s)
             curvature += 0.5 / s * bend
         return slopes, curvature
@@ -326,10 +325,10 @@ class Evidence:
     def _model_of_many(
         self, P: FloatArray, varied: NDArray[np.intp], traces: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the model of more outputs than samples.
+        """Return the model for more outputs than samples.
 
-        The sum over outputs of ``U'PU / s`` sees A through ``A diag(1 / s) A'`` only,
-        for which n columns stand.
+        The sum over outputs of ``U'PU / s`` depends on A only through
+        ``A diag(1 / s) A'``, so n columns with the same product can replace A.
         """
         bank, n = self.problem.bank, len(P)
         A, s = self.A[:, varied], self.noise[varied]
@@ -347,11 +346,12 @@ class Evidence:
         return traces - 0.5 * along.sum(axis=0), 0.5 * bend
 
     def errors(self) -> WeightErrors:
-        """Return how far weights and shares of variance may be from the true ones.
+        """Return standard errors of the weights and of the shares of variance.
 
-        Standard errors are those of the average information, for shares by the delta
-        method. A weight of zero lies at the end of what is allowed: the positive
-        weights take it for known, and its own error is what it would have beside them.
+        They follow from the average information; for shares, by the delta method. A
+        weight of zero lies on the boundary of the feasible set: it is treated as known
+        for the errors of the positive weights, and its own error is computed jointly
+        with them.
         """
         theta, curvature = self.theta, self.model()[1]
         # in units of the noise of a typical sample
@@ -359,7 +359,7 @@ class Evidence:
         active, M = np.flatnonzero(theta > 0), len(theta)
         total = 1.0 + float(variances @ theta)
         shares = variances * theta / total
-        # row m is how share m changes with the weights; the last row is of their sum
+        # row m is the gradient of share m; the last row is that of their sum
         slopes = np.diag(variances) / total - np.outer(shares, variances) / total
         slopes = np.vstack([slopes, variances / total**2])
         known = _Inverse.of(curvature, active)
@@ -377,7 +377,7 @@ class Evidence:
         )
 
     def spread(self) -> Spread:
-        """Return what the uncertainty of predictions needs."""
+        """Return the quantities from which prediction variances are computed."""
         P = self._projector()
         P += np.tril(P, -1).T
         if self.problem.fixed is None:
@@ -397,17 +397,17 @@ class Evidence:
 
 @dataclass(frozen=True)
 class WeightErrors:
-    """What is known of weights and shares of variance.
+    """Standard errors of weights, and shares of variance with their standard errors.
 
     Attributes
     ----------
     weights : array of shape (M,)
-        Standard errors of the weights; infinite where kernels say the same, so that
-        values do not determine any single one of their weights.
+        Standard errors of the weights; infinite for redundant kernels, whose individual
+        weights are not identifiable.
     shares : array of shape (M,)
-        The part of the variance of a value at a typical sample, covariates apart, that
-        each kernel explains: ``theta_m v_m / (1 + sum_k theta_k v_k)``, where ``v_m``
-        is the variance of the samples in the feature space of the kernel.
+        The share of the variance of a value at a typical sample, apart from covariates,
+        that each kernel explains: ``theta_m v_m / (1 + sum_k theta_k v_k)``, where
+        ``v_m`` is the variance of the samples in the feature space of the kernel.
     shares_std : array of shape (M,)
         Their standard errors.
     explained, explained_std : float
@@ -423,7 +423,7 @@ class WeightErrors:
 
 @dataclass(frozen=True)
 class _Inverse:
-    """The inverse of an information matrix for some weights, where it has one."""
+    """The inverse of an information matrix for some weights, on its range."""
 
     which: NDArray[np.intp]
     units: FloatArray
@@ -441,7 +441,7 @@ class _Inverse:
     def deviations(self, slopes: FloatArray) -> FloatArray:
         """Return standard errors of linear functions of all weights, shape (k,).
 
-        Infinite where the information says nothing about one.
+        Infinite for functions that are not identifiable.
         """
         along = slopes[:, self.which]
         scaled = (along * self.units) @ self.vectors
@@ -458,14 +458,14 @@ class _Inverse:
 class AffineEvidence:
     """The evidence of weights ``offset + basis phi``, a function of phi >= 0.
 
-    That a weight, or a share of the variance, has a given value is such a restriction.
+    A given value of a weight, or of a share of the variance, is such a restriction.
 
     Parameters
     ----------
     problem : EvidenceProblem
     offset : array of shape (M,)
     basis : array of shape (M, k)
-        Not negative.
+        Nonnegative.
     """
 
     problem: EvidenceProblem
@@ -476,19 +476,19 @@ class AffineEvidence:
 
     @property
     def weight(self) -> FloatArray:
-        """How exact the values are, shape (n,)."""
+        """Precisions of the values, shape (n,)."""
         return self.problem.weight
 
     def variances(self) -> FloatArray:
-        """Return the variance of the samples that comes with each phi, shape (k,)."""
+        """Return the variance of the samples for a unit of each phi, shape (k,)."""
         return np.asarray(self.basis.T @ self.problem.variances())
 
     def first(self) -> Iterate:
-        """Return the offset alone."""
+        """Return the point ``phi = 0``, only the offset."""
         return Iterate(np.zeros(self.basis.shape[1]), np.zeros_like(self.problem.Y))
 
     def nothing(self) -> float:
-        """Return the evidence of the offset alone."""
+        """Return the evidence of the offset."""
         found = self.problem.at(self.offset)
         return -np.inf if found is None else found.value
 
@@ -500,7 +500,7 @@ class AffineEvidence:
         return Restricted(phi, found.A, found, self.basis)
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return minus the evidence, which nothing bounds from below."""
+        """Return minus the evidence; no lower bound is known."""
         found = point.about if point.about is not None else self.at(point.theta)
         if found is None:
             return Judgement(np.inf, -np.inf, np.zeros(self.problem.Y.shape[1]))
@@ -511,7 +511,7 @@ class AffineEvidence:
         return -np.inf
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the evidence of phi alone."""
+        """Return the evidence, recomputed from phi alone."""
         full = self.offset + self.basis @ point.theta
         found = self.problem.certify(Iterate(full, point.A, slack=point.slack), dual)
         return replace(
@@ -521,7 +521,7 @@ class AffineEvidence:
 
 @dataclass(frozen=True)
 class Restricted:
-    """The evidence at some phi, as a solver reads it."""
+    """The evidence at some phi, in the form that solvers use."""
 
     theta: FloatArray
     A: FloatArray = field(repr=False)
@@ -534,7 +534,7 @@ class Restricted:
         return self.evidence.value
 
     def model(self) -> tuple[FloatArray, FloatArray]:
-        """Return slopes and curvature of minus the value along phi."""
+        """Return gradient and curvature of minus the value with respect to phi."""
         slopes, curvature = self.evidence.model()
         B = self.basis
         return B.T @ slopes, B.T @ curvature @ B
@@ -542,14 +542,14 @@ class Restricted:
 
 @dataclass(frozen=True)
 class Spread:
-    """How far values at new samples may lie from their predictions.
+    """Quantities from which prediction variances are computed.
 
     Attributes
     ----------
     P : array of shape (n, n)
     constant : array of shape (n,), or (n, q) with covariates
-        ``G^-1 1 / 1'G^-1 1``: what the samples add to the constant b. With covariates
-        ``G^-1 F (F'G^-1 F)^-1``.
+        ``G^-1 1 / 1'G^-1 1``, the coefficients of the values in the constant b. With
+        covariates, ``G^-1 F (F'G^-1 F)^-1``.
     floor : float, or array of shape (q, q) with covariates
         Variance of the constant, in units of the noise: ``(F'G^-1 F)^-1``.
     noise : array of shape (T,)
@@ -568,11 +568,11 @@ class Spread:
         Parameters
         ----------
         K : array of shape (n_new, n)
-            ``sum_m theta_m K_m`` between new samples and those of the fit.
+            ``sum_m theta_m K_m`` between new and training samples.
         diag : array of shape (n_new,)
-            The same between the new samples and themselves.
+            The same for each new sample and itself.
         design : array of shape (n_new, q), optional
-            Ones and covariates of the new samples, where the fit had covariates.
+            Ones and covariates of the new samples, if the fit had covariates.
         """
         known = np.einsum("ij,ij->i", K @ self.P, K)
         if design is None:

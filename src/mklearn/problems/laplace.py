@@ -23,11 +23,11 @@ FloatArray = NDArray[np.float64]
 Root = Callable[[FloatArray], FloatArray]
 
 _NEWTON = 100  # steps to the mode
-_STILL = 1e-7  # change of a linear predictor, relative to its size, that is none
-_FLAT = 1e-10  # variance of a label below which its probability is zero or one
+_STILL = 1e-7  # relative change of the linear predictor that counts as convergence
+_FLAT = 1e-10  # smallest variance of a label; below it, the probability is 0 or 1
 
 
-# --- kernels as matrices, or in the few coordinates that they reach -------------------
+# --- kernels as matrices, or in coordinates of their low-dimensional range ------------
 
 
 class Space(Protocol):
@@ -41,23 +41,23 @@ class Space(Protocol):
     def fit(
         self, theta: FloatArray, y: FloatArray, weight: FloatArray
     ) -> FloatArray | None:
-        """Return what covariates and kernels say of values, (n,), None if nothing."""
+        """Return the values fitted by covariates and kernels, (n,); None on failure."""
 
 
 @dataclass(frozen=True)
 class Posed:
-    """A restricted likelihood, and how its coordinates belong to samples.
+    """A restricted likelihood, and the map between its coordinates and the samples.
 
     Attributes
     ----------
     problem : EvidenceProblem
     Y : array of shape (n, T)
-        The values, of samples.
+        The values of the samples.
     weight : array of shape (n,)
     basis : array of shape (n, k) or None
-        Orthonormal columns, the coordinates of the problem, if these are not samples.
+        Orthonormal columns, the coordinates of the problem; None if these are samples.
     rest : array of shape (n, T) or None
-        What the values have beside them.
+        The part of the scaled values orthogonal to the basis.
     """
 
     problem: EvidenceProblem
@@ -71,30 +71,30 @@ class Posed:
         return np.asarray(np.sqrt(self.weight)[:, None])
 
     def left(self, A: FloatArray) -> FloatArray:
-        """Return ``P Y`` of samples, (n, T), from that of the problem."""
+        """Return ``P Y`` in samples, (n, T), from that in the problem's coordinates."""
         if self.basis is None or self.rest is None:
             return A
         return np.asarray(self._scale * (self.basis @ A + self.rest))
 
     def fitted(self, A: FloatArray) -> FloatArray:
-        """Return covariates and kernels without the noise, (n, T)."""
+        """Return the values fitted by covariates and kernels, (n, T)."""
         return np.asarray(self.Y - self.left(A) / self.weight[:, None])
 
     def seen(self, v: FloatArray) -> FloatArray:
-        """Return a vector of samples, (n,), in the coordinates of the problem's P."""
+        """Return a vector of samples, (n,), in the coordinates of the problem."""
         if self.basis is None:
             return v
         return np.asarray(self.basis.T @ (self._scale[:, 0] * v))
 
     def variances(self, P: FloatArray) -> FloatArray:
-        """Return how far fitted values may be from the true ones, squared, (n,)."""
+        """Return the variances of the fitted values, (n,)."""
         if self.basis is None:
             return np.asarray((1.0 - np.diagonal(P) / self.weight) / self.weight)
         Q = self.basis
         return np.asarray(np.sum((Q - Q @ P) * Q, axis=1) / self.weight)
 
     def root(self, theta: FloatArray) -> Root:
-        """Return what makes the residuals of samples white, at some weights."""
+        """Return the map that whitens the residuals of samples, at some weights."""
         bank = self.problem.bank
         if self.basis is None:
             G = bank.combine(theta)
@@ -134,7 +134,7 @@ class Whole:
     def fit(
         self, theta: FloatArray, y: FloatArray, weight: FloatArray
     ) -> FloatArray | None:
-        """Return what covariates and kernels say of values, (n,), None if nothing."""
+        """Return the values fitted by covariates and kernels, (n,); None on failure."""
         posed = self.posed(y[:, None], weight, 1.0)
         found = posed.problem.at(theta)
         return None if found is None else posed.fitted(found.A)[:, 0]
@@ -142,7 +142,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Reduced:
-    """Kernels ``L_m L_m'`` of few columns: the coordinates that they reach are few.
+    """Kernels ``L_m L_m'`` of few columns, in coordinates of their common range.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class Reduced:
     def fit(
         self, theta: FloatArray, y: FloatArray, weight: FloatArray
     ) -> FloatArray | None:
-        """Return what covariates and kernels say of values, (n,), None if nothing."""
+        """Return the values fitted by covariates and kernels, (n,); None on failure."""
         used = [t**0.5 * L for t, L in zip(theta, self.columns, strict=True) if t > 0]
         F, q = np.column_stack([self.Z, *used]), self.Z.shape[1]
         weighted = weight[:, None] * F
@@ -192,7 +192,7 @@ class Reduced:
         H[np.arange(q, len(H)), np.arange(q, len(H))] += 1.0
         units = 1.0 / np.sqrt(np.diagonal(H))
         _, x, failed = dposv(H * np.outer(units, units), units * (weighted.T @ y))
-        if failed:  # so large weights that covariates are rounding beside them
+        if failed:  # the weights are so large that covariates drown in rounding
             posed = self.posed(y[:, None], weight, 1.0)
             found = posed.problem.at(theta)
             return None if found is None else posed.fitted(found.A)[:, 0]
@@ -204,24 +204,26 @@ class Reduced:
 
 @dataclass(frozen=True)
 class LaplaceProblem:
-    """How likely labels are, given kernel weights.
+    """The evidence of labels, a function of the kernel weights.
 
     A label is 1 with probability ``expit(eta)``, where ``eta = Z b + sum_m f_m`` and
     ``f_m`` is a Gaussian process with the covariance ``theta_m K_m``. For given weights
-    b and f are at their mode, the maximum of a penalised likelihood. Around it the log
-    density of the labels is, up to a constant, ::
+    b and f are at their mode, the maximum of a penalised likelihood. Laplace's
+    approximation there gives the log density of the labels, up to a constant, ::
 
         log p(y | eta) - ½ f'S^-1 f - ½ log |W V| - ½ log |Z'V^-1 Z|
 
     with ``S = sum_m theta_m K_m``, ``W`` the variances of the labels at the mode and
-    ``V = S + W^-1``. If W is held fixed in its derivative by the weights, that is the
-    restricted likelihood of the working values (penalised quasi-likelihood of Breslow
-    and Clayton 1993). Here it is not: ::
+    ``V = S + W^-1``. If W were held fixed in the derivative with respect to the
+    weights, this would be that of the restricted likelihood of the working values
+    (penalised quasi-likelihood of Breslow and Clayton 1993). Here the dependence of W
+    on the weights is included: ::
 
         ½ a'K_m a - ½ tr P K_m - ½ t'P K_m a,   a = y - expit(eta),
         t_i = (1 - 2 expit(eta_i)) times the variance of eta_i
 
-    so that there is an objective, and the steps towards its maximum come to rest.
+    so that this is the gradient of an objective, and steps towards its maximum
+    converge.
 
     Parameters
     ----------
@@ -229,7 +231,7 @@ class LaplaceProblem:
     y : array of shape (n,)
         Zeros and ones.
     linear : array of shape (n,)
-        ``Z b`` without kernels, from where modes are looked for.
+        ``Z b`` without kernels, where the search for modes starts.
     """
 
     space: Space
@@ -241,7 +243,7 @@ class LaplaceProblem:
 
     @cached_property
     def _nothing(self) -> Labels:
-        # whatever was tried before; it is the same for each run
+        # does not depend on earlier points, so that runs are reproducible
         found = self._around(np.zeros(self.size), self.linear)
         if found is None:
             raise ValueError("Covariates alone have no mode; a caller is at fault.")
@@ -255,7 +257,7 @@ class LaplaceProblem:
 
     @property
     def weight(self) -> FloatArray:
-        """How exact working values are, in the coordinates of :meth:`variances`."""
+        """Precisions of working values, in the coordinates of :meth:`variances`."""
         return self._nothing.posed.problem.weight
 
     def variances(self) -> FloatArray:
@@ -263,15 +265,15 @@ class LaplaceProblem:
         return self._nothing.posed.problem.variances()
 
     def first(self) -> Iterate:
-        """Return covariates alone."""
+        """Return zero weights: only covariates."""
         return Iterate(np.zeros(self.size), self._nothing.A)
 
     def nothing(self) -> float:
-        """Return the evidence of weights of zero."""
+        """Return the evidence of zero weights."""
         return self._nothing.value
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return minus the evidence, which nothing bounds from below."""
+        """Return minus the evidence; no lower bound is known."""
         found = point.about if point.about is not None else self.at(point.theta)
         if found is None:
             return Judgement(np.inf, -np.inf, np.zeros(1))
@@ -282,7 +284,7 @@ class LaplaceProblem:
         return -np.inf
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the evidence of the weights alone, and what follows from it."""
+        """Return the evidence, recomputed from the weights alone."""
         found = self._around(point.theta, self.linear)
         if found is None:
             raise ValueError("These weights have no mode; a solver is at fault.")
@@ -307,7 +309,7 @@ class LaplaceProblem:
         Parameters
         ----------
         theta : array of shape (M,)
-            Not negative.
+            Nonnegative.
         """
         found = self._around(theta, self._near.get("eta", self.linear))
         if found is not None:
@@ -315,7 +317,7 @@ class LaplaceProblem:
         return found
 
     def _around(self, theta: FloatArray, eta: FloatArray) -> Labels | None:
-        """Return the evidence of weights, whose mode is looked for from ``eta``."""
+        """Return the evidence of weights; the search for the mode starts at ``eta``."""
         A, value = None, -np.inf
         for _ in range(_NEWTON):
             work, w = self._work(eta)
@@ -324,7 +326,7 @@ class LaplaceProblem:
                 return None
             new_A = w * (work - new)
             still = np.abs(new - eta).max() <= _STILL * max(1.0, np.abs(new).max())
-            if A is None:  # values that are not of these weights
+            if A is None:  # the starting eta belongs to other weights
                 A, eta, value = new_A, new, self._penalised(new_A, new)
             else:
                 part = 1.0
@@ -340,12 +342,12 @@ class LaplaceProblem:
         return None
 
     def _work(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return working values around a linear predictor, and how exact they are."""
+        """Return working values at a linear predictor, and their precisions."""
         w = _variance(eta)
         return eta + (self.y - expit(eta)) / w, w
 
     def _penalised(self, A: FloatArray, eta: FloatArray) -> float:
-        """Return the log likelihood with its penalty, ``½ f'S^-1 f = ½ A'eta``."""
+        """Return the penalised log likelihood, with ``½ f'S^-1 f = ½ A'eta``."""
         return float(self.y @ eta - np.logaddexp(0.0, eta).sum() - 0.5 * A @ eta)
 
     def _labels(
@@ -358,7 +360,7 @@ class LaplaceProblem:
         if found is None:
             return None
         quads = float(np.sum(posed.Y * posed.left(found.A)))
-        # what the restricted likelihood has beside the values: log |WV| and so on
+        # the terms of the restricted likelihood without values: log |WV| and so on
         volume = -2.0 * found.value - problem.freedom * np.log(2.0 * np.pi) - quads
         F = problem.design
         volume += np.linalg.slogdet(F.T @ (problem.weight[:, None] * F))[1]
@@ -380,9 +382,9 @@ class Labels:
     eta : array of shape (n,)
         The linear predictor at the mode.
     posed : Posed
-        The restricted likelihood of the working values around it,
+        The restricted likelihood of the working values at the mode.
     evidence : Evidence
-        and what it finds at these weights.
+        The evidence of that likelihood at these weights.
     """
 
     theta: FloatArray
@@ -393,7 +395,7 @@ class Labels:
     evidence: Evidence = field(repr=False)
 
     def model(self) -> tuple[FloatArray, FloatArray]:
-        """Return slopes and curvature of minus the value, shapes (M,) and (M, M)."""
+        """Return gradient and curvature of minus the value, shapes (M,) and (M, M)."""
         slopes, curvature = self.evidence.model()
         P = self.evidence.spread().P
         t = (1.0 - 2.0 * expit(self.eta)) * self.posed.variances(P)

@@ -1,25 +1,26 @@
-"""Losses in feature space, over passes: what the rows of a block add to a problem.
+"""Problems in feature space, solved in passes over blocks of rows.
 
 The problem is that of :mod:`mklearn.problems.mkl` with kernels ``Z_m Z_m'``,
 
     min over w, b, theta   sum_i c_i V(z_i'w + b, y_i) + ½ sum_m |w_m|^2 / theta_m,
 
-seen through functions of a block that return sums. One pass at a point (w, b) tells the
-value, the gradient, the curvature, and the lower bound that the dual point
-``a_i = -c_i V'(f_i)`` proves: its quadratic forms are ``|Z_m'a|^2``, and what it takes
-to make the columns of a sum to zero follows from sums over its two signs. Covariates
-are last columns of the rows whose coefficients are free: with ``E = [1, C]``, entries
-shrink in proportion to ``1 - sign(a_i) e_i'x`` until ``E'a = 0``.
+accessed only through sums over the rows of each block. One pass at a point (w, b)
+computes the value, the gradient, the curvature, and the lower bound given by the dual
+point ``a_i = -c_i V'(f_i)``: its quadratic forms are ``|Z_m'a|^2``, and the sums over
+its positive and its negative entries determine how to rescale the two signs so that the
+columns of a sum to zero. Covariates are the last columns of the rows, and their
+coefficients are not penalised: with ``E = [1, C]``, entries are multiplied by
+``1 - sign(a_i) e_i'x``, with x such that ``E'a = 0``, and by a common factor.
 
-The hinge and the epsilon-insensitive loss have kinks. They are rounded off, sample by
-sample, around a dual variable ``a0`` that an earlier point implied (a multiplier):
+The hinge and the epsilon-insensitive loss have kinks. They are smoothed, for each
+sample, around a dual variable ``a0`` of an earlier point (a multiplier):
 
     V_mu(f) = max over a of (dual term of a and f) - ½ mu (a - a0)^2.
 
-The dual points of V_mu are feasible for V, so that every bound here is one of the
-problem with its kinks, and where the multipliers are right there is no error at all,
-whatever mu. Nothing is stored for the samples: the multipliers of a block follow from
-the earlier points, the *anchors*, by the scores there.
+The dual points of V_mu are feasible for V, so every bound here is valid for the problem
+with its kinks; and if the multipliers are optimal, smoothing causes no error, whatever
+mu is. Nothing is stored for the samples: the multipliers of a block are computed from
+the scores at earlier points, the *anchors*.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Point:
     bias: FloatArray
 
     def towards(self, other: Point, step: float) -> Point:
-        """Return the point at ``step`` on the way from here to the other."""
+        """Return the point at ``step`` on the line from here to the other."""
         return Point(
             self.w + step * (other.w - self.w),
             self.bias + step * (other.bias - self.bias),
@@ -73,28 +74,28 @@ class Point:
 
 @dataclass(frozen=True)
 class Sums:
-    """What a pass adds up.
+    """Sums over the rows, computed in one pass.
 
     Attributes
     ----------
     value, smooth : arrays of shape (n_steps,)
-        Losses at points on a line, as they are and rounded off.
+        Losses at points on a line, without and with smoothing.
     count : array of shape (2, T)
-        Sums of the dual variables that are positive, and of the others.
+        Sums of the positive dual variables, and of the others.
     dual : array of shape (2, T)
         Sums of the dual terms of each sign.
     apart : float
-        Sum of ``½ mu (a - a0)^2``: what multipliers that are not yet right cost.
+        Sum of ``½ mu (a - a0)^2``, the cost of multipliers that are not optimal yet.
     slope : array of shape (2, D, T)
         ``Z'a`` of each sign.
     curvature : tuple of Statistics
-        Of the raw features, with ``c V''`` as weights, for each task; empty if they
-        were not asked for.
+        Statistics of the raw features, with ``c V''`` as weights, for each task; empty
+        if not requested.
     later : Sums or None
-        The same, but for the losses, with the dual variables at the end of the line as
-        multipliers; None if it was not asked for.
-    leaning : Leaning, or what a loss has in its place, or None
-        With covariates, what makes the dual point orthogonal to them; it can be added.
+        The same except for the losses, with the dual variables at the end of the line
+        as multipliers; None if not requested.
+    leaning : Leaning, or the equivalent of another loss, or None
+        With covariates, the sums that make the dual point orthogonal to them.
     """
 
     value: FloatArray
@@ -128,7 +129,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Leaning:
-    """Sums that tell how a dual point becomes orthogonal to ones and covariates.
+    """Sums with which a dual point is made orthogonal to ones and covariates.
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ class Leaning:
     def of(
         cls, X: FloatArray, free: int, a: FloatArray, dual: FloatArray
     ) -> Leaning | None:
-        """Return the sums of some rows; a and dual (n, T) are dual variables, terms."""
+        """Return the sums of some rows; a, dual (n, T) are dual variables and terms."""
         if not free:
             return None
         E = np.column_stack([np.ones(len(X)), X[:, -free:]])
@@ -167,9 +168,10 @@ class Leaning:
 
 
 class Turned(NamedTuple):
-    """How far entries of a dual point shrink: to ``(1 - t)(1 - sign(a_i) e_i'x)``.
+    """Factors ``(1 - t)(1 - sign(a_i) e_i'x)`` that make a dual point feasible.
 
-    ``extra`` bounds what more rounding may ask for; all of shape (.., T).
+    ``extra`` bounds the further decrease that rounding may require. All have shape
+    (.., T).
     """
 
     x: FloatArray
@@ -179,22 +181,22 @@ class Turned(NamedTuple):
 
 @dataclass(frozen=True)
 class Rounded:
-    """What a pass adds up for a certificate: bounds that rounding does not break.
+    """Sums for a certificate: bounds that hold despite rounding.
 
     Attributes
     ----------
     value : float
-        Losses at the first of the steps, at most.
+        Upper bound on the losses at the first of the steps.
     dual : array of shape (2, T)
-        Dual terms of each sign, at least.
+        Lower bounds on the dual terms of each sign.
     size : array of shape (D, T)
-        ``|Z|'|a|``, to which the error of ``Z'a`` is in proportion.
+        ``|Z|'|a|``, to which the error of ``Z'a`` is proportional.
     chain : int
-        How many additions a term goes through at most.
+        Maximum number of additions that a term takes part in.
     whole : array of shape (T,)
         Sum of the absolute dual terms.
     tilt : array of shape (1 + k, T) or None
-        As in :class:`Leaning`, of the dual terms as small as they may be.
+        As in :class:`Leaning`, from the lower bounds on the dual terms.
     """
 
     value: float
@@ -230,7 +232,7 @@ class Rounded:
         a: FloatArray,
         free: int = 0,
     ) -> Rounded:
-        """Return what the rows of a block add.
+        """Return the sums over the rows of a block.
 
         Parameters
         ----------
@@ -238,16 +240,16 @@ class Rounded:
         loss : Pointwise
         Y, cost : arrays of shape (n, T), (n, 1)
         at : Point
-            Where losses are taken.
+            Where losses are evaluated.
         slip : array of shape (T,)
-            How far its bias may be off.
+            Bound on the error of its bias.
         a : array of shape (n, T)
             Dual variables at unit cost.
         free : int
-            How many of the last columns are covariates.
+            Number of covariates, which are the last columns.
         """
         Z = block.X
-        # a convex loss is largest, a concave term least at an end of an interval
+        # on an interval, convex losses are maximal, concave terms minimal at an end
         f, size = Z @ at.w + at.bias, np.abs(Z)
         reach = (Z.shape[1] + 16) * UNIT * (size @ np.abs(at.w)) + slip
         reach += 16 * UNIT * (np.abs(f) + np.abs(at.bias) + np.abs(Y))
@@ -279,7 +281,7 @@ def _tilted(
 
 
 class Anchor(NamedTuple):
-    """A point whose dual variables are multipliers, and the mu it was found with."""
+    """A point whose dual variables are used as multipliers, and its mu."""
 
     point: Point
     mu: float
@@ -300,10 +302,10 @@ def sums(
     ahead: float | None = None,
     free: int = 0,
 ) -> Sums:
-    """Return what the rows of a block add, on the line between two points.
+    """Return the sums over the rows of a block, on the line between two points.
 
-    Losses are taken at all ``steps`` from ``start`` to ``end``, slopes and curvatures
-    at ``end``.
+    Losses are evaluated at all ``steps`` from ``start`` to ``end``, gradients and
+    curvatures at ``end``.
 
     Parameters
     ----------
@@ -315,20 +317,20 @@ def sums(
     start, end : Point
     steps : sequence of float
     mu : float
-        How far kinks are rounded off.
+        Smoothing parameter.
     anchors : sequence of Anchor
-        The points behind the multipliers, in their order; none for zeros.
+        The points that define the multipliers, in order; if empty, these are zero.
     curved : bool
-        Whether the curvature is asked for.
+        Whether to compute the curvature.
     tasks : slice or array of int
-        The targets that are meant.
+        The targets to use.
     slip : array of shape (T,), optional
-        For a certificate: how far the bias of ``start`` may be off.
+        For a certificate: bound on the error of the bias of ``start``.
     ahead : float, optional
-        How far kinks are rounded off if the dual variables at ``end`` become the
-        multipliers, for which sums are asked for as well.
+        If given, sums are also computed with the dual variables at ``end`` as
+        multipliers and this smoothing parameter.
     free : int
-        How many of the last columns are covariates.
+        Number of covariates, which are the last columns.
     """
     Z, Y, cost = block.X, block.y[:, tasks], C * block.weight[:, None]
     points = [start, end, *(anchor.point for anchor in anchors)]
@@ -370,7 +372,7 @@ def _at_end(
     curved: bool,
     free: int = 0,
 ) -> Sums:
-    """Return what the scores f of some rows add, but for the losses on a line."""
+    """Return the sums at the scores f of some rows, without the losses on a line."""
     a = loss.slope(f, Y, mu, a0)
     apart = 0.5 * mu * np.sum(cost * (a - a0) ** 2) if loss.kinks else 0.0
     dual = cost * loss.dual(a, Y)
@@ -396,7 +398,7 @@ def _at_end(
 
 @dataclass(frozen=True)
 class Passed:
-    """What belongs to a point that was reached by passes.
+    """Further parts of a point that was computed in passes.
 
     Attributes
     ----------
@@ -404,9 +406,9 @@ class Passed:
         Weights of normalised features.
     bias : array of shape (T,), or (1 + k, T) with covariates
     end, mu, anchors
-        Where, and how far rounded off, the dual point was taken.
+        The point, smoothing and multipliers that define the dual point.
     upper, lower : float
-        What a pass has found, NaN if none was made.
+        Bounds computed in a pass, NaN if there was none.
     """
 
     w: FloatArray
@@ -420,7 +422,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class FeatureProblem:
-    """A kernel-learning problem whose samples are seen in passes only.
+    """A kernel-learning problem whose samples are read only in passes.
 
     Parameters
     ----------
@@ -435,10 +437,10 @@ class FeatureProblem:
     scaling : Scaling
         Normalisation of the features; the problem is about normalised ones.
     statistics : Statistics
-        Of all rows, with their weights and these targets: the curvature of a loss that
-        bends equally everywhere.
+        Statistics of all rows, with their weights and these targets: the curvature of a
+        loss with constant second derivative.
     tasks : slice or array of int
-        The targets that are meant.
+        The targets to use.
     free : int
         The number k of covariates.
     """
@@ -462,21 +464,21 @@ class FeatureProblem:
 
     @property
     def n_features(self) -> int:
-        """Number of features D, covariates apart."""
+        """Number of features D, without covariates."""
         return len(self.scaling.root)
 
     def no_bias(self) -> FloatArray:
-        """Return a bias of zero, or effects of zero."""
+        """Return a zero bias; with covariates, zero effects."""
         T = self.n_tasks
         return np.zeros((1 + self.free, T)) if self.free else np.zeros(T)
 
     def spread(self) -> float:
-        """Return the standard deviation of the targets, all tasks together."""
+        """Return the standard deviation of the targets, pooled over tasks."""
         H = self.statistics
         return float(np.sqrt(np.trace(H.HH) / max(H.total * len(H.HH), 1e-300)))
 
     def center(self) -> FloatArray:
-        """Return weights that treat all kernels alike."""
+        """Return equal weights."""
         return self.weights.center(len(self.slices))
 
     def first(self) -> Iterate:
@@ -493,14 +495,14 @@ class FeatureProblem:
         return Iterate(theta, A, about=about)
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return the bounds that a pass has found; make one if there was none."""
+        """Return the bounds of the pass that made the point, or else of a new pass."""
         about: Passed = point.about
         if np.isnan(about.upper):
             return self.certify(point, point)
         return Judgement(about.upper, about.lower, about.bias)
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the bounds of two points, by one more pass over all rows."""
+        """Return the bounds of two points, recomputed in a pass over all rows."""
         about, below = point.about, dual.about
         start = self.raw(about.w, about.bias)
         D = len(start.w)
@@ -535,13 +537,13 @@ class FeatureProblem:
         )
 
     def slips(self, start: Point, bias: FloatArray) -> FloatArray:
-        """Return to what the error of the bias of a raw point is in proportion."""
+        """Return the scale of the rounding error in the bias of a raw point."""
         bias = bias[0] if self.free else bias
         part = np.abs(self.scaling.shift) @ np.abs(start.w[: self.n_features])
         return np.asarray(part + np.abs(bias))
 
     def weight_bounds(self, A: FloatArray, upper: float, lower: float) -> FloatArray:
-        """Return bounds that no optimal weights exceed, as for kernels."""
+        """Return upper bounds on all optimal weights, as for kernels."""
         q = squares(A, self.slices)
         bounds = np.ones(len(q))
         if self.weights.sparse:
@@ -555,11 +557,14 @@ class FeatureProblem:
         return feature_shares(theta, A, self.slices)
 
     def dual(self, A: FloatArray) -> float:
-        """Return minus infinity: a dual point is known by the pass that found it."""
+        """Return minus infinity: dual points are bounded only in passes."""
         return -np.inf
 
     def regulariser(self, w: FloatArray, theta: FloatArray) -> float:
-        """Return ``½ sum_m |w_m|^2 / theta_m``, infinite where theta is zero only."""
+        """Return ``½ sum_m |w_m|^2 / theta_m``.
+
+        It is infinite if ``theta_m`` is zero but ``w_m`` is not.
+        """
         norms2 = squares(w, self.slices)
         used = theta > 0
         if norms2[~used].any():
@@ -569,7 +574,7 @@ class FeatureProblem:
         return self.weights.regulariser(theta, q)
 
     def settled(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the point with the least regulariser among those of the same loss."""
+        """Return the point with the smallest regulariser among those of equal loss."""
         return w, bias
 
     def raw(self, w: FloatArray, bias: FloatArray) -> Point:
@@ -612,9 +617,10 @@ class FeatureProblem:
     def feasible(self, found: Sums) -> tuple[float, FloatArray]:
         """Return the lower bound of a pass, and ``Z'a`` of its feasible dual point.
 
-        A free bias wants the dual variables to sum to zero: the heavier sign shrinks. A
-        concave term that is zero at zero shrinks by no more than its argument. So it is
-        with covariates, where each entry shrinks by a part of its own.
+        With a free bias the dual variables must sum to zero: the sign with the larger
+        sum is scaled down. A concave term that is zero at zero decreases at most in
+        proportion to its argument. The same holds with covariates, where each entry has
+        its own factor.
         """
         if found.leaning is not None:
             turned = self._turned(found, found.leaning)
@@ -625,16 +631,16 @@ class FeatureProblem:
             return bound - 0.5 * self.weights.support(q), A
         share = self._kept(found)
         A = np.einsum("st,sdt->dt", share, found.slope)
-        # the sums are zero, so that a shift of the features makes no difference
+        # the columns of a sum to zero, so the centring of features cancels
         A = self.scaling.root[:, None] * A
         q = squares(A, self.slices)
         bound = float(np.sum(share * found.dual)) - 0.5 * self.weights.support(q)
         return bound, A
 
     def _turned(self, found: Sums, leaning: Leaning, unit: float = 0.0) -> Turned:
-        """Return what makes the dual point of a pass orthogonal to the covariates.
+        """Return the factors that make the dual point orthogonal to the covariates.
 
-        Directions in which it cannot move are those of rounding.
+        Directions in which it cannot move contain only rounding errors.
         """
         D, T = self.n_features, found.count.shape[1]
         off = np.vstack([found.count.sum(axis=0), found.slope.sum(axis=0)[D:]])
@@ -657,15 +663,15 @@ class FeatureProblem:
         return Turned(x, t, extra)
 
     def _along(self, found: Sums, leaning: Leaning, turned: Turned) -> FloatArray:
-        """Return ``Z'a`` of normalised features at the point turned."""
+        """Return ``Z'a`` of normalised features at the feasible dual point."""
         D = self.n_features
         back = np.einsum("djt,jt->dt", leaning.cross[:D], turned.x)
-        # the sums are zero, so that a shift of the features makes no difference
+        # the columns of a sum to zero, so the centring of features cancels
         A = (1.0 - turned.t) * (found.slope.sum(axis=0)[:D] - back)
         return np.asarray(self.scaling.root[:, None] * A)
 
     def _kept(self, found: Sums) -> FloatArray:
-        """Return what is left of each sign where columns sum to zero, shape (2, T)."""
+        """Return the factors of both signs that make columns sum to zero, (2, T)."""
         up, down = found.count[0], -found.count[1]
         least = np.minimum(up, down)
         sides = (
@@ -677,7 +683,7 @@ class FeatureProblem:
     def lowest(self, found: Sums, A: FloatArray) -> float:
         """Return the bound of :meth:`feasible`, rounded outward.
 
-        A point whose columns sum to zero is as near as the sums are exact.
+        The distance to an exactly feasible point is bounded by the error of the sums.
         """
         rounded = found.rounded
         assert rounded is not None
@@ -700,7 +706,7 @@ class FeatureProblem:
         return value - FEW * abs(value)
 
     def gradient(self, found: Sums) -> tuple[FloatArray, FloatArray]:
-        """Return ``Z'a`` of normalised features and ``[1, C]'a``, as they are."""
+        """Return ``Z'a`` of normalised features and ``[1, C]'a``, without rescaling."""
         D, count = self.n_features, found.count.sum(axis=0)
         slope = found.slope.sum(axis=0)
         centred = slope[:D] - np.multiply.outer(self.scaling.shift, count)
@@ -722,21 +728,23 @@ class FeatureProblem:
 
 
 class Curved(NamedTuple):
-    """Second derivatives of a loss in features and in what is free beside them.
+    """Hessian of a loss in the features and in the unpenalised coefficients.
 
-    Those of centred ones and covariates ``e = [1, c - middle]`` are a block each.
+    In the columns ``e = [1, c - middle]`` it is block diagonal.
 
     Attributes
     ----------
     scatter : array of shape (D, D)
-        Of the features, once what is free is the best for them.
+        Schur complement of the features, after minimising over the unpenalised
+        coefficients.
     along : array of shape (D, 1 + k)
         Coefficients of the features on e.
     total : float
-        Of the constant.
+        Block of the constant.
     inverse : array of shape (k, k)
-        Of that of covariates.
+        Inverse of the block of the covariates.
     middle : array of shape (k,)
+        Weighted means of the covariates.
     """
 
     scatter: FloatArray
@@ -746,13 +754,13 @@ class Curved(NamedTuple):
     middle: FloatArray
 
     def centred(self, count: FloatArray) -> FloatArray:
-        """Return slopes by e, of those by ones and covariates, shape (1 + k,)."""
+        """Return the gradient in e from that in ones and covariates, (1 + k,)."""
         return np.append(count[0], count[1:] - self.middle * count[0])
 
     def free(self, slope: FloatArray) -> FloatArray:
-        """Return the step of what is free that goes with slopes by e, (1 + k,)."""
+        """Return the Newton step of the unpenalised coefficients of e, (1 + k,)."""
         return np.append(slope[0] / self.total, self.inverse @ slope[1:])
 
     def own(self, step: FloatArray) -> FloatArray:
-        """Return coefficients of ones and covariates, of those of e."""
+        """Return coefficients of ones and covariates from those of e."""
         return np.append(step[0] - self.middle @ step[1:], step[1:])

@@ -4,13 +4,14 @@
 
 For any feasible ``A`` the dual value ``loss.dual(A) - ½ support(q(A))`` bounds the
 optimum from below; for any member ``theta`` and any ``A`` the primal value at
-``w_m = theta_m Phi_m' A`` and the best bias bounds it from above.
+``w_m = theta_m Phi_m' A`` and the optimal bias bounds it from above.
 
-Both are rounded outward. No term of ``K[m] A`` exceeds a product of roots of diagonals,
-so that those and A tell how far scores F and quadratic forms q may err; what that makes
-of a loss, its formula tells at the ends of an interval, and ``support`` and regulariser
-grow with q. A point that is feasible but for rounding stands for one that is feasible,
-as near as :meth:`~mklearn.problems.protocols.Loss.strain` says.
+Both bounds are rounded outward. By the Cauchy-Schwarz inequality, kernel values are
+bounded by products of square roots of the diagonal, which together with A bound the
+errors of the scores F and the quadratic forms q. The loss is then evaluated at the ends
+of an interval, and ``support`` and the regulariser increase with q. If a point is
+feasible up to rounding, :meth:`~mklearn.problems.protocols.Loss.strain` bounds its
+distance to an exactly feasible one.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ FloatArray = NDArray[np.float64]
 
 
 class Problem(Judge, Protocol):
-    """What solvers ask of a problem that is made of kernels, a loss and a weight set.
+    """Interface of a problem that consists of kernels, a loss and a weight set.
 
-    :class:`MKLProblem` has one set of weights, :class:`BilinearProblem` one for each
-    class.
+    :class:`MKLProblem` has a single vector of weights, :class:`BilinearProblem` one for
+    each class.
     """
 
     @property
@@ -61,36 +62,36 @@ class Problem(Judge, Protocol):
 
     @property
     def weights(self) -> WeightSet:
-        """Where the weights live."""
+        """The feasible set of the weights."""
 
     @property
     def per_class(self) -> bool:
-        """Whether each class has weights of its own, shape (k, M) in place of (M,)."""
+        """Whether each class has its own weights, of shape (k, M) instead of (M,)."""
 
     def center(self) -> FloatArray:
-        """Return weights that treat all kernels alike."""
+        """Return equal weights."""
 
     def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
-        """Return the best weights for the ``w`` that ``theta`` and A give."""
+        """Return the optimal weights for the ``w`` defined by ``theta`` and A."""
 
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
-        """Return the lower bound that a feasible ``A`` proves."""
+        """Return the lower bound given by a feasible ``A``."""
 
     @property
     def sizes(self) -> FloatArray:
-        """What bounds the values of the kernels, shape (n, M)."""
+        """Bounds on the values of the kernels, shape (n, M)."""
 
     def penalty(self, theta: FloatArray, quads: FloatArray) -> float:
-        """Return what the regulariser is at most, where q is at most ``quads``."""
+        """Return an upper bound on the regulariser for q of at most ``quads``."""
 
     def lowest(self, A: FloatArray, quads: FloatArray) -> float:
-        """Return what ``dual`` of a feasible A is at least, q at most ``quads``."""
+        """Return a lower bound on ``dual`` of a feasible A with q at most ``quads``."""
 
     def products(self, theta: FloatArray, A: FloatArray) -> FloatArray:
         """Return the scores ``K_theta A``, shape (n, T)."""
 
     def quads(self, A: FloatArray) -> FloatArray:
-        """Return the quadratic forms of the kernels that the bounds are made of."""
+        """Return the quadratic forms of the kernels that enter the bounds."""
 
     def weight_bounds(
         self,
@@ -99,7 +100,7 @@ class Problem(Judge, Protocol):
         quads: FloatArray | None = None,
         most: FloatArray | None = None,
     ) -> FloatArray:
-        """Return bounds that no optimal weights exceed; q is at most ``most``."""
+        """Return upper bounds on all optimal weights; q is at most ``most``."""
 
     def take(self, rows: NDArray[np.intp], factor: float = 1.0) -> Problem:
         """Return the problem on some samples, their costs multiplied by ``factor``."""
@@ -130,15 +131,15 @@ class MKLProblem:
 
     @property
     def kind(self) -> Kind:
-        """Kernels, for tasks one by one or for all classes at once."""
+        """Kernels with separate tasks, or with classes that the loss couples."""
         return "classes" if isinstance(self.loss, CrammerSinger) else "kernels"
 
     def center(self) -> FloatArray:
-        """Return weights that treat all kernels alike."""
+        """Return equal weights."""
         return self.weights.center(self.bank.shape[2])
 
     def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
-        """Return the best weights for the ``w`` that ``theta`` and A give."""
+        """Return the optimal weights for the ``w`` defined by ``theta`` and A."""
         return self.weights.step(theta, quads)
 
     def first(self) -> Iterate:
@@ -146,10 +147,10 @@ class MKLProblem:
         return Iterate(self.center(), np.zeros(self.loss.shape))
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return the bounds that ``theta`` (M,) and ``A`` (n, T) prove.
+        """Return the bounds given by ``theta`` (M,) and ``A`` (n, T).
 
         ``scores`` are ``K_theta A`` (n, T) and ``quads`` ``<A, K[m] A>`` (M,) as
-        claimed by a solver; they are computed from the bank otherwise.
+        claimed by a solver; if missing, they are computed from the bank.
         """
         theta, A = point.theta, self.loss.repair(point.A)
         if not self.weights.contains(theta):
@@ -165,24 +166,24 @@ class MKLProblem:
         return certified(self, point, dual)
 
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
-        """Return the lower bound that a feasible ``A`` proves."""
+        """Return the lower bound given by a feasible ``A``."""
         A = self.loss.repair(A)
         q = self.bank.quad(A) if quads is None else quads
         return self.loss.dual(A) - 0.5 * self.weights.support(q)
 
     @cached_property
     def sizes(self) -> FloatArray:
-        """What bounds the values of the kernels, shape (n, M)."""
+        """Bounds on the values of the kernels, shape (n, M)."""
         return self.bank.sizes()
 
     def penalty(self, theta: FloatArray, quads: FloatArray) -> float:
-        """Return what the regulariser is at most, where q is at most ``quads``."""
+        """Return an upper bound on the regulariser for q of at most ``quads``."""
         theta = np.abs(theta)
         most = self.weights.regulariser(theta, quads)
         return most * (excess(self.weights, theta) + len(theta) * UNIT)
 
     def lowest(self, A: FloatArray, quads: FloatArray) -> float:
-        """Return what ``dual`` of a feasible A is at least, q at most ``quads``."""
+        """Return a lower bound on ``dual`` of a feasible A with q at most ``quads``."""
         return self.loss.below(A) - 0.5 * self.weights.support(quads) * (1.0 + FEW)
 
     def products(self, theta: FloatArray, A: FloatArray) -> FloatArray:
@@ -201,17 +202,17 @@ class MKLProblem:
         most: FloatArray | None = None,
         largest: FloatArray | None = None,
     ) -> FloatArray:
-        """Return bounds that no optimal weights exceed, shape (M,), for p = 1.
+        """Return upper bounds on all optimal weights, shape (M,), for p = 1.
 
         Every feasible ``A`` has ``J(theta) >= dual.term - ½ theta'q``, so a weight
-        ``theta_m`` lifts the lower bound by ``½ theta_m (max q - q_m)`` and cannot lift
-        it above ``upper``. For other norms the bounds are ones.
+        ``theta_m`` raises the lower bound by ``½ theta_m (max q - q_m)`` and cannot
+        raise it above ``upper``. For other norms the bounds are ones.
 
-        Where the dual term of the loss is strongly concave (not for the hinge loss),
-        the best A is in a ball around A whose radius follows from the gap; a kernel
+        If the dual term of the loss is strongly concave (not for the hinge loss), the
+        optimal A lies in a ball around A whose radius follows from the gap. A kernel
         whose quadratic form cannot be the largest in that ball has weight zero at every
-        optimum, and so has its bound. ``largest`` are bounds on the largest eigenvalues
-        of the kernels, their traces by default.
+        optimum, and its bound is zero. ``largest`` are bounds on the largest
+        eigenvalues of the kernels, their traces by default.
         """
         n_kernels = self.bank.shape[2]
         if not self.weights.sparse:
@@ -242,18 +243,18 @@ class MKLProblem:
     def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
         """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (M,).
 
-        The shares do not depend on the scale of the kernels and sum to one (uniform
-        where the solution is zero).
+        The shares do not depend on the scale of the kernels and sum to one (uniform if
+        the solution is zero).
         """
         return shares(theta * self.bank.quad(A))
 
 
 @dataclass(frozen=True)
 class RoughProblem(MKLProblem):
-    """The same problem for a rough answer, from Grams that are all at hand.
+    """The same problem for an approximate solution, with all Gram matrices in memory.
 
-    Its certificate believes what a solver claims of scores and quadratic forms: good
-    enough to rank costs and norms on folds, where nothing but predictions is kept.
+    Its certificate relies on the scores and quadratic forms that a solver claims. This
+    is good enough to rank costs and norms on folds, where only predictions are kept.
 
     Parameters
     ----------
@@ -273,7 +274,7 @@ class RoughProblem(MKLProblem):
         return self.grams.quad(A)
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return the bounds of a point; what it does not claim comes from the Grams."""
+        """Return the bounds of a point; missing claims are computed from the Grams."""
         known = self._judged.get(id(point))
         if known is not None:
             return known[1]
@@ -281,11 +282,11 @@ class RoughProblem(MKLProblem):
         F = self.grams.apply(point.theta, point.A) if F is None else F
         q = self.quads(point.A) if q is None else q
         found = super().judge(replace(point, scores=F, quads=q))
-        self._judged[id(point)] = point, found  # which keeps the number taken
+        self._judged[id(point)] = point, found  # the point is kept, so its id is unique
         return found
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the bounds as they were judged, with the point that has them."""
+        """Return the bounds as they were judged, and their points."""
         found = self.judge(point)
         below = found if dual is point else self.judge(dual)
         return Certificate(
@@ -301,7 +302,7 @@ class RoughProblem(MKLProblem):
 
 
 def check_square(bank: KernelBank, loss: Loss) -> None:
-    """Raise ValueError unless a bank is square and on the samples of a loss."""
+    """Raise ValueError unless the bank is square and matches the loss in size."""
     n, m, _ = bank.shape
     if n != m or n != loss.shape[0]:
         raise ValueError(
@@ -312,15 +313,15 @@ def check_square(bank: KernelBank, loss: Loss) -> None:
 
 # --- certificates ---------------------------------------------------------------------
 
-# where rounding makes more than this, and more than a hundredth of the gap, sums are
-# taken in twice the precision, of so many products at most
+# if rounding exceeds _ROUNDING and the share _SHARE of the gap, sums are recomputed in
+# twice the precision, unless there are more than _PRODUCTS products
 _ROUNDING = 1e-9
 _SHARE = 1e-2
 _PRODUCTS = 2e8
 
 
 def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
-    """Return the certificate of a problem made of kernels, a loss and a weight set."""
+    """Return the certificate of a problem with kernels, a loss and a weight set."""
     theta = point.theta
     at = _Products.of(problem, theta, point.A)
     under = at if dual.A is point.A else _Products.of(problem, None, dual.A)
@@ -339,18 +340,19 @@ def certified_columns(
     A: FloatArray,
     one: Callable[[MKLProblem, int], MKLProblem],
 ) -> Iterator[Certificate]:
-    """Yield the certificate of each task at weights of its own.
+    """Yield the certificate of each task at its own weights.
 
-    The products with the kernels are taken for all tasks together.
+    The products with the kernels are computed for all tasks together.
 
     Parameters
     ----------
     problem : MKLProblem
-        Of all tasks.
+        The problem of all tasks.
     thetas : array of shape (T, M)
     A : array of shape (n, T)
     one : callable
-        Makes the problem of one task of ``problem`` and its number.
+        Function of ``problem`` and the index of a task that returns the problem of that
+        task.
     """
     A, bank = problem.loss.repair(A), problem.bank
     scores, quads = bank.apply_each(thetas, A), bank.quads(A)
@@ -361,7 +363,7 @@ def certified_columns(
     off_scores = np.sqrt(sides * np.sum(np.abs(thetas) * off_quads, axis=1))
     for t, theta in enumerate(thetas):
         task, at = one(problem, t), slice(t, t + 1)
-        task.__dict__["sizes"] = sizes  # of the bank, which all tasks share
+        task.__dict__["sizes"] = sizes  # all tasks share the bank
         known = _Products(
             task, thetas[at], A[:, at], scores[:, at], quads[t], off_scores[:, at],
             off_quads[t],
@@ -376,7 +378,7 @@ def certified_columns(
 def _outward(
     problem: Problem, theta: FloatArray, at: _Products, under: _Products
 ) -> Certificate:
-    """Return the bounds of products with the kernels, rounded outward."""
+    """Return the bounds from products with the kernels, rounded outward."""
     loss, most = problem.loss, under.largest()
     plain = problem.judge(Iterate(theta, at.A, at.scores, at.quads))
     upper = loss.above(at.scores, plain.bias, at.off_scores)
@@ -399,14 +401,14 @@ def _outward(
 
 @dataclass(frozen=True)
 class _Products:
-    """Products of kernels and a feasible A, and how far they err at most.
+    """Products of kernels and a feasible A, and bounds on their rounding errors.
 
-    Errors are those of any order of summation: so many times the unit as a term goes
-    through operations, of the sum of what the terms are at most.
+    The bounds hold for any order of summation: the number of operations that a term
+    takes part in, times the unit roundoff, times the sum of bounds on the terms.
     """
 
     problem: Problem
-    theta: FloatArray  # (T, M), zeros if no scores are asked for
+    theta: FloatArray  # (T, M), zeros if scores are not needed
     A: FloatArray
     scores: FloatArray
     quads: FloatArray  # (M,), or (T, M) with weights per class
@@ -415,7 +417,7 @@ class _Products:
 
     @classmethod
     def of(cls, problem: Problem, theta: FloatArray | None, A: FloatArray) -> _Products:
-        """Return the products with ``A`` made feasible."""
+        """Return the products with ``A``, after it is made feasible."""
         A, bank = problem.loss.repair(A), problem.bank
         shape = (A.shape[1], bank.shape[2])
         each = np.zeros(shape) if theta is None else np.broadcast_to(theta, shape)
@@ -430,12 +432,12 @@ class _Products:
 
     @property
     def count(self) -> int:
-        """How many products there are."""
+        """Number of scalar products."""
         n_used = int(np.count_nonzero(self.A.any(axis=1)))
         return n_used * self.A.size * self.problem.bank.shape[2]
 
     def twofold(self) -> _Products:
-        """Return the products summed in twice the precision."""
+        """Return the products, summed in twice the precision."""
         scores, quads = self.problem.bank.twofold(self.theta, self.A)
         rest = (2 * len(self.A) + 64) * UNIT
         off = FEW * np.abs(quads)
@@ -450,7 +452,7 @@ class _Products:
         )
 
     def largest(self) -> FloatArray:
-        """Return what the quads are at most of the feasible point that A stands for."""
+        """Return upper bounds on the quads of an exactly feasible point near A."""
         far = (self.problem.loss.strain(self.A).T @ self.problem.sizes) ** 2
         if not self.problem.per_class:
             far = far.sum(axis=0)
@@ -468,10 +470,10 @@ def hard_margin(
     """Return the 2-norm soft margin in which ``1 / C`` is the weight of a last kernel.
 
     The slacks ``xi = max(0, 1 - y f)`` of the squared hinge loss cost ``½ sum_i C s_i
-    xi_i^2``. This is ``½ |w_0|^2 / theta_0`` for ``theta_0 = 1 / C`` and one more
-    kernel ``diag(1 / s)``, whose features tell each training sample from all others:
-    with it in ``f`` every sample keeps the margin ``y f >= 1``, and what is left is a
-    hard margin problem, the hinge loss without a bound on alpha.
+    xi_i^2``. This is ``½ |w_0|^2 / theta_0`` for ``theta_0 = 1 / C`` and an additional
+    kernel ``diag(1 / s)``, which has a separate feature for each training sample. With
+    this kernel in ``f`` every sample satisfies the margin ``y f >= 1``, and the problem
+    becomes one of a hard margin: the hinge loss without a bound on alpha.
 
     Parameters
     ----------
@@ -482,19 +484,19 @@ def hard_margin(
         The s of each sample.
     weights : WeightSet
     unit : float
-        What the trace of the kernels is, up to that of the identity: ``theta_0`` is
+        Trace of the kernels, relative to that of the identity: ``theta_0`` is
         ``unit / C``.
 
     Returns
     -------
     MKLProblem
     """
-    # Any bound that the optimum keeps leaves it as it is, and makes the value of every
-    # f finite. Along its ray alpha has 1'alpha = 2 V at the optimum V, and y'alpha = 0
-    # gives each class half of it: alpha_i <= V. And V is at most the value at w = 0,
-    # equal weights and the best bias, summed over the tasks: 2 S+ S- / ((S+ + S-)
-    # theta_0), S the sums of s by class. A smaller theta_0 is on the safe side; at most
-    # 1 covers BlockNorm, where w_0 alone costs ½ |w_0|^2.
+    # An upper bound on alpha that the optimum satisfies does not change it, and makes
+    # the value of every f finite. Optimality along the ray of alpha gives 1'alpha = 2 V
+    # at the optimum V, and y'alpha = 0 gives each class half of it: alpha_i <= V. And V
+    # is at most the value at w = 0, equal weights and the optimal bias, summed over the
+    # tasks: 2 S+ S- / ((S+ + S-) theta_0), S the sums of s by class. A smaller theta_0
+    # is safe, too; at most 1 covers BlockNorm, where w_0 alone costs ½ |w_0|^2.
     M = bank.shape[2]
     even = min(1.0, float(weights.center(M + 1)[-1]))
     plus, minus = (cost @ (Y == sign) for sign in (1.0, -1.0))
@@ -506,9 +508,9 @@ def hard_margin(
 def learned_cost(bank: KernelBank, Y: FloatArray) -> MKLProblem:
     """Return the 2-norm soft margin whose cost is learned (SM2_C).
 
-    Lanckriet et al. (2004) take the identity as one more kernel of a hard margin, with
-    weights on the simplex ``sum_m theta_m tr(K_m) = n``. Here the kernels are scaled to
-    trace n and the identity comes last, so that the weights sum to one and
+    Lanckriet et al. (2004) use the identity as an additional kernel of a hard margin,
+    with weights on the simplex ``sum_m theta_m tr(K_m) = n``. Here the kernels are
+    scaled to trace n and the identity comes last, so that the weights sum to one and
     ``theta[-1]`` is ``1 / C`` of the squared hinge loss on the sum of the others.
 
     Parameters
@@ -532,11 +534,12 @@ def learned_cost(bank: KernelBank, Y: FloatArray) -> MKLProblem:
 def tikhonov(regulariser: float, mu: float) -> float:
     """Return the norm of the weights in the Tikhonov form of a solved problem.
 
-    LPMKL (4) adds ``mu |theta|^2`` to the objective where (P) demands ``|theta| <= 1``.
-    With ``theta = s v``, ``|v| = 1``, its objective ``C~ L(w) + R(w, v) / s + mu s^2``,
-    where R is ``½ sum |w_m|^2 / v_m``, is least in s for ``s^3 = R / (2 mu)``, and in
-    (w, v) where that of (P) with ``C = s C~`` is (Theorem 1). So the solution of (P)
-    with cost C solves (4) with cost ``C / s``, its weights multiplied by s.
+    LPMKL (4) adds ``mu |theta|^2`` to the objective where (P) requires
+    ``|theta| <= 1``. With ``theta = s v``, ``|v| = 1``, its objective
+    ``C~ L(w) + R(w, v) / s + mu s^2``, where R is ``½ sum |w_m|^2 / v_m``, is minimised
+    in s by ``s^3 = R / (2 mu)``, and in (w, v) by the solution of (P) with
+    ``C = s C~`` (Theorem 1). So the solution of (P) with cost C solves (4) with cost
+    ``C / s``, with weights multiplied by s.
 
     Parameters
     ----------
@@ -557,17 +560,17 @@ def ivanov(
     regulariser: Callable[[MKLProblem], float],
     rtol: float = 1e-6,
 ) -> tuple[MKLProblem, float]:
-    """Return the problem in form (P) that has the solution of a Tikhonov problem.
+    """Return the problem in form (P) with the same solution as a Tikhonov problem.
 
-    It is the way back from :func:`tikhonov`: the costs of ``problem`` are the ``C~`` of
-    LPMKL (4), and the norm s of its weights is where ``2 mu s^3`` meets the regulariser
-    at the solution of (P) with cost ``s C~``. The value of (4) is convex in s, so that
-    they meet once.
+    This is the inverse of :func:`tikhonov`: the costs of ``problem`` are the ``C~`` of
+    LPMKL (4), and the norm s of its weights is the s at which ``2 mu s^3`` equals the
+    regulariser at the solution of (P) with cost ``s C~``. The value of (4) is convex in
+    s, so this s is unique.
 
     Parameters
     ----------
     problem : MKLProblem
-        With a loss that is a sum of costs (any but the one-class loss).
+        The loss must be a sum of costs (any loss except the one-class loss).
     mu : float
     regulariser : callable
         Solves a problem in form (P) and returns its regulariser at the solution.

@@ -1,11 +1,12 @@
-"""A loss that couples samples, in feature space: passes over rows in their order.
+"""Losses that couple samples, in feature space: passes over ordered rows.
 
-The problem is that of :mod:`mklearn.problems.lowrank` for a loss of all samples
-together, such as Cox's partial likelihood. A look at a point takes two passes: one for
-the scores of all rows, one number each, from which values, the dual point and its
-entropy follow; and one for sums over the features. The curvature is
-``Z'diag(m)Z - sum_g k_g z_g z_g'`` with the means ``z_g`` over risk sets. These are
-beginnings of the rows, so that their sums can be carried from block to block.
+The problem is that of :mod:`mklearn.problems.lowrank` with a loss that depends on all
+samples jointly, such as Cox's partial likelihood. Evaluating a point takes two passes:
+one for the scores of all rows, a number each, from which values, the dual point and its
+entropy are computed; and one for sums over the features. The curvature is
+``Z'diag(m)Z - sum_g k_g z_g z_g'`` with the means ``z_g`` over risk sets. Risk sets
+consist of the first rows of a stratum, so their sums can be carried from block to
+block.
 """
 
 from __future__ import annotations
@@ -34,31 +35,31 @@ from mklearn.problems.survival import Cox, Sweep
 from mklearn.problems.weights import excess
 
 # columns of the targets of a row: the slope of the loss at zero, at unit cost; the
-# number of the row; and what the loss takes
+# index of the row; and the targets of the loss
 SLOPE, NUMBER, TARGETS = 0, 1, slice(2, None)
 
 
 def numbered(targets: FloatArray, slope: FloatArray) -> FloatArray:
-    """Return the targets of rows in their order, shape (n, 2 + n_targets)."""
+    """Return the targets of ordered rows with their index, (n, 2 + n_targets)."""
     return np.column_stack([slope, np.arange(len(targets)), targets])
 
 
 @dataclass(frozen=True)
 class _Carried:
-    """Sums over rows that follow each other, and what they need of rows before.
+    """Sums over consecutive rows, which can be joined with those of earlier rows.
 
-    With L the sums of ``u z`` from where the rows, or their stratum, begin: ``lead`` is
-    ``sum rate L`` and ``rates`` that of the rates, over the part of the rows that goes
-    on with a stratum that began before them. What rows before add to L shifts all of
-    that part by one vector.
+    Let L be the cumulative sums of ``u z`` since the first of the rows, or since the
+    start of the stratum. ``lead`` is ``sum rate L`` and ``rates`` is the sum of the
+    rates, both over the rows that continue a stratum of earlier rows. Earlier rows
+    shift L by the same vector in all of these rows.
     """
 
     slope: FloatArray  # (D, 1), Z'a
     size: FloatArray  # (D, 1), |Z|'|a|, for a certificate
-    scatter: FloatArray  # (D, D), or (0, 0) if it was not asked for
+    scatter: FloatArray  # (D, D), or (0, 0) if not requested
     lead: FloatArray
     rates: float
-    carry: FloatArray  # sum of u z over the stratum that the rows end in
+    carry: FloatArray  # sum of u z over the last stratum of the rows
     through: bool  # whether no stratum begins in the rows
     chain: int
 
@@ -87,7 +88,7 @@ class _Carried:
         cls, block: Block, a: FloatArray, mean: FloatArray, sweep: Sweep | None,
         strain: FloatArray | None,
     ) -> _Carried:  # fmt: skip
-        """Return what the rows of a block add."""
+        """Return the sums over the rows of a block."""
         start = int(block.y[0, NUMBER])
         rows = slice(start, start + block.n_rows)
         Z, own = block.X, a[rows]
@@ -122,14 +123,14 @@ def _scores(block: Block, points: Sequence[Point]) -> FloatArray:
 
 
 def _reach(block: Block, at: Point, slip: FloatArray) -> FloatArray:
-    """Return how far the scores of some rows may be off."""
+    """Return bounds on the rounding errors of the scores of some rows."""
     size = np.abs(block.X) @ np.abs(at.w) + np.abs(at.bias)
     return (block.X.shape[1] + 32) * UNIT * size + slip
 
 
 @dataclass(frozen=True)
 class OrderedProblem(FeatureProblem):
-    """A kernel-learning problem of features whose loss couples the rows.
+    """A kernel-learning problem in feature space whose loss couples the rows.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ class OrderedProblem(FeatureProblem):
     C, weights, slices, scaling, statistics, tasks, free
         As in :class:`FeatureProblem`; ``tasks`` is the first column of the targets.
     joint : Cox
-        The loss of all rows, which lie in its order.
+        The loss of all rows, which are in the order of this loss.
     """
 
     joint: Cox = field(kw_only=True)
@@ -147,7 +148,7 @@ class OrderedProblem(FeatureProblem):
     loss: Any
 
     def curvature(self, of: Statistics) -> Curved:
-        """Return the curvature; means are zero, for there is no bias."""
+        """Return the curvature; means are zero, because there is no bias."""
         found = super().curvature(of)
         along = found.along.copy()
         along[:, 0] = 0.0
@@ -155,7 +156,7 @@ class OrderedProblem(FeatureProblem):
 
     @cached_property
     def alone(self) -> Cox:
-        """The loss of scores in which covariates are counted already."""
+        """The loss as a function of scores that include the covariates."""
         return replace(self.joint, design=None)
 
     def look(
@@ -183,7 +184,7 @@ class OrderedProblem(FeatureProblem):
         a = joint.repair(implied)
         both = np.column_stack([a, implied - a]) if self.free else a
         found = self._sums(both, joint.sweep(after) if curved else None)
-        # the point that proves the bound, and what it lacks to the gradient
+        # the feasible dual point, and its difference to the gradient
         slope = found.slope[:, :1]
         rest = found.slope[:, 1:] if self.free else np.zeros_like(slope)
         curvature: tuple[Statistics, ...] = ()
@@ -214,14 +215,14 @@ class OrderedProblem(FeatureProblem):
         )
 
     def feasible(self, found: Sums) -> tuple[float, FloatArray]:
-        """Return the lower bound of a look, and ``Z'a`` of its dual point."""
-        # the sum of a is zero, so that a shift of the features makes no difference
+        """Return the lower bound from these sums, and ``Z'a`` of their dual point."""
+        # a sums to zero, so the centring of features cancels
         A = self.scaling.root[:, None] * found.slope[0, : self.n_features]
         q = squares(A, self.slices)
         return float(found.dual[0, 0]) - 0.5 * self.weights.support(q), A
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the bounds of two points, by passes over all rows."""
+        """Return the bounds of two points, recomputed in passes over all rows."""
         about, below = point.about, dual.about
         joint, zero = self.joint, np.zeros(1)
         at = self.raw(about.w, about.bias)

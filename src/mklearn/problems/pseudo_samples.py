@@ -1,19 +1,20 @@
-"""The problem of all samples as a problem of as many as there are features.
+"""Reduction of a quadratic problem to as many pseudo-samples as there are features.
 
-For quadratic losses the scatter of features and targets says everything. With the
-centred ``Z'Z = R'R``, R of shape (r, D), and ``T`` such that ``R'T = Z'H``,
+For quadratic losses, the scatter of features and targets is a sufficient statistic.
+With the centred ``Z'Z = R'R``, R of shape (r, D), and ``T`` such that ``R'T = Z'H``,
 
     |H - Zw|^2 = |T - Rw|^2 + |H|^2 - |T|^2    for all w,
 
-so the rows of R are *pseudo-samples*: kernels on them are ``R_m R_m'``, targets are T,
-and what T lacks in length is given to as many more pseudo-samples as there are targets,
-with features zero. The problem on them has the same objective for every w, hence the
-same solution, the same bounds and the same path in the regularisation, whatever the
-number of samples was. A free bias is the centring, and covariates are columns whose
-part in features and targets is taken out of the scatter in the same way.
+so the rows of R are *pseudo-samples*: their kernels are ``R_m R_m'`` and their targets
+T. The remainder ``|H|^2 - |T|^2`` is assigned to further pseudo-samples, one for each
+target, whose features are zero. The reduced problem has the same objective for every w,
+hence the same solution, the same bounds and the same regularisation path, whatever the
+number of samples was. A free bias corresponds to centring, and covariates are columns
+that are regressed out of features and targets in the scatter in the same way.
 
-So it is with the evidence: what is left of all samples without the constant has the
-covariance ``R diag(theta) R' + 1`` on pseudo-samples, and is noise beyond them.
+The same holds for the evidence: on the pseudo-samples, the values without the constant
+have the covariance ``R diag(theta) R' + 1``; in the orthogonal complement there is only
+noise.
 """
 
 from __future__ import annotations
@@ -39,27 +40,27 @@ from mklearn.problems.weights import WeightSet
 
 FloatArray = NDArray[np.float64]
 
-_WIDE = 8  # features of a kernel from which on sums of Grams are faster than products
+_WIDE = 8  # features per kernel above which sums of Grams are faster than products
 
 
 def factorised(S: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return R of shape (r, D) with ``R'R = S`` up to rounding, and its pivots.
 
-    A Cholesky factor with pivots stops where what is left of the diagonal is rounding,
-    so that r is the numerical rank. The first r pivots are columns of R that form a
-    triangle.
+    The pivoted Cholesky factorisation stops when the remaining diagonal consists of
+    rounding errors, so r is the numerical rank. The columns of R at the first r pivots
+    form a triangular matrix.
     """
     D = len(S)
     top = float(np.max(np.diagonal(S), initial=0.0))
     if top <= 0:
         return np.zeros((0, D)), np.zeros(0, dtype=np.intp)
-    # scaled to a unit diagonal: kernels of small scale are not rounding
+    # scaled to a unit diagonal, so that kernels of small scale are not lost
     scale = np.sqrt(np.maximum(np.diagonal(S), 0.0))
     safe = np.where(scale > 0, scale, 1.0)
     C, pivots, rank, info = dpstrf(S / np.outer(safe, safe), tol=1e-14 * D, lower=0)
     if info < 0:
         raise ValueError(
-            "The scatter of the features holds values that are no numbers."
+            "The scatter matrix of the features has values that are not finite."
         )
     order = pivots.astype(np.intp) - 1
     R = np.zeros((rank, D))
@@ -69,7 +70,7 @@ def factorised(S: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
 
 @dataclass(frozen=True)
 class Reduced:
-    """Pseudo-samples that stand for all samples.
+    """Pseudo-samples that represent all samples.
 
     Attributes
     ----------
@@ -77,20 +78,20 @@ class Reduced:
         Kernels of the r + T pseudo-samples.
     targets : array of shape (r + T, T)
     R : array of shape (r + T, d)
-        Their normalised features; or columns that these are made of.
+        Their normalised features, or the columns from which these are selected.
     slices : the columns of each kernel
     total : float
         Sum of the sample weights.
     n : int
-        Number of samples with a weight.
+        Number of samples with nonzero weight.
     middle : array of shape (D,)
         Mean of the normalised features.
     target : array of shape (T,)
         Mean of the targets.
     beside : Beside or None
-        Covariates, which were taken out of all of these, where there are any.
+        Covariates, which have been regressed out; None if there are none.
     spread : sparse array of shape (d, D) or None
-        ``R @ spread`` are the features; None where they are R.
+        ``R @ spread`` are the features; None if they are R itself.
     """
 
     bank: KernelBank
@@ -115,21 +116,21 @@ class Reduced:
         free: int = 0,
         places: NDArray[np.intp] | None = None,
     ) -> Reduced:
-        """Return the pseudo-samples of statistics of raw features.
+        """Return pseudo-samples from the statistics of raw features.
 
-        The last ``free`` columns of these are covariates. With ``places`` (D,), the
-        statistics are those of columns, and feature j is column ``places[j]``: sums,
-        factors and pseudo-samples grow with the number of columns, however many kernels
-        share them. Grams are kept if they take no more than ``memory`` bytes and a
-        weighted sum is made of them faster than of the features.
+        The last ``free`` columns are covariates. With ``places`` (D,), the statistics
+        are those of columns, and feature j is column ``places[j]``: the sizes of sums,
+        factors and pseudo-samples depend on the number of columns, however many kernels
+        share them. Gram matrices are stored if they take no more than ``memory`` bytes
+        and their weighted sum is faster to compute than that of the features.
         """
         root, beside = scaling.root, None
         if free:
             statistics, beside = statistics.apart(free)
-        # columns are normalised by each kernel in its way, so not here
+        # each kernel normalises shared columns differently, so this is done later
         own = root if places is None else np.ones(len(statistics.mean))
         at = slice(None) if places is None else places
-        if beside is not None:  # from here on with normalised features
+        if beside is not None:  # from here on in units of normalised features
             beside = replace(beside, along=beside.along[:, at] * root)
         R, pivots = factorised(own[:, None] * statistics.ZZ * own)
         ZH = own[:, None] * statistics.ZH
@@ -177,7 +178,7 @@ class Reduced:
     ) -> ReducedProblem:
         """Return the problem with the squared loss and costs ``C`` times the weights.
 
-        Its value is that of all samples with a free bias.
+        Its value is that of the problem of all samples with a free bias.
         """
         Y = self.targets[:, tasks]
         loss = Squared(Y, np.full(Y.shape, C), False)
@@ -189,7 +190,7 @@ class Reduced:
             self.bank,
             self.targets,
             np.ones(len(self.targets)),
-            np.zeros((len(self.targets), 0)),  # the constant is taken out
+            np.zeros((len(self.targets), 0)),  # the constant has been removed
             reduced=self,
         )
 
@@ -212,9 +213,9 @@ class Reduced:
     def bias(
         self, w: FloatArray, tasks: slice | NDArray[np.intp] = slice(None)
     ) -> FloatArray:
-        """Return the free bias that goes with weights (D, T) of normalised features.
+        """Return the optimal bias for weights (D, T) of normalised features.
 
-        With covariates, the effects of ones and of these, shape (1 + k, T).
+        With covariates, the effects of the constant and the covariates, (1 + k, T).
         """
         bias = np.asarray(self.target[tasks] - self.middle @ w)
         if self.beside is None:
@@ -225,10 +226,10 @@ class Reduced:
 
 @dataclass(frozen=True)
 class ReducedProblem(MKLProblem):
-    """The squared loss of all samples, as a problem of pseudo-samples.
+    """The squared loss of all samples, as a problem on pseudo-samples.
 
-    Solvers see the pseudo-samples. Certificates, and so solutions, speak of all
-    samples: A has the coordinates of the features, (D, T), and there is a bias.
+    Solvers work on the pseudo-samples. Certificates, and therefore solutions, are about
+    all samples: A is in the coordinates of the features, (D, T), and there is a bias.
     """
 
     loss: Squared
@@ -249,9 +250,9 @@ class ReducedProblem(MKLProblem):
         )
 
     def _own(self, point: Iterate) -> Iterate:
-        """Return a point of the features as one of the pseudo-samples.
+        """Convert a point in the coordinates of the features to pseudo-samples.
 
-        The best A for a function is its cost times what it leaves of the targets.
+        The optimal A for a function is the cost times its residuals.
         """
         if point.about != _IN_FEATURES:
             return point
@@ -268,8 +269,8 @@ class ReducedProblem(MKLProblem):
 class ReducedEvidence(EvidenceProblem):
     """The restricted likelihood of the values of all samples, from pseudo-samples.
 
-    With the constant taken out, n - 1 combinations of the values are left (n - 1 - k
-    with k covariates), of which as many as there are pseudo-samples know of the
+    Without the constant, n - 1 contrasts of the values remain (n - 1 - k with k
+    covariates). Only as many of them as there are pseudo-samples depend on the
     features.
     """
 
@@ -277,14 +278,14 @@ class ReducedEvidence(EvidenceProblem):
 
     @property
     def freedom(self) -> float:
-        """``n - 1`` of all samples, less the number of covariates."""
+        """``n - 1`` for all samples, minus the number of covariates."""
         beside = self.reduced.beside
         taken = 1.0 if beside is None else 1.0 + len(beside.mean)
         return max(self.reduced.n - taken, 1e-12)
 
     @property
     def varied(self) -> NDArray[np.bool_]:
-        """Which outputs have different values, up to the rounding of their mean."""
+        """Which outputs are not constant, up to the rounding of their mean."""
         size = np.sum(self.Y**2, axis=0)
         rounding = 8.0 * np.finfo(float).eps * np.abs(self.reduced.target)
         return np.asarray(size > self.reduced.total * rounding**2)
@@ -292,12 +293,12 @@ class ReducedEvidence(EvidenceProblem):
     def variances(self) -> FloatArray:
         """Return the variance of the samples in feature space, for each kernel.
 
-        It goes with weights of one, which pseudo-samples have.
+        It corresponds to the unit weights of the pseudo-samples.
         """
         return self.reduced.sizes() / self.reduced.n
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the evidence of the weights, and the model in features."""
+        """Return the evidence of the weights, with the solution in features."""
         found = super().certify(point, dual)
         A = self.reduced.dual(found.A)
         w = weights_of(found.theta, A, self.reduced.slices)
@@ -373,10 +374,11 @@ class Expansion:
     """``min sum_t ½ w_t'S_t w_t - g_t'w_t + ½ sum_m |w_m|^2 / theta_m`` over w, theta.
 
     The second-order expansion of any loss in feature space; tasks t share the kernel
-    weights. For given ones the solution is ``w_t = (S_t + diag(1/theta))^-1 g_t``. What
-    solvers know as A are the vectors ``v_t = g_t - S_t w_t`` in the coordinates of the
-    features. Kernels are projections there, ``q_m = |v_m|^2``, and at the solution
-    ``w_m = theta_m v_m``. The dual value of v is ``-½ sum_t w_t'S_t w_t - ½ support``.
+    weights. For given weights, the solution is ``w_t = (S_t + diag(1/theta))^-1 g_t``.
+    The dual variables A of the solvers are the vectors ``v_t = g_t - S_t w_t`` in the
+    coordinates of the features. There, kernels are projections, ``q_m = |v_m|^2``, and
+    at the solution ``w_m = theta_m v_m``. The dual value of v is
+    ``-½ sum_t w_t'S_t w_t - ½ support``.
 
     Parameters
     ----------
@@ -398,7 +400,7 @@ class Expansion:
 
     @property
     def bank(self) -> Any:
-        """Projections on the features of each kernel."""
+        """Projections onto the features of each kernel."""
         return _Projections(self.slices)
 
     @property
@@ -407,11 +409,11 @@ class Expansion:
         return _Free((self.g.shape[0], self.g.shape[1]))
 
     def center(self) -> FloatArray:
-        """Return weights that treat all kernels alike."""
+        """Return equal weights."""
         return self.weights.center(len(self.slices))
 
     def step(self, theta: FloatArray, quads: FloatArray) -> FloatArray:
-        """Return the best weights for the ``w`` that ``theta`` and A give."""
+        """Return the optimal weights for the ``w`` defined by ``theta`` and A."""
         return self.weights.step(theta, quads)
 
     def quads(self, A: FloatArray) -> FloatArray:
@@ -423,7 +425,7 @@ class Expansion:
         return 0.5 * sum(float(w[:, t] @ (S @ w[:, t])) for t, S in enumerate(self.S))
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return the bounds that ``(theta, v)`` proves; ``scores`` are its w."""
+        """Return the bounds given by ``(theta, v)``; ``scores`` are its w."""
         theta, A, w = point.theta, point.A, point.scores
         if w is None:
             raise ValueError("An expansion is judged by the w behind v.")
@@ -439,7 +441,7 @@ class Expansion:
 
 @dataclass(frozen=True)
 class _Projections:
-    """Kernels that are projections on their features."""
+    """Kernels that are projections onto their features."""
 
     slices: tuple[slice, ...]
 
@@ -460,7 +462,7 @@ class _Projections:
 
 @dataclass(frozen=True)
 class _Free:
-    """A loss of which only the shape of its dual variables is known."""
+    """An unconstrained loss, defined only by the shape of its dual variables."""
 
     shape: tuple[int, int]
 

@@ -1,8 +1,8 @@
-"""What a pass over the data returns: statistics of features that can be added up.
+"""Statistics of features that are computed in one pass and can be added.
 
-With features Z of all kernels side by side, everything that the squared loss and the
-discriminant criteria know about the samples is in their weighted counts, means and
-scatter. These are computed block by block, anywhere, and merged in any order.
+Let Z be the features of all kernels side by side. Then the weighted counts, means and
+scatter are sufficient statistics for the squared loss and the discriminant criteria.
+They are computed block by block, possibly in parallel, and merged in any order.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ FloatArray = NDArray[np.float64]
 class Statistics:
     """Weighted count, means and scatter of features Z and targets H.
 
-    The scatter is kept around the means, and merging moves it to the common ones: sums
-    of squares of features far from zero would lose the digits that matter.
+    The scatter is centred at the means, and merging recentres it at the common means:
+    raw sums of squares would suffer from cancellation if features are far from zero.
 
     Attributes
     ----------
     n : int
-        Rows.
+        Number of rows.
     total : float
         Sum of the weights.
     mean : array of shape (D,)
@@ -43,7 +43,7 @@ class Statistics:
     ZH : array of shape (D, T)
     HH : array of shape (T, T)
     n_weighted : int
-        Rows with a weight.
+        Number of rows with nonzero weight.
     """
 
     n: int
@@ -69,7 +69,7 @@ class Statistics:
         Z : array of shape (n, D)
         H : array of shape (n, T), optional
         weight : array of shape (n,), optional
-            Not negative; rows without weight count as rows and nothing else.
+            Nonnegative; rows of weight zero affect only the number of rows.
         """
         n, D = Z.shape
         H = np.zeros((n, 0)) if H is None else H
@@ -92,7 +92,7 @@ class Statistics:
     def of_block(cls, block: Block) -> Statistics:
         """Return the statistics of a block of features and targets.
 
-        Of complex targets, which are a number and a mark, those of the numbers.
+        Complex targets, whose imaginary part is a mark, enter with their real part.
         """
         y = None if block.y is None else np.real(block.y)
         return cls.of(block.X, y, block.weight)
@@ -128,13 +128,13 @@ class Statistics:
         )
 
     def __radd__(self, other: int) -> Statistics:
-        """Let ``sum`` begin with its zero."""
+        """Allow ``sum``, which starts from zero."""
         if other != 0:
             return NotImplemented
         return self
 
     def weighted(self, factor: float) -> Statistics:
-        """Return the statistics of the same rows, their weights times ``factor``."""
+        """Return the statistics with all weights multiplied by ``factor``."""
         return replace(
             self,
             total=factor * self.total,
@@ -159,9 +159,10 @@ class Statistics:
         )
 
     def apart(self, k: int) -> tuple[Statistics, Beside]:
-        """Return what the last k columns leave of the others and of the targets.
+        """Return the statistics after regressing out the last k columns.
 
-        The least squares of the latter on the former, and on a constant, are taken out.
+        The other columns and the targets are replaced by the residuals of their
+        least-squares regression on these columns and a constant.
         """
         D = len(self.mean) - k
         if not k:
@@ -183,17 +184,17 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Beside:
-    """Columns that enter without a penalty, and what they tell of all others.
+    """Unpenalised columns, and the regression of features and targets on them.
 
     Attributes
     ----------
     mean : array of shape (k,)
     inverse : array of shape (k, k)
-        Of their scatter.
+        Inverse of their scatter.
     along : array of shape (k, D)
-        Coefficients of the features on them.
+        Regression coefficients of the features on them.
     effects : array of shape (k, T)
-        Coefficients of the targets on them.
+        Regression coefficients of the targets on them.
     """
 
     mean: FloatArray
@@ -203,7 +204,7 @@ class Beside:
 
 
 def _inverse(S: FloatArray) -> FloatArray:
-    """Return the inverse of a scatter; directions without any have none."""
+    """Return the pseudo-inverse of a scatter."""
     root = np.sqrt(np.maximum(np.diagonal(S), 0.0))
     safe = np.where(root > 0, root, 1.0)
     scaled = np.linalg.pinv(S / np.outer(safe, safe), 1e-13, hermitian=True)
@@ -244,10 +245,10 @@ class Gathered:
 
 
 def gather(block: Block, factors: FloatArray | None = None) -> Gathered:
-    """Return what the normalisation and quadratic losses need of a block.
+    """Return the statistics of a block for quadratic losses and normalisation.
 
-    ``factors`` are those of the classes that ``against_rest`` has put on the weights:
-    the normalisation does not know them.
+    ``factors`` are the class factors by which ``against_rest`` has multiplied the
+    weights; the normalisation uses the weights without them.
     """
     statistics = Statistics.of_block(block)
     if factors is None or (factors == factors[0]).all():
@@ -266,6 +267,6 @@ def gram(Z: FloatArray) -> FloatArray:
     """Return ``Z'Z``, computing one triangle."""
     if Z.shape[0] == 0 or Z.shape[1] == 0:
         return np.zeros((Z.shape[1], Z.shape[1]))
-    # a row-major array is the transpose of what BLAS reads
+    # BLAS reads a row-major array as its transpose
     upper = dsyrk(1.0, np.ascontiguousarray(Z).T)
     return np.asarray(upper + np.triu(upper, 1).T)

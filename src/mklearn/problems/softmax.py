@@ -1,20 +1,21 @@
-"""The softmax loss in feature space: all classes of a sample at once, over passes.
+"""The softmax loss in feature space, for all classes jointly, in passes over the rows.
 
-The problem is that of :mod:`mklearn.problems.lowrank` for the loss
-``log(sum_c exp(f_c)) - f_y``, which couples the classes of a sample but no samples. At
-a point a pass finds distributions p over the classes, ``a = c ([c = y] - p)``, and adds
-up their entropies, ``Z'a``, and how much of all p each class has.
+The problem is that of :mod:`mklearn.problems.lowrank` with the loss
+``log(sum_c exp(f_c)) - f_y``, which couples the classes of a sample but not the
+samples. At a point, a pass computes the class probabilities p,
+``a = c ([c = y] - p)``, and sums of their entropies, of ``Z'a``, and of p for each
+class.
 
-With free biases a dual point is feasible if each class has as much of all p as it has
-samples, ``sum_i c_i p_ic = n_c``. What is missing is mixed in: one distribution q for
-all samples, ``(1 - t) p_i + t q``, with the smallest t that will do. ``Z'a`` is linear
-in p, and entropy is concave, so that the bound of the mixture follows from the sums of
-the same pass. With covariates classes exchange shares as
-:class:`~mklearn.problems.design.Exchange` says, until ``[1, C]'a = 0``.
+With free biases a dual point is feasible if the probabilities of each class sum to its
+total cost, ``sum_i c_i p_ic = n_c``. To make it feasible, a distribution q that is the
+same for all samples is mixed in, ``(1 - t) p_i + t q``, with the smallest possible t.
+``Z'a`` is linear in p, and entropy is concave, so the bound of the mixture follows from
+the sums of the same pass. With covariates, classes exchange mass as described in
+:class:`~mklearn.problems.design.Exchange`, until ``[1, C]'a = 0``.
 
-Curvature couples the classes: ``c (diag(p) - p p')``. Since ``(x_c - x_d)^2`` is at
-most ``2 x_c^2 + 2 x_d^2``, it is nowhere above ``2 c p_c (1 - p_c)`` for each class by
-itself, and steps by that are never too long.
+The Hessian couples the classes: ``c (diag(p) - p p')``. Since ``(x_c - x_d)^2`` is at
+most ``2 x_c^2 + 2 x_d^2``, it is bounded by the diagonal ``2 c p_c (1 - p_c)``, a
+majorant whose steps are never too long.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def softmax_sums(
     slip: FloatArray | None = None,
     free: int = 0,
 ) -> Sums:
-    """Return what the rows of a block add, on the line between two points.
+    """Return the sums over the rows of a block, on the line between two points.
 
     Parameters
     ----------
@@ -63,7 +64,7 @@ def softmax_sums(
     Returns
     -------
     Sums
-        With ``a`` as it is, and entropies, in the first of the two signs.
+        The sums of ``a`` and of entropies are in the first of the two signs.
     """
     Z, own, cost = block.X, block.y > 0, C * block.weight[:, None]
     T = own.shape[1]
@@ -100,16 +101,17 @@ def softmax_sums(
 
 @dataclass(frozen=True)
 class _Exchanged:
-    """Sums that tell how a dual point becomes orthogonal to ones and covariates.
+    """Sums with which a dual point is made orthogonal to ones and covariates.
 
-    Of samples of class a, and what a rival c has of their distributions.
+    They are over the samples of each class a and the masses of each rival class c.
 
     Attributes
     ----------
     cross : array of shape (1 + k + D, 1 + k, T, T)
         ``[E, Z]'diag(m)E``, ``E = [1, C]``, with the masses m of rivals.
     tilt : array of shape (1 + k, T, T)
-        ``E'd`` of entropies d, that of the own share given to rivals by their masses.
+        ``E'd`` of entropies d, where the entropy term of the own class is distributed
+        over the rivals in proportion to their masses.
     most : array of shape (1 + k,)
         The largest entries of E.
     """
@@ -134,7 +136,7 @@ class _Exchanged:
         m: FloatArray,
         entropy: FloatArray,
     ) -> _Exchanged:
-        """Return the sums of some rows, covariates in the last columns of X."""
+        """Return the sums over some rows; covariates are the last columns of X."""
         E = np.column_stack([np.ones(len(X)), X[:, -free:]])
         columns = np.column_stack([E, X[:, :-free]])
         total = m.sum(axis=1, keepdims=True)
@@ -152,7 +154,7 @@ class _Exchanged:
         return cls(cross, tilt, np.abs(E).max(axis=0, initial=0.0))
 
     def directions(self) -> tuple[FloatArray, FloatArray]:
-        """Return eigenvalues and vectors of what exchange moves, as in Exchange."""
+        """Return eigenvalues and eigenvectors of the matrix G of ``Exchange``."""
         q, T = self.tilt.shape[:2]
         lost = self.cross[:q].transpose(2, 3, 0, 1)  # (T, T, q, q)
         G = np.zeros((T, q, T, q))
@@ -172,12 +174,12 @@ class _Exchanged:
         return np.asarray(x[:, :, None] - x[:, None, :])
 
     def reach(self, apart: FloatArray) -> float:
-        """Return what ``|e_i'(x_a - x_c)|`` is at most."""
+        """Return an upper bound on ``|e_i'(x_a - x_c)|``."""
         return float(np.einsum("q,qac->ac", self.most, np.abs(apart)).max())
 
 
 class _Moved(NamedTuple):
-    """How masses shrink: to ``(1 - t)(1 - e_i'apart)``, and what else they might."""
+    """Factors ``(1 - t)(1 - e_i'apart)`` of masses, and an allowance for rounding."""
 
     apart: FloatArray
     t: float
@@ -205,16 +207,16 @@ def _rounded(
     a: FloatArray,
     entropy: FloatArray,
 ) -> Rounded:
-    """Return bounds of what the rows of a block add that rounding does not break."""
+    """Return bounds on the sums over the rows of a block that hold despite rounding."""
     Z, T = block.X, own.shape[1]
     f, size = Z @ at.w + at.bias, np.abs(block.X)
     reach = (Z.shape[1] + 16) * UNIT * (size @ np.abs(at.w)) + slip
     reach += 16 * UNIT * (np.abs(f) + np.abs(at.bias))
-    # slopes of a sample sum to two at most in size
+    # the absolute derivatives of a sample sum to at most two
     off = 2.0 * reach.max(axis=1)
     off += (4 * T + 32) * UNIT * (np.abs(f).max(axis=1) + np.log(T) + 1.0)
     value = cost[:, 0] * (np.maximum(_losses(f, own), 0.0) + off)
-    # shares are known to some units, which move p log p by 40 times as much
+    # p is accurate to a few units, and errors of p log p are up to 40 times larger
     least = column_sums(entropy) * (1.0 - pairwise(entropy.size))
     least = least - 400 * UNIT * entries_sum(cost)
     return Rounded(
@@ -228,12 +230,12 @@ def _rounded(
 
 @dataclass(frozen=True)
 class SoftmaxProblem(FeatureProblem):
-    """A kernel-learning problem of features whose loss couples the classes.
+    """A kernel-learning problem in feature space whose loss couples the classes.
 
     Parameters
     ----------
     blocks : Blocks
-        As in :class:`FeatureProblem`, with targets -1 and 1, one 1 in each row.
+        As in :class:`FeatureProblem`; targets are -1 and 1, with one 1 in each row.
     loss : Softmax
     C, weights, slices, scaling, statistics, tasks, free
         As in :class:`FeatureProblem`; ``tasks`` are all targets.
@@ -267,7 +269,7 @@ class SoftmaxProblem(FeatureProblem):
         )
 
     def settled(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the point whose classes sum to zero: what all have makes no odds."""
+        """Return the point with zero sums over classes, which has the same loss."""
         middle = bias.mean(axis=-1, keepdims=True)
         return w - w.mean(axis=1, keepdims=True), bias - middle
 
@@ -278,14 +280,14 @@ class SoftmaxProblem(FeatureProblem):
         return self.C * H.total * (H.target + 1.0) / 2.0
 
     def _mixture(self, short: FloatArray, slack: float = 0.0) -> tuple[float, float]:
-        """Return the part t that is mixed in, and the entropy of what is.
+        """Return the mixing proportion t, and the entropy of the distribution q.
 
         Parameters
         ----------
         short : array of shape (T,)
-            What classes lack of the distributions.
+            Deficit of each class, ``n_c - sum_i c_i p_ic``.
         slack : float
-            How far these numbers may be off.
+            Bound on the error of these numbers.
         """
         counts, total = self._counts, self.C * self.statistics.total
         most = max(float(((slack - short) / counts).max()), 0.0)
@@ -302,7 +304,7 @@ class SoftmaxProblem(FeatureProblem):
             return self._exchanged(found, found.leaning)
         H, short = self.statistics, found.count[0]
         t, entropy = self._mixture(short)
-        # around the means of the features, for the sums of a are zero in the end
+        # centred features can be used, because the final a sums to zero
         centred = found.slope[0] - np.multiply.outer(H.mean, short)
         A = (1.0 - t) * centred + t * self.C * H.ZH / 2.0
         A = self.scaling.root[:, None] * A
@@ -310,7 +312,7 @@ class SoftmaxProblem(FeatureProblem):
         return bound - 0.5 * self.weights.support(squares(A, self.slices)), A
 
     def _moved(self, found: Sums, leaning: Any, unit: float = 0.0) -> _Moved:
-        """Return what makes the dual point of a pass orthogonal to the covariates."""
+        """Return the factors that make the dual point orthogonal to the covariates."""
         D, (q, T) = self.n_features, leaning.tilt.shape[:2]
         off = np.vstack([found.count[0], found.slope[0, D:]])
         values, V = leaning.directions()
@@ -331,12 +333,12 @@ class SoftmaxProblem(FeatureProblem):
         return _Moved(apart, t, extra)
 
     def _exchanged(self, found: Sums, leaning: Any) -> tuple[float, FloatArray]:
-        """Return the bound and ``Z'a`` where classes exchange shares."""
+        """Return the bound and ``Z'a`` after the exchange of mass between classes."""
         D, q = self.n_features, len(leaning.most)
         turned = self._moved(found, leaning)
         moved = np.einsum("dqac,qac->dac", leaning.cross[q:], turned.apart)
         A = found.slope[0, :D] - moved.sum(axis=2) + moved.sum(axis=1)
-        # the sums are zero, so that a shift of the features makes no difference
+        # the columns of a sum to zero, so the centring of features cancels
         A = self.scaling.root[:, None] * ((1.0 - turned.t) * A)
         tilted = float(np.sum(turned.apart * leaning.tilt))
         bound = (1.0 - turned.t) * (float(found.dual[0].sum()) - tilted)
@@ -352,7 +354,7 @@ class SoftmaxProblem(FeatureProblem):
         tilted = float(np.sum(turned.apart * leaning.tilt))
         value = (1.0 - turned.t) * (float(rounded.dual[0].sum()) - tilted)
         value -= strain * (1.0 + turned.t) * float(rounded.whole.sum())
-        # what entropies may lack, where they are tilted
+        # rounding errors of the entropies in the tilted sums
         known = 400 * self.n_tasks * UNIT * self.C * self.statistics.total
         value -= turned.t * known
         size = self.scaling.root[:, None] * rounded.size[: self.n_features]
@@ -364,8 +366,8 @@ class SoftmaxProblem(FeatureProblem):
     def lowest(self, found: Sums, A: FloatArray) -> float:
         """Return the bound of :meth:`feasible`, rounded outward.
 
-        Sums are exact up to their size; what they may lack is mixed in, too, and counts
-        as an error of ``Z'a``, which a mixture moves by no more than all features.
+        The possible errors of the sums are mixed in as well. They count as an error of
+        ``Z'a``, whose change by the mixture is bounded by the spread of the features.
         """
         if found.leaning is not None:
             return self._lowest_exchanged(found, A)

@@ -1,4 +1,4 @@
-"""Subspace kernels: criteria, their solution, bounds of the joint problem.
+"""Subspace kernels: criteria, their solutions, and bounds for the joint problem.
 
 A subspace kernel (Chen et al. 2008, "SUB") is the linear kernel of a few features
 ``Z = G W``, where G is a centred Gram and the coefficients W maximise their dependence
@@ -7,13 +7,13 @@ on targets L, ``H = LL'``:
 - *HSIC* (8): ``max tr((W'(G + lam I)W)^-1 W'GHGW)``;
 - *uHSIC* (19): ``max tr(Q'GHGQ)`` subject to ``Q'(GG + xi G)Q = I``.
 
-Both have as many features as L has columns, at most, and take one Cholesky factor of
-``G + reg I`` and an eigenproblem of that size. With the signed dual variables of SVMs
-in the place of L the same solution serves the joint problems (9) and (20).
+Both have at most as many features as L has columns, and need one Cholesky factorisation
+of ``G + reg I`` and an eigenproblem of the size of L'L. With the signed dual variables
+of SVMs in place of L, the same solution is used for the joint problems (9) and (20).
 
 Samples may have weights w (two equal samples are one of weight two), ``D = diag(w)``;
-then ``reg I`` is ``reg D^-1``, GG is GDG, and D stands before L. Without weights D is
-the identity.
+then ``reg I`` becomes ``reg D^-1``, GG becomes GDG, and L becomes DL. Without weights D
+is the identity.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FloatArray = NDArray[np.float64]
 
 LABEL_KERNELS = ("H1", "H2")
 
-# Eigenvalues below this part of the largest one count as zero.
+# Eigenvalues below this fraction of the largest one count as zero.
 _ZERO = 1e-10
 
 
@@ -60,12 +60,12 @@ def label_factor(
     Parameters
     ----------
     labels : array of shape (n,)
-        Numbers of the classes.
+        Indices of the classes.
     n_classes : int
     kind : {"H1", "H2"}
-        ``Y Y'`` with class indicators Y, or ``Y (Y'Y)^-1 Y'``, where classes count the
-        same whatever their size. Times ``sqrt(n)`` the latter is the target matrix of
-        discriminant analysis, DKL (24).
+        ``Y Y'`` with class indicators Y, or ``Y (Y'Y)^-1 Y'``, in which all classes
+        have equal influence whatever their size. Multiplied by ``sqrt(n)``, the factor
+        of the latter is the target matrix of discriminant analysis, DKL (24).
     weight : array of shape (n,), optional
     """
     w = np.ones(len(labels)) if weight is None else weight
@@ -75,10 +75,10 @@ def label_factor(
 
 
 class Subspace(NamedTuple):
-    """Coefficients W (or Q), training features ``G W``, and the criterion's parts.
+    """Coefficients W (or Q), training features ``G W``, and terms of the criterion.
 
     The ``values`` are the eigenvalues, in descending order, whose sum is the criterion.
-    ``rank`` says how many are not zero, with those that were cut off.
+    ``rank`` is the number of nonzero eigenvalues, including those that were dropped.
     """
 
     coef: FloatArray  # (n, q)
@@ -88,18 +88,18 @@ class Subspace(NamedTuple):
 
 
 class Criterion:
-    """HSIC (8) or uHSIC (19) on one Gram: one factor for any targets.
+    """HSIC (8) or uHSIC (19) of a Gram matrix, factorised once for all targets.
 
     Parameters
     ----------
     G : array of shape (n, n)
-        Centred.
+        Centred Gram matrix.
     reg : float
-        lam, or xi.
+        The regularisation parameter, lam or xi.
     uncorrelated : bool
-        (19) instead of (8).
+        Whether to use (19) instead of (8).
     weight : array of shape (n,), optional
-        Of the samples.
+        Sample weights.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class Criterion:
         N : array of shape (n, k)
             Targets, ``D L``; their columns sum to zero.
         n_components : int, optional
-            Features wanted; as many as there are by default. There are no more than the
-            rank of ``G N``, and those of an eigenvalue of zero are left out.
+            Number of features; by default as many as possible. There are at most as
+            many as the rank of ``G N``, and those with eigenvalue zero are left out.
         """
         if self.uncorrelated:
             # Q = (G + xi I)^-1 L U s^(-1/2), where L'G(G + xi I)^-1 L = U diag(s) U'
@@ -145,7 +145,7 @@ class Criterion:
     def value(self, W: FloatArray, N: FloatArray) -> float:
         """Return the criterion at any coefficients W of full rank.
 
-        Those of (19) count after scaling to ``Q'(GG + xi G)Q = I``.
+        Coefficients of (19) are first scaled to ``Q'(GG + xi G)Q = I``.
         """
         Z = self.G @ W
         return float(np.trace(np.linalg.solve(self._metric(W, Z), _gram(Z.T @ N))))
@@ -155,7 +155,7 @@ class Criterion:
         return self._metric(W, self.G @ W)
 
     def total(self, N: FloatArray) -> float:
-        """Return the criterion at its best, with as many features as there are."""
+        """Return the maximum of the criterion, with as many features as possible."""
         if self.uncorrelated:
             B = self.inverse_apply(N / self.weight[:, None])
             return float(np.sum(N * self.multiply(B)))
@@ -165,8 +165,9 @@ class Criterion:
     def whole(self) -> FloatArray:
         """Return the kernel of all directions together, shape (n, n).
 
-        ``G(G + lam I)^-1 G``, or ``G(G + xi I)^-1``: no subspace kernel exceeds it, and
-        with targets N the best one of as many features agrees with it on N.
+        ``G(G + lam I)^-1 G``, or ``G(G + xi I)^-1``: it is an upper bound on every
+        subspace kernel, and for targets N the optimal subspace kernel with as many
+        features attains it on N.
         """
         scale = 1.0 / self.weight
         if self.uncorrelated:
@@ -189,12 +190,12 @@ class Criterion:
         ridge = (self.reg / self.weight)[:, None]
         with one_blas_thread:
             found = dpotrs(self._factor, right, lower=1)[0]
-            # refined once: the residual is known to more digits than the factor
+            # one step of iterative refinement
             rest = right - self.multiply(found) - ridge * found
             return np.asarray(found + dpotrs(self._factor, rest, lower=1)[0])
 
     def multiply(self, A: FloatArray) -> FloatArray:
-        """Return ``G A``, by the copy of BLAS that the factor uses."""
+        """Return ``G A``, with the same copy of BLAS as the factorisation."""
         with one_blas_thread:
             return np.asarray(dsymm(1.0, self.G.T, A, lower=1))
 
@@ -207,18 +208,18 @@ class Criterion:
             factor, found = cholesky(K.T)
             if found:
                 return factor
-            # rounding made it indefinite; refining takes out what is added
+            # indefinite by rounding; iterative refinement removes the added diagonal
             extra = max(100 * extra, 1e-15 * len(K))
 
 
 def principal(criterion: Criterion, found: Subspace) -> Subspace:
     """Return the same subspace kernel with features that are exactly uncorrelated.
 
-    The constraint of (19) makes ``Z'Z + xi Q'GQ`` the identity, so that the features
-    are uncorrelated only up to xi. Turning them changes neither constraint, nor
-    criterion, nor kernel; along the eigenvectors of ``Q'GQ`` both parts are diagonal.
-    Features come in the order of their variance. Their ``values`` are the parts of the
-    criterion along them, which are no eigenvalues any more.
+    The constraint of (19) makes ``Z'Z + xi Q'GQ`` the identity, so the features are
+    uncorrelated only up to xi. A rotation changes neither constraint, nor criterion,
+    nor kernel; along the eigenvectors of ``Q'GQ`` both parts are diagonal. Features are
+    ordered by their variance. Their ``values`` are the terms of the criterion along
+    them, which are no longer eigenvalues.
     """
     S = found.coef.T @ found.features
     _, R = np.linalg.eigh((S + S.T) / 2)
@@ -232,7 +233,7 @@ def principal(criterion: Criterion, found: Subspace) -> Subspace:
 
 
 def _signed(U: FloatArray) -> FloatArray:
-    """Return eigenvectors whose largest entry is positive: their sign is arbitrary."""
+    """Fix the arbitrary signs of eigenvectors: the largest entry becomes positive."""
     if U.shape[1] == 0:
         return U
     largest = U[np.abs(U).argmax(axis=0), np.arange(U.shape[1])]
@@ -248,19 +249,19 @@ def _gram(A: FloatArray) -> FloatArray:
 
 @dataclass
 class Kernels:
-    """The kernels of a joint problem: criteria for given weights, and their slopes.
+    """The kernels of a joint problem: criteria for given weights, and derivatives.
 
     Parameters
     ----------
     bank : KernelBank
         Centred kernels, of unit trace if there are several.
     reg : float
-        lam, or xi.
+        The regularisation parameter, lam or xi.
     uncorrelated : bool
     weight : array of shape (n,)
-        Of the samples.
+        Sample weights.
     theta : array of shape (M,), optional
-        Weights to keep; by default they are learned.
+        Fixed kernel weights; by default they are learned.
     """
 
     bank: KernelBank
@@ -271,23 +272,23 @@ class Kernels:
     _at: tuple[FloatArray, Criterion] | None = field(default=None, repr=False)
 
     def start(self) -> FloatArray:
-        """Return the weights to keep, or equal ones."""
+        """Return the fixed weights, or else equal ones."""
         if self.theta is not None:
             return self.theta
         M = self.bank.shape[2]
         return np.full(M, 1.0 / M)
 
     def criterion(self, theta: FloatArray) -> Criterion:
-        """Return the criterion on the combined kernel; the last one is remembered."""
+        """Return the criterion on the combined kernel; the last one is cached."""
         if self._at is None or not np.array_equal(self._at[0], theta):
-            self._at = None  # its memory is needed for the next one
+            self._at = None  # free its memory first
             G = self.bank.combine(theta)
             made = Criterion(G, self.reg, self.uncorrelated, self.weight)
             self._at = (theta, made)
         return self._at[1]
 
     def slopes(self, theta: FloatArray, A: FloatArray) -> FloatArray:
-        """Return the derivatives of ``-½ tr A'MA`` in the weights, shape (M,).
+        """Return the gradient of ``-½ tr A'MA`` in the weights, shape (M,).
 
         M is the kernel of all directions, ``G(G + xi I)^-1``.
         """
@@ -296,7 +297,7 @@ class Kernels:
 
 
 class Cut(NamedTuple):
-    """A tangent of the SVMs' value as a function of the weights, and its share."""
+    """A cutting plane of the SVM value in the weights, and its share in a mixture."""
 
     theta: FloatArray
     A: FloatArray
@@ -305,15 +306,15 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class JointPoint:
-    """What belongs to weights and SVMs: the subspace, and what bounds all others.
+    """Further parts of a point: the subspace, and bounds for all other subspaces.
 
     Attributes
     ----------
     subspace : Subspace
     largest : float
-        What ``tr A'KA`` cannot exceed in any subspace, infinite if that is not known.
+        Upper bound on ``tr A'KA`` over all subspaces, infinite if it is not known.
     floor : float
-        A lower bound that ``cuts`` prove.
+        Lower bound that follows from ``cuts``.
     cuts : tuple of Cut
     """
 
@@ -329,20 +330,21 @@ class JointProblem:
 
         min over subspaces   max over A   dual(A) - ½ tr A'KA,     K = ZZ'
 
-    where A are the signed dual variables of the SVMs. For given features the SVMs'
-    primal value is an *upper* bound on the optimum. For given A the best subspace, in
-    which ``tr A'KA`` is the largest, gives a *lower* one: it is below what the same A
-    has in any subspace. Where the two meet, subspace and SVMs are optimal together.
+    where A are the signed dual variables of the SVMs. For given features, the primal
+    value of the SVMs is an *upper* bound on the optimum. For given A, the subspace that
+    maximises ``tr A'KA`` gives a *lower* bound, since the value of A in any other
+    subspace is at least as large. If the two meet, subspace and SVMs are jointly
+    optimal.
 
-    They can meet if there are as many features as SVMs (or as A has rank): then the
-    largest ``tr A'KA`` is ``tr A'MA`` with :meth:`Criterion.whole` M, the lower bound
-    is a concave function of A, and the SVMs on M are a solution. With fewer features
-    the problem is not convex and the bounds may stay apart, optimal or not.
+    They can meet if there are as many features as SVMs (or as the rank of A): then the
+    maximum of ``tr A'KA`` is ``tr A'MA`` with :meth:`Criterion.whole` M, the lower
+    bound is a concave function of A, and the SVMs on M are a solution. With fewer
+    features the problem is not convex, and a gap may remain even at an optimum.
 
     Parameters
     ----------
     loss : Loss
-        Of the SVMs: hinge with one task for each class.
+        Loss of the SVMs: hinge, with one task for each class.
     n_components : int
     kernels : Kernels
     targets : array of shape (n, k)
@@ -370,11 +372,11 @@ class JointProblem:
         return self.n_components >= self.loss.shape[1]
 
     def widened(self) -> JointProblem:
-        """Return the problem with as many features as SVMs, which bounds this one."""
+        """Return the relaxation with as many features as SVMs."""
         return replace(self, n_components=self.loss.shape[1])
 
     def subspace(self, theta: FloatArray, N: FloatArray) -> Subspace:
-        """Return the best subspace for some weights and targets."""
+        """Return the optimal subspace for some weights and targets."""
         return self.kernels.criterion(theta).best(N, self.n_components)
 
     def first(self) -> Iterate:
@@ -384,13 +386,13 @@ class JointProblem:
         return Iterate(theta, np.zeros(self.loss.shape), about=JointPoint(found, 0.0))
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return the bounds that features and SVMs prove."""
+        """Return the bounds given by features and SVMs."""
         about = self._about(point)
         lower = max(self.value(point.A, about.largest), about.floor)
         return self._judged(about.subspace.features, point.A, lower)
 
     def _about(self, point: Iterate) -> JointPoint:
-        """Return what belongs to a point; the best subspace for its SVMs if nothing."""
+        """Return the parts of a point; by default, the best subspace for its SVMs."""
         if point.about is None:
             return JointPoint(self.subspace(point.theta, point.A))
         return point.about
@@ -402,17 +404,17 @@ class JointProblem:
         return Judgement(upper, lower, bias)
 
     def value(self, A: FloatArray, largest: float) -> float:
-        """Return the lower bound that feasible A prove."""
+        """Return the lower bound given by a feasible A."""
         return self.loss.dual(A) - 0.5 * largest
 
     def dual(self, A: FloatArray) -> float:
-        """Return the lower bound of A for weights that are kept."""
+        """Return the lower bound given by A for fixed weights."""
         return self.value(A, float(self.subspace(self.kernels.start(), A).values.sum()))
 
     def tangent(self, cut: Cut) -> tuple[float, FloatArray]:
-        """Return height at zero and slopes of a linear bound on the SVMs' value.
+        """Return intercept and slopes of a linear lower bound on the SVM value.
 
-        It holds for all weights, for the value is convex in them.
+        It holds for all weights, because the value is convex in them.
         """
         made = self.kernels.criterion(cut.theta)
         value = self.value(cut.A, made.total(cut.A))
@@ -422,7 +424,7 @@ class JointProblem:
         return value - float(slope @ cut.theta), slope
 
     def floor(self, cuts: tuple[Cut, ...]) -> float:
-        """Return the lower bound that a mixture of tangents proves."""
+        """Return the lower bound given by a convex combination of cutting planes."""
         if not cuts:
             return -np.inf
         total, slopes = 0.0, np.zeros(len(cuts[0].theta))
@@ -433,7 +435,7 @@ class JointProblem:
         return total + min(0.0, float(slopes.min()))
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the bounds of two points, computed from their coefficients."""
+        """Return the bounds of two points, recomputed from their coefficients."""
         found, below = self._about(point).subspace, self._about(dual)
         Z = self.kernels.bank.apply(point.theta, found.coef)
         if self.kernels.theta is not None:
@@ -470,7 +472,7 @@ class JointProblem:
         )
 
     def _sides(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Return the relative error of sums, and the roots of what terms are at most.
+        """Return the relative error of sums, and roots of bounds on the diagonal.
 
         No entry ``G[i, j]`` exceeds the product of roots i and j.
         """
@@ -478,7 +480,7 @@ class JointProblem:
         return bank.rounding(bank.shape[0]), np.sqrt(bank.sizes() ** 2 @ np.abs(theta))
 
     def _far(self, theta: FloatArray, strain: FloatArray) -> float:
-        """Return what ``tr S'KS`` is at most in any subspace, for entries up to S.
+        """Return an upper bound on ``tr S'KS`` over all subspaces, for entries up to S.
 
         No subspace kernel exceeds ``D^-1`` (19), or G (8).
         """
@@ -489,11 +491,11 @@ class JointProblem:
     def _above(
         self, point: Iterate, W: FloatArray, Z: FloatArray, bias: FloatArray
     ) -> float:
-        """Return what the objective of a subspace is at most, rounding included.
+        """Return an upper bound on the objective of a subspace, including rounding.
 
-        Features whose constraint is off by e, ``|constraint - I| <= e``, are feasible
-        once they are divided by ``sqrt(1 + e)``, and the same scores then cost at most
-        ``1 + e`` times as much.
+        Features that violate the constraint by e, ``|constraint - I| <= e``, become
+        feasible when they are divided by ``sqrt(1 + e)``; the regulariser of the same
+        scores then increases by a factor of at most ``1 + e``.
         """
         unit, side = self._sides(point.theta)
         size, w = np.abs(Z), self.kernels.weight[:, None]
@@ -516,13 +518,13 @@ class JointProblem:
         return upper * (1.0 + FEW)
 
     def _largest(self, A: FloatArray) -> float:
-        """Return what ``tr A'KA`` is at most in any subspace for weights that are kept.
+        """Return an upper bound on ``tr A'KA`` over all subspaces, for fixed weights.
 
         With ``H = G + reg D^-1`` and ``R = N - HB`` for any B,
 
             N'H^-1 N = N'B + B'N - B'HB + R'H^-1 R,    0 <= R'H^-1 R <= R'DR / reg,
 
-        so an inaccurate factor of H makes the bound worse, and never wrong.
+        so an inaccurate factor of H makes the bound weaker, but never invalid.
         """
         kernels, theta = self.kernels, self.kernels.start()
         made, reg, w = kernels.criterion(theta), kernels.reg, kernels.weight[:, None]
@@ -555,7 +557,7 @@ class JointProblem:
         return float(total + rest) * (1.0 + FEW)
 
     def _floor_below(self, cuts: tuple[Cut, ...]) -> float:
-        """Return what :meth:`floor` is at least, rounding included.
+        """Return a lower bound on :meth:`floor`, including rounding.
 
         Any B gives a bound that is linear in the weights, as in :meth:`_largest`:
         ``tr A'MA <= A'N - xi (2 N'B - xi B'D^-1 B) + xi sum_m theta[m] B'K[m]B``.
@@ -563,7 +565,7 @@ class JointProblem:
         kernels = self.kernels
         if not cuts:
             return -np.inf
-        if not kernels.uncorrelated:  # their weights are kept
+        if not kernels.uncorrelated:  # here the weights are fixed
             whole, found = self.widened(), 0.0
             for cut in cuts:
                 far = self._far(cut.theta, self.loss.strain(cut.A))
@@ -602,7 +604,7 @@ class Alignment:
     Parameters
     ----------
     G : array of shape (n, n)
-        Centred.
+        Centred Gram matrix.
     L : array of shape (n, k)
         Centred targets.
     weight : array of shape (n,), optional
@@ -618,7 +620,7 @@ class Alignment:
         self.size = float(np.linalg.norm(L.T @ self.N))
 
     def start(self, n_components: int, seed: int = 0) -> FloatArray:
-        """Return coefficients of the class means, and random ones if these are few."""
+        """Return coefficients of the class means, completed by random ones."""
         S = self.N.T @ self.GN
         values, U = np.linalg.eigh((S + S.T) / 2)
         keep = values > _ZERO * max(float(values[-1]), 0.0)
@@ -650,10 +652,10 @@ class Alignment:
         return a / root, slope_a / root - 0.5 * a / (root * e) * slope_e
 
     def features(self, W: FloatArray) -> Subspace:
-        """Return the subspace of W, ``W'GW`` scaled to the identity.
+        """Return the subspace of W, scaled such that ``W'GW`` is the identity.
 
-        Directions in which ``W'GW`` has no extent are left out; ``values`` are the
-        parts of ``<K, LL'>`` along the others.
+        Directions in the null space of ``W'GW`` are left out; ``values`` are the terms
+        of ``<K, LL'>`` along the others.
         """
         V = self.G @ W
         S = W.T @ V

@@ -1,4 +1,4 @@
-"""Losses for times to an event, of which some are known only to be later.
+"""Losses for censored times to an event.
 
 *The partial likelihood* of Cox couples the samples. With scores f, weights s and costs
 ``C s``, each event time g of a stratum has the samples ``R_g`` that are still at risk,
@@ -6,30 +6,31 @@ and the loss is
 
     L(f) = sum_g k_g log(sum over j in R_g of s_j exp(f_j)) - sum over events C s_i f_i,
 
-``k_g`` the costs of the events at that time (Breslow's way with ties). Its slope leaves
-each sample the mass ``m_j = C s_j [event] - A_j``: what the events hand out to those at
-risk, in proportion to ``s exp(f)``. So a dual point is a way to hand out masses, and
-the dual term is the largest total entropy that any such way has. Risk sets are nested:
-``rho_g``, the mass of ``R_g`` less the costs of events at g and later, comes from
-earlier events, and the best way is known,
+where ``k_g`` are the costs of the events at that time (Breslow's method for ties). Its
+negative gradient A assigns each sample the mass ``m_j = C s_j [event] - A_j``: each
+event distributes its cost over the samples at risk, in proportion to ``s exp(f)``. A
+dual point thus corresponds to distributions of the costs, and the dual term is the
+largest total entropy of all distributions with these masses. Risk sets are nested:
+``rho_g``, the mass of ``R_g`` minus the costs of events at g and later, comes from
+earlier events, and the maximum is known in closed form,
 
     D(A) = sum_g phi(rho_g + k_g) - phi(rho_g) - sum_j m_j log(m_j / s_j),
 
-``phi(x) = x log x``, feasible where all ``m_j`` and ``rho_g`` are at least zero and
-those of the first event are zero. All of it takes cumulative sums over samples in the
-order of their times, and no pairs.
+``phi(x) = x log x``. A point is feasible if all ``m_j`` and ``rho_g`` are nonnegative
+and ``rho_g`` of the first event is zero. All of this needs only cumulative sums over
+samples in the order of their times, and no sums over pairs.
 
-Covariates enter with coefficients that are free. Then the masses that are handed out
-must have the same sums of covariates as the events: ``Z'A = 0``.
+Covariates have unpenalised coefficients. Then the masses must have the same sums of
+covariates as the events: ``Z'A = 0``.
 
-Efron's way takes the l-th of d tied events from a risk set in which the tied ones count
-``1 - l / d``. Then the tied events' own mass is shared out by one unknown number for
-each time with ties, the root of a monotone function; any guess of it is a feasible way
-to hand out, and so gives a bound.
+Efron's method draws the l-th of d tied events from a risk set in which the tied samples
+have weight ``1 - l / d``. The masses of the tied samples are then determined by one
+unknown number for each time with ties, the root of a monotone function; any estimate of
+it corresponds to a feasible distribution, and so gives a bound.
 
 *Regression of the log time* is a pointwise loss in which the error of a censored sample
-counts only where it is predicted too early. A target is a complex number: the log time,
-with ``1j`` added where it is censored.
+counts only if it is predicted too early. A target is a complex number: the log time,
+plus ``1j`` if it is censored.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ from mklearn.problems.protocols import Rows
 Ties = str
 TIES = ("breslow", "efron")
 _BISECTIONS = 64  # of an interval of the logarithm, down to rounding
-_WIDE = 60.0  # half of that interval
-_FAR = 12.0  # between scores of covariates, where effects may be without bounds
-_FEW_STEPS = 4  # for effects beside scores that may be far from the best ones
-_TINY = 1e-150  # of the largest sum at risk in a stratum: its square has an inverse
-_STILL = 1e-12  # of the largest: curvature in which covariates cannot move
+_WIDE = 60.0  # half the length of that interval
+_FAR = 12.0  # range of scores of covariates above which effects may be infinite
+_FEW_STEPS = 4  # for effects at scores that may be far from optimal
+_TINY = 1e-150  # relative to the largest sum at risk: its square can be inverted
+_STILL = 1e-12  # relative to the largest: eigenvalues that count as zero
 
 
 # --- regression of the log time -------------------------------------------------------
@@ -65,7 +66,7 @@ _STILL = 1e-12  # of the largest: curvature in which covariates cannot move
 
 @dataclass(frozen=True)
 class CensoredSquared(Piecewise):
-    """``½ (y - f)^2``, of censored samples ``½ max(0, y - f)^2``."""
+    """``½ (y - f)^2``; for censored samples ``½ max(0, y - f)^2``."""
 
     ridge = 1.0
 
@@ -75,13 +76,13 @@ class CensoredSquared(Piecewise):
         return 0.5 * np.where(y.imag > 0, np.maximum(short, 0.0), short) ** 2
 
     def pieces(self, y: FloatArray) -> tuple[Piece, ...]:
-        """Return ``y a - ½ a^2``, of censored samples for ``a >= 0``."""
+        """Return ``y a - ½ a^2``, with ``a >= 0`` for censored samples."""
         return (Piece(y.real, np.where(y.imag > 0, 0.0, -np.inf), np.inf),)
 
 
 @dataclass(frozen=True)
 class CensoredEpsilon(Piecewise):
-    """``max(0, |y - f| - epsilon)``, of censored ones ``max(0, y - f - epsilon)``."""
+    """``max(0, |y - f| - epsilon)``; if censored, ``max(0, y - f - epsilon)``."""
 
     epsilon: float = 0.1
 
@@ -104,7 +105,7 @@ class CensoredEpsilon(Piecewise):
 
 
 class Stratum(NamedTuple):
-    """Samples with one baseline: rows in order, and their event times in these rows."""
+    """Slices of rows, event times and terms of the samples with the same baseline."""
 
     rows: slice
     groups: slice
@@ -113,10 +114,10 @@ class Stratum(NamedTuple):
 
 @dataclass(frozen=True)
 class RiskSets:
-    """Who is at risk when, for samples in the order of strata and falling times.
+    """Risk sets of samples that are ordered by stratum and descending time.
 
-    Among equal times those of events come last, so that every risk set, and it without
-    the events at its time, is a beginning of its stratum.
+    Among equal times events come last, so that every risk set, with or without the
+    events at its time, consists of the first rows of its stratum.
 
     Attributes
     ----------
@@ -124,17 +125,18 @@ class RiskSets:
         Samples in that order.
     strata : tuple of Stratum
     first, last : arrays of shape (n_groups,)
-        Rows of the events of each event time: ``first`` to before ``last``, which is
-        the end of the risk set.
+        Rows of the events of each event time, from ``first`` up to, but not including,
+        ``last``, which is the end of the risk set.
     own : array of shape (n,)
-        The latest event time whose risk set a row belongs to; n_groups if none.
+        The latest event time whose risk set contains a row; n_groups if there is none.
     dies : array of bool of shape (n,)
     count : array of shape (n_groups,)
-        How many tied events are taken one after the other; ones for Breslow's way.
+        Number of tied events that are treated one after the other; ones for Breslow's
+        method.
     part : array of shape (n_parts,)
         The event time of each term of the likelihood.
     left : array of shape (n_parts,)
-        What the tied events count there.
+        The weight of the tied samples in that term.
     """
 
     order: Rows
@@ -185,7 +187,7 @@ class RiskSets:
             for one in zip(*(pairs(x.tolist()) for x in (rows, groups, parts)),
                            strict=True)
         )  # fmt: skip
-        for one in strata:  # who is censored before the first event is never at risk
+        for one in strata:  # samples censored before the first event are never at risk
             stop = one.groups.stop
             end = last[stop - 1] if _some(one.groups) else one.rows.start
             own[end : one.rows.stop] = len(first)
@@ -193,10 +195,10 @@ class RiskSets:
 
 
 def _running(x: FloatArray) -> FloatArray:
-    """Return cumulative sums along the first axis, of few additions for each.
+    """Return cumulative sums along the first axis, with few additions for each.
 
-    Sums within blocks, and of blocks: a term goes through about two roots of n
-    additions where one sum after the other would take n.
+    Sums are computed within blocks and over blocks, so that a term takes part in about
+    ``2 sqrt(n)`` additions instead of n.
     """
     n = len(x)
     size = max(int(np.sqrt(n)), 1)
@@ -213,12 +215,12 @@ def _running(x: FloatArray) -> FloatArray:
 
 
 def _steps(n: int) -> float:
-    """Return the error of :func:`_running` in units of the sum of absolute terms."""
+    """Return the error of :func:`_running` relative to the sum of absolute terms."""
     return (2.0 * float(np.sqrt(n)) + 96.0) * UNIT
 
 
 class Sweep(NamedTuple):
-    """The second derivative at some scores, for rows in the order of the risk sets.
+    """The Hessian at some scores, for rows in the order of the risk sets.
 
     It is ``diag(mass) - sum_i rate_i P_i P_i'``, where ``P_i`` is ``part`` on the rows
     of the stratum up to row i; ``begins`` marks the first row of each stratum.
@@ -235,9 +237,9 @@ class Sweep(NamedTuple):
 
 @dataclass(frozen=True)
 class CoxFormula:
-    """Cox's partial likelihood, before it has samples.
+    """Cox's partial likelihood, without samples.
 
-    Targets have three columns: time, event (0 or 1) and the number of the stratum.
+    Targets have three columns: time, event (0 or 1) and the index of the stratum.
     """
 
     ties: Ties = "breslow"
@@ -250,7 +252,7 @@ class CoxFormula:
         return Cox(Y[:, 0], Y[:, 1] > 0, Y[:, 2], cost, C, self.ties)
 
     def band(self, spread: float) -> float:
-        """Return any width: there are no kinks to be rounded off."""
+        """Return an arbitrary width: there are no kinks to be smoothed."""
         return 1.0
 
     def outset(self, spread: float) -> tuple[float, float]:
@@ -260,22 +262,22 @@ class CoxFormula:
 
 @dataclass(frozen=True)
 class Cox:
-    """C times minus the logarithm of Cox's partial likelihood; one task, no bias.
+    """C times the negative log partial likelihood of Cox; one task, no bias.
 
     Parameters
     ----------
     time : array of shape (n,)
     event : array of bool of shape (n,)
-        False for times that are censored.
+        False for censored times.
     stratum : array of shape (n,)
-        Samples of one stratum are compared with each other only.
+        Only samples of the same stratum are compared with each other.
     weight : array of shape (n,)
-        A weight of 2 is a sample that is there twice. Efron's way counts ties, and so
-        takes whole numbers only.
+        A sample of weight 2 is equivalent to two samples. Efron's method counts ties,
+        and therefore requires integers.
     C : float
     ties : {"breslow", "efron"}
     design : Design, optional
-        Covariates, whose coefficients are free; its ones change nothing.
+        Covariates, whose coefficients are unpenalised; its ones have no effect.
     """
 
     time: FloatArray
@@ -297,7 +299,7 @@ class Cox:
                 "must be whole numbers; use ties='breslow' for others."
             )
 
-    # --- what does not change ---------------------------------------------------------
+    # --- constants --------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -306,7 +308,7 @@ class Cox:
 
     @cached_property
     def sets(self) -> RiskSets:
-        """Who is at risk when."""
+        """The risk sets."""
         return RiskSets.of(self.time, self.event, self.stratum, self.weight, self.ties)
 
     @cached_property
@@ -316,7 +318,7 @@ class Cox:
 
     @cached_property
     def _given(self) -> FloatArray:
-        """Costs of the events, in the order of the risk sets, zero if censored."""
+        """Costs of the events, in the order of the risk sets; zero if censored."""
         return np.where(self.sets.dies, self.C * self._s, 0.0)
 
     @cached_property
@@ -335,7 +337,7 @@ class Cox:
 
     @cached_property
     def _ends(self) -> Rows:
-        """The first event of each stratum that has one: where no mass is left over."""
+        """The first event time of each stratum with events, where ``rho`` is zero."""
         return np.array(
             [one.groups.stop - 1 for one in self.sets.strata if _some(one.groups)],
             dtype=np.intp,
@@ -350,14 +352,14 @@ class Cox:
     def concavity(self) -> float:
         """Modulus of strong concavity of the dual term.
 
-        The second derivative of a logarithm of sums is at most ½.
+        The eigenvalues of the Hessian of log-sum-exp are at most ½.
         """
         most = [entries_sum(self._costs[one.groups]) for one in self.sets.strata]
         return 2.0 / max(*most, 1e-300) if self._total else 0.0
 
     @cached_property
     def _free(self) -> tuple[FloatArray, FloatArray]:
-        """Covariates within strata, in order, and what makes effects of theirs."""
+        """Basis of covariates within strata, in order, and its map to effects."""
         assert self.design is not None
         sets = self.sets
         sizes = [one.rows.stop - one.rows.start for one in sets.strata]
@@ -383,10 +385,11 @@ class Cox:
     # --- values -----------------------------------------------------------------------
 
     def _logs(self, f: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return logarithms of the sums at risk, for scores in order.
+        """Return logarithms of sums over the risk sets, for scores in order.
 
-        Of those without events at the time, of these events, and of both as each term
-        counts them: shapes (n_groups,), (n_groups,), (n_parts,).
+        The sums are over samples at risk without an event at the time, over those with
+        one, and over both as weighted in each term: shapes (n_groups,), (n_groups,),
+        (n_parts,).
         """
         sets = self.sets
         g = f + np.log(self._s)
@@ -400,21 +403,21 @@ class Cox:
             others[one.groups] = np.where(at > 0, sums[at - 1], -np.inf)
         if len(sets.first):
             edges = np.c_[sets.first, sets.last].ravel()
-            # a sentinel at the end, which no event time has a part in
+            # a sentinel at the end, which belongs to no event time
             dying = np.logaddexp.reduceat(np.append(g, 0.0), edges)[::2]
         both = np.logaddexp(others[sets.part], np.log(sets.left) + dying[sets.part])
         return others, dying, both
 
     def _hazards(self, f: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return logarithms of what events hand out for one unit of ``s exp(f)``.
+        """Return logarithms of cumulative hazards, the mass per unit of ``s exp(f)``.
 
-        To the events of each event time, and to others at risk from then on.
+        They are for the events of each event time, and for the others in its risk set.
         """
         sets = self.sets
         _, _, both = self._logs(f)
         own = np.log(self._k) - both if len(both) else both
         hazard = np.full(len(sets.first), -np.inf)
-        later = np.full(len(sets.first), -np.inf)  # that of earlier times alone
+        later = np.full(len(sets.first), -np.inf)  # from earlier times only
         for one in sets.strata:
             if not _some(one.groups):
                 continue
@@ -431,7 +434,7 @@ class Cox:
         return at_event, hazard
 
     def _mass(self, f: FloatArray) -> FloatArray:
-        """Return the mass that scores in order leave each sample, in order."""
+        """Return the mass of each sample for scores in order, in order."""
         sets = self.sets
         at_event, hazard = self._hazards(f)
         rate = np.append(hazard, -np.inf)[sets.own]
@@ -439,7 +442,7 @@ class Cox:
         return np.asarray(np.exp(f + np.log(self._s) + rate))
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
-        """Return the loss, which no bias changes; with covariates at their effects."""
+        """Return the loss; ``bias`` has an effect only with covariates."""
         return self._value(decisions(self.design, F, bias)[self.sets.order, 0])
 
     def _value(self, f: FloatArray) -> float:
@@ -448,7 +451,7 @@ class Cox:
         return entries_sum(self._k * both) - entries_sum(self._given * f)
 
     def slope(self, F: FloatArray) -> FloatArray:
-        """Return ``-d primal / dF``: events less what was to be expected of each."""
+        """Return ``-d primal / dF``: observed minus expected events of each sample."""
         f = F[self.sets.order, 0]
         return self._back(self._given - self._mass(f))[:, None]
 
@@ -468,7 +471,7 @@ class Cox:
     def sweep(self, F: FloatArray) -> Sweep:
         """Return ``d^2 primal / dF^2`` for passes over rows in order.
 
-        Tied events are taken in Breslow's way, which has about the same curvature.
+        Ties are treated by Breslow's method, which has about the same curvature.
         """
         if self.ties != "breslow":
             return self._untied.sweep(F)
@@ -496,7 +499,7 @@ class Cox:
     def _couple(
         self, one: Stratum, f: FloatArray, V: FloatArray, out: FloatArray
     ) -> None:
-        """Subtract, in place, what the means over risk sets take away."""
+        """Subtract the terms of the means over risk sets, in place."""
         sets = self.sets
         u = np.exp(f - f.max()) * self._s[one.rows]
         U = u[:, None] * V
@@ -530,7 +533,7 @@ class Cox:
         out -= u[:, None] * rates
 
     def bias(self, F: FloatArray) -> FloatArray:
-        """Return zero, (1,); with covariates their effects, (1 + k, 1), ones' zero."""
+        """Return zero, (1,); with covariates, zero and their effects, (1 + k, 1)."""
         if self.design is None:
             return np.zeros(1)
         f = F[self.sets.order, 0]
@@ -543,20 +546,20 @@ class Cox:
             )
             if np.linalg.norm(rest) < 1e-3 * self._total:
                 near = self._effects(f, near)
-            # else f is far from any solution, and some effects as good as others
+            # else f is far from any solution, and approximate effects are good enough
             known = f, near
             self._known["bias"] = known
         return np.asarray(self._free[1] @ known[1])[:, None]
 
     @cached_property
     def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """The last scores whose effects were asked for: they are asked for again."""
+        """Cache of the last scores and their effects."""
         return {}
 
     def _effects(
         self, f: FloatArray, near: FloatArray | None = None, steps: int = 60
     ) -> FloatArray:
-        """Return the best coefficients of covariates beside scores in order, (r,)."""
+        """Return optimal coefficients of covariates for scores in order, (r,)."""
         E, _ = self._free
         start = np.zeros(E.shape[1])
         if near is not None and self._value(f + E @ near) < self._value(f):
@@ -571,10 +574,11 @@ class Cox:
         )
 
     def unbounded(self) -> bool:
-        """Tell whether no finite effects of covariates are the best ones.
+        """Return whether the optimal effects of covariates are infinite.
 
-        So it is if some combination of them is largest, or one of the largest, in each
-        risk set for those who have the event, and not for all at risk.
+        This is the case if some linear combination of the covariates attains its
+        maximum over each risk set at the samples with the event, but is not constant on
+        all risk sets.
         """
         if self.design is None:
             return False
@@ -585,7 +589,7 @@ class Cox:
         sets = self.sets
         r = E.shape[1]
         G = len(sets.first)
-        # with d, the largest of E d in each risk set; sets grow along a stratum
+        # variables: d, and the maximum of E d in each risk set; the sets are nested
         rows, cols, values, limits = [], [], [], 0
 
         def limit(parts: list[tuple[int, float]]) -> None:
@@ -631,7 +635,7 @@ class Cox:
         return np.where(self.sets.own < len(self.sets.first), np.maximum(m, 0.0), 0.0)
 
     def _flow(self, m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return masses of events, of others at risk, and what comes from before."""
+        """Return, by event time, masses of events, of others at risk, and ``rho``."""
         sets = self.sets
         events = self._over_events(m)
         rho = np.zeros(len(sets.first))
@@ -644,7 +648,7 @@ class Cox:
         return events, others, rho
 
     def dual(self, A: FloatArray) -> float:
-        """Return the entropy of the best way to hand out the masses of ``A``."""
+        """Return the largest entropy of distributions with the masses of ``A``."""
         m = self._masses(A)
         events, others, rho = self._flow(m)
         terms = self._entropies(events, others, np.maximum(rho, 0.0))
@@ -653,7 +657,7 @@ class Cox:
     def _entropies(
         self, events: FloatArray, others: FloatArray, rho: FloatArray
     ) -> FloatArray:
-        """Return what each event time adds to the dual term."""
+        """Return the contribution of each event time to the dual term."""
         k = self._costs
         ratio = np.divide(k, rho, out=np.zeros_like(k), where=rho > 0)
         terms = xlogy(k, rho + k) + rho * np.log1p(ratio)
@@ -663,7 +667,7 @@ class Cox:
         return np.asarray(terms)
 
     def _tied(self, tied: Rows, events: FloatArray, others: FloatArray) -> FloatArray:
-        """Return the same for times with tied events, taken one after the other."""
+        """Return the same for times with ties, by Efron's method."""
         sets = self.sets
         count, cost = sets.count[tied], self._costs[tied]
         chosen = np.isin(sets.part, tied)
@@ -698,10 +702,10 @@ class Cox:
     def repair(self, A: FloatArray) -> FloatArray:
         """Return a feasible point near ``A``.
 
-        Masses are cut at zero and scaled to what there is to hand out, and with
-        covariates shifted to the same sums of these. Where events would have to hand
-        out more than they have, the point goes towards the slope at equal scores, or at
-        the best ones without kernels, as far as it must.
+        Masses are clipped at zero and scaled to the total cost of the events; with
+        covariates, they are also shifted to the same sums of these. If some ``rho_g``
+        is still negative, the point moves towards the gradient at equal scores, or at
+        the optimal scores without kernels, as far as necessary.
         """
         m = self._masses(A)
         for one in self.sets.strata:
@@ -728,9 +732,9 @@ class Cox:
 
     @cached_property
     def _even(self) -> tuple[FloatArray, FloatArray]:
-        """Masses at equal scores, and what comes from before there.
+        """Masses at equal scores, and their ``rho``.
 
-        With covariates, those at their best effects without kernels.
+        With covariates, the scores are those of the optimal effects without kernels.
         """
         even = self._even_handed
         if self.design is not None:
@@ -742,14 +746,14 @@ class Cox:
     # --- covariates -------------------------------------------------------------------
 
     def _orthogonal(self, m: FloatArray, even: FloatArray) -> FloatArray:
-        """Return masses near ``m`` with the covariates of the events, none negative.
+        """Return nonnegative masses near ``m`` with the covariate sums of the events.
 
-        They change in proportion to themselves, ``m (1 - E x)`` with E centred in each
-        stratum, which leaves their sums as they are. Where that would make some of them
-        negative, they go towards ``even`` as far as they must.
+        They are ``m (1 - E x)`` with E centred in each stratum, which does not change
+        their sums. If some would be negative, they move towards ``even`` as far as
+        necessary.
         """
         E, _ = self._free
-        for _ in range(3):  # more than once for what rounding left
+        for _ in range(3):  # repeated to remove what rounding left
             off = E.T @ (m - self._given)
             centred, values, vectors = self._spread(m)
             if not len(values):
@@ -768,7 +772,8 @@ class Cox:
     def _spread(self, m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return covariates centred by masses, eigenvalues and -vectors of E'mE.
 
-        Directions in which masses cannot move are those of rounding, and left out.
+        Directions in which masses cannot move contain only rounding errors and are left
+        out.
         """
         centred = self._free[0].copy()
         for one in self.sets.strata:
@@ -780,7 +785,7 @@ class Cox:
         return centred, values[kept], vectors[:, kept]
 
     def _tilt(self, m: FloatArray) -> float:
-        """Return by what part masses must change to have the covariates of events."""
+        """Return the relative change of masses that makes them orthogonal."""
         E, _ = self._free
         a = m - self._given
         size = np.abs(E).T @ (m + self._given)
@@ -788,7 +793,7 @@ class Cox:
         centred, values, vectors = self._spread(m)
         if not len(values):
             return 0.0
-        # the sign of rounding is not known: each direction adds its size
+        # the signs of rounding errors are unknown: add absolute values
         most = (np.abs(vectors).T @ off) / values
         reach = float((np.abs(centred @ vectors) @ most)[m > 0].max(initial=0.0))
         return min(1.0, reach * (1.0 + 1e-6))
@@ -796,7 +801,7 @@ class Cox:
     # --- rounding ---------------------------------------------------------------------
 
     def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
-        """Return what ``primal`` is at most, for scores that err by up to ``error``."""
+        """Return an upper bound on ``primal`` if scores are off by up to ``error``."""
         order = self.sets.order
         f, reach = decisions(self.design, F, bias)[order, 0], error[order, 0]
         if self.design is not None:
@@ -804,7 +809,7 @@ class Cox:
             reach = reach + (16 + len(bias)) * UNIT * size
         _, _, both = self._logs(f + reach)
         gains = entries_sum(self._k * both) - entries_sum(self._given * (f - reach))
-        # a logarithm of sums errs by what each addition adds
+        # each addition contributes to the error of a logarithm of sums
         size = float(np.abs(both).max(initial=0.0)) + float(np.abs(f).max(initial=0.0))
         steps = (4.0 * len(f) + 32.0) * UNIT * (size + 4.0) * self._total
         sums = entries_sum(self._k * np.abs(both)) + entries_sum(
@@ -813,9 +818,9 @@ class Cox:
         return gains + steps + pairwise(len(f)) * sums
 
     def below(self, A: FloatArray) -> float:
-        """Return what ``dual`` is at least, where A is feasible without rounding.
+        """Return a lower bound on ``dual`` at an exactly feasible point near A.
 
-        What an event time adds grows with the masses at risk.
+        The contribution of an event time increases with the masses at risk.
         """
         m = self._masses(A)
         slip = self._slip(m)
@@ -828,7 +833,7 @@ class Cox:
         plain = self._entropies(events, others, np.maximum(rho, 0.0))
         terms = np.minimum(plain, self._entropies(fewer, less, lower))
         tied = ends & (self.sets.count > 1)
-        if tied.any():  # there masses cannot fall together: twice the slope, both ways
+        if tied.any():  # their sum is fixed: bound the change of the split both ways
             terms[tied] = plain[tied]
             shifted = self._entropies(events + off, less, lower)
             terms[tied] -= 2 * np.abs(plain - shifted)[tied] + off
@@ -841,12 +846,12 @@ class Cox:
         return entries_sum(terms) - entries_sum(entropy) - lost - rounded
 
     def strain(self, A: FloatArray) -> FloatArray:
-        """Return how far from ``A`` a point lies that is feasible without rounding."""
+        """Return the distance from ``A`` to an exactly feasible point."""
         m = self._masses(A)
         return self._back(self._slip(m) * m)[:, None]
 
     def _slip(self, m: FloatArray) -> float:
-        """Return by what part masses must change to be as many as there are."""
+        """Return the relative change of masses that makes them exactly feasible."""
         worst = 0.0
         for one in self.sets.strata:
             have = entries_sum(self._costs[one.groups])
@@ -876,7 +881,7 @@ def _some(part: slice) -> bool:
 
 
 def _log(x: FloatArray) -> FloatArray:
-    """Return the logarithm, of zero a number that zero is a factor of."""
+    """Return the logarithm, and zero at zero, where it is multiplied by zero."""
     return np.log(np.where(x > 0, x, 1.0))
 
 

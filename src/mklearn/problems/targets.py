@@ -1,9 +1,9 @@
-"""Many targets on the same samples, each with kernel weights of its own.
+"""Many targets on the same samples, each with its own kernel weights.
 
-The problem falls apart into one for each target: :class:`OwnEvidence` into
+The problem separates into one for each target: :class:`OwnEvidence` into
 :class:`~mklearn.problems.EvidenceProblem`, :class:`OwnSquared` into
-:class:`~mklearn.problems.MKLProblem`. What they share are the kernels, so that all
-targets are judged by products of the kernels with many columns at once.
+:class:`~mklearn.problems.MKLProblem`. They share the kernels, so the bounds of all
+targets are computed from products of the kernels with many columns at once.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from mklearn.problems.weights import WeightSet
 
 FloatArray = NDArray[np.float64]
 
-_BLOCK = 2**26  # bytes of products with all kernels that are held at a time
-_SOLVED = 0.3  # residual of a system, relative, above which an answer is none
+_BLOCK = 2**26  # bytes of products with all kernels that are in memory at a time
+_SOLVED = 0.3  # relative residual of a system above which its solution is rejected
 
 
 def target_blocks(n: int, n_kernels: int, n_targets: int) -> list[slice]:
@@ -46,19 +46,19 @@ def target_blocks(n: int, n_kernels: int, n_targets: int) -> list[slice]:
 
 @dataclass(frozen=True)
 class Centred:
-    """Samples in units of the noise, without what enters the model unpenalised.
+    """Samples in units of the noise, with unpenalised terms projected out.
 
     With ``W = diag(weight)`` and F the design, values are ``z = H W^½ y`` and kernels
-    ``H W^½ K W^½ H``, H the projection off ``W^½ F``. The restricted likelihood of y is
-    the likelihood of z, and ridge regression of y with free effects is that of z
-    without any.
+    ``H W^½ K W^½ H``, where H is the projection onto the orthogonal complement of
+    ``W^½ F``. The restricted likelihood of y is the likelihood of z, and ridge
+    regression of y with unpenalised effects is that of z without any.
 
     Attributes
     ----------
     root : array of shape (n,)
         ``W^½``.
     basis : array of shape (n, q)
-        Orthonormal, of the span of ``W^½ F``.
+        Orthonormal basis of the span of ``W^½ F``.
     """
 
     root: FloatArray
@@ -66,13 +66,13 @@ class Centred:
 
     @classmethod
     def of(cls, weight: FloatArray, design: FloatArray) -> Centred:
-        """Return the frame of weights (n,) and a design (n, q)."""
+        """Return the projection for weights (n,) and a design (n, q)."""
         root = np.sqrt(weight)
         return cls(root, np.linalg.qr(root[:, None] * design)[0])
 
     def values(self, Y: FloatArray) -> FloatArray:
         """Return ``z`` of each column."""
-        # twice: a constant that is large beside the rest loses no more than its digits
+        # twice, because a large constant leaves rounding errors the first time
         return self._off(self._off(self.root[:, None] * Y))
 
     def gram(self, K: FloatArray) -> FloatArray:
@@ -82,7 +82,7 @@ class Centred:
         return np.asarray(0.5 * (K + K.T))
 
     def coefficients(self, a: FloatArray) -> FloatArray:
-        """Return the dual variables ``W^½ a`` of the samples as they are."""
+        """Return the dual variables ``W^½ a`` of the original samples."""
         return self.root[:, None] * self._off(a)
 
     def _off(self, X: FloatArray) -> FloatArray:
@@ -91,14 +91,14 @@ class Centred:
 
 @dataclass(frozen=True)
 class Factors:
-    """Centred kernels as products ``L_m L_m'`` with as few columns as they have rank.
+    """Centred kernels as products ``L_m L_m'`` with as many columns as their rank.
 
     Attributes
     ----------
     stack : array of shape (n, R)
         The factors of all kernels side by side.
     ends : array of shape (n_kernels + 1,)
-        Where each begins and ends.
+        The first columns of the factors, and the total number of columns.
     """
 
     stack: FloatArray = field(repr=False)
@@ -131,7 +131,7 @@ class Factors:
     def totals(self, each: FloatArray) -> FloatArray:
         """Return sums over the columns of each kernel of ``each`` (R, ...)."""
         out = np.zeros((len(self.ranks), *each.shape[1:]))
-        filled = self.ranks > 0  # reduceat has no empty pieces
+        filled = self.ranks > 0  # reduceat cannot handle empty slices
         if filled.any():
             out[filled] = np.add.reduceat(each, self.ends[:-1][filled], axis=0)
         return out
@@ -150,22 +150,22 @@ class Factors:
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """What is known about the weights of each target.
+    """The evidence of the weights of each target.
 
     Attributes
     ----------
     evidence : array of shape (T,)
         Log density of the values of each target.
     nothing : array of shape (T,)
-        The same for weights of zero: noise and a constant alone.
+        The same for zero weights: only noise and a constant.
     noise : array of shape (T,)
-        Variances.
+        Variances of the noise.
     promise : array of shape (T,)
-        How much more log evidence the quadratic model at these weights sees; NaN where
-        it was not looked at.
+        Increase of the log evidence that the quadratic model at these weights predicts;
+        NaN if it was not computed.
     exact : array of shape (T,)
-        Whether the evidence was computed from a factor of the target's own matrix, or
-        follows from that of targets with nearly the same weights.
+        Whether the evidence was computed from a factorisation of the target's own
+        matrix; otherwise, it follows from that of targets with similar weights.
     """
 
     evidence: FloatArray
@@ -182,27 +182,27 @@ class Likelihoods:
         promise = ""
         if len(known):
             promise = (
-                f"; small changes of the weights promise {np.mean(known):.2g} more in "
-                f"the mean, and {np.max(known):.2g} for one of them at most"
+                f"; small changes of the weights promise {np.mean(known):.2g} more on "
+                f"average, and at most {np.max(known):.2g} for a single target"
             )
         return (
             f"The log evidence of {len(self.evidence)} targets is {gain:.3g} above that"
-            f" of no kernel at all, in the median{promise}. These are local optima: "
+            f" without kernels, in the median{promise}. These are local optima: "
             "distant weights may be better."
         )
 
 
 @dataclass(frozen=True)
 class OwnEvidence:
-    """The restricted likelihood of each target, at weights of its own.
+    """The restricted likelihood of each target, at its own weights.
 
     Parameters
     ----------
     all : EvidenceProblem
-        Of all targets; that they share weights there is not asked for. Values may be of
-        single precision or lie in a file: they are looked at in blocks of targets.
+        The problem of all targets; its shared weights are not used. Values may be in
+        single precision or in a memory-mapped file: they are read in blocks of targets.
     memory_limit : int, optional
-        Bytes above which coefficients lie in a file.
+        Number of bytes above which coefficients are stored in a file.
     """
 
     all: EvidenceProblem
@@ -222,7 +222,7 @@ class OwnEvidence:
 
     @cached_property
     def centred(self) -> Centred:
-        """The frame in which there is neither weight nor constant."""
+        """The projection that removes sample weights and unpenalised terms."""
         return Centred.of(self.all.weight, self.all.design)
 
     def values(self, targets: NDArray[np.intp] | slice) -> FloatArray:
@@ -230,7 +230,7 @@ class OwnEvidence:
         return self.centred.values(np.asarray(self.all.Y[:, targets], dtype=float))
 
     def varied(self, targets: slice) -> NDArray[np.bool_]:
-        """Tell which of some targets have different values."""
+        """Return which of some targets are not constant."""
         return np.asarray(np.ptp(self.all.Y[:, targets], axis=0) > 0)
 
     def one(self, target: int) -> EvidenceProblem:
@@ -239,14 +239,14 @@ class OwnEvidence:
         return replace(self.all, Y=y - np.median(y, axis=0))
 
     def first(self) -> Iterate:
-        """Return noise and a constant alone."""
+        """Return zero weights: only noise and a constant."""
         A = room_for(self.all.Y.shape, self.all.Y.dtype, self.memory_limit)
         for block in self.blocks():
             A[:, block] = self.centred.coefficients(self.values(block))
         return Iterate(np.zeros((self.n_targets, self.bank.shape[2])), A)
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return minus the evidence as it is claimed, or that of noise alone."""
+        """Return minus the claimed evidence; without a claim, that of zero weights."""
         found = point.about
         value = self.nothing.sum() if found is None else found.evidence.sum()
         return Judgement(-float(value), -np.inf, np.zeros(self.n_targets))
@@ -257,7 +257,7 @@ class OwnEvidence:
 
     @cached_property
     def nothing(self) -> FloatArray:
-        """The evidence of weights of zero, shape (T,); 0 for constant targets."""
+        """The evidence of zero weights, shape (T,); 0 for constant targets."""
         out = np.zeros(self.n_targets)
         for block in self.blocks():
             quads = np.sum(self.values(block) ** 2, axis=0) * self.varied(block)
@@ -267,18 +267,18 @@ class OwnEvidence:
     def evidence(self, quads: FloatArray, volumes: FloatArray) -> FloatArray:
         """Return the log densities of targets from ``z'G^-1 z`` and ``log |G|``.
 
-        Zero for a target of one value only, which says nothing about kernels.
+        Zero for a constant target, which carries no information about the kernels.
         """
         found = -0.5 * (self.all.misfit(np.where(quads > 0, quads, 1.0)) + volumes)
         return np.where(quads > 0, found, 0.0)
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return noise and constants from the kernels alone.
+        """Return the evidence, with noise and constants recomputed from the kernels.
 
-        Of the evidence, what the coefficients A say is computed afresh: they must solve
-        the system of the weights. A target for which they do not has noise alone. The
-        determinants are those that the solver has found: a factor for each target would
-        take longer than the fit.
+        It is checked that the coefficients A solve the linear system of the weights; if
+        they do not, the weights of that target are set to zero. The determinants are
+        those of the solver, since a factorisation for each target would take longer
+        than the fit.
         """
         theta, A, about = point.theta.copy(), point.A, point.about
         T = self.n_targets
@@ -323,7 +323,7 @@ class OwnEvidence:
 
     @cached_property
     def factors(self) -> Factors | None:
-        """Factors of the centred kernels, None if one is not definite."""
+        """Factors of the centred kernels, None if one is not semidefinite."""
         return Factors.of(self.bank, self.centred)
 
     @cached_property
@@ -338,7 +338,7 @@ class OwnEvidence:
         return np.asarray(np.linalg.solve(F.T @ (w * F), (w * F).T), dtype=float)
 
     def _effects(self, theta: FloatArray, A: FloatArray, block: slice) -> FloatArray:
-        """Return what enters unpenalised for a block of targets, shape (q, T)."""
+        """Return the unpenalised coefficients of a block of targets, shape (q, T)."""
         explained = np.einsum("tm,iqm,it->qt", theta, self._sums, A, optimize=True)
         Y = np.asarray(self.all.Y[:, block], dtype=float)
         return np.asarray(self._regression @ Y - explained)
@@ -364,7 +364,7 @@ class OwnEvidence:
 
 
 def own_shares(bank: KernelBank, theta: FloatArray, A: FloatArray) -> FloatArray:
-    """Return the shares of kernels for targets with weights of their own, (T, M)."""
+    """Return the shares of kernels for targets with their own weights, (T, M)."""
     from_each = np.empty(theta.shape)
     n, _, M = bank.shape
     for block in target_blocks(n, M, len(theta)):
@@ -398,7 +398,7 @@ class Bounds:
         """What is proved, in words."""
         gaps = self.gaps
         return (
-            f"Each of {len(gaps)} targets has weights of its own, within "
+            f"Each of {len(gaps)} targets has its own weights, within "
             f"{100 * float(gaps.max()):.2g} % of the best possible objective; "
             f"{100 * float(np.median(gaps)):.2g} % in the median"
         )
@@ -406,7 +406,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class OwnSquared:
-    """Ridge regression of each target, at weights of its own in one and the same set.
+    """Ridge regression of each target, at its own weights in a common set.
 
     Parameters
     ----------
@@ -417,7 +417,7 @@ class OwnSquared:
         Positive.
     weights : WeightSet
     design : Design, optional
-        Ones and covariates, whose coefficients are free for each target.
+        Ones and covariates, whose coefficients are unpenalised for each target.
     """
 
     bank: KernelBank
@@ -435,13 +435,13 @@ class OwnSquared:
 
     @cached_property
     def centred(self) -> Centred:
-        """The frame in which there is neither cost nor bias nor covariate."""
+        """The projection that removes costs, bias and covariates."""
         ones = np.ones((len(self.cost), 1))
         return Centred.of(self.cost, ones if self.design is None else self.design.basis)
 
     @cached_property
     def factors(self) -> Factors | None:
-        """Factors of the centred kernels, None if one is not definite."""
+        """Factors of the centred kernels, None if one is not semidefinite."""
         return Factors.of(self.bank, self.centred)
 
     def values(self, targets: NDArray[np.intp] | slice) -> FloatArray:
@@ -449,7 +449,7 @@ class OwnSquared:
         return self.centred.values(np.asarray(self.Y[:, targets], dtype=float))
 
     def varied(self, targets: slice) -> NDArray[np.bool_]:
-        """Tell which of some targets have values that covariates do not explain."""
+        """Return which of some targets are not explained by covariates alone."""
         Y = self.Y[:, targets]
         different = np.asarray(np.ptp(Y, axis=0) > 0)
         if self.design is None:
@@ -472,18 +472,18 @@ class OwnSquared:
         return Iterate(theta, np.zeros(self.Y.shape, dtype=self.Y.dtype))
 
     def judge(self, point: Iterate) -> Judgement:
-        """Return the objective as it is claimed, or that of the zero function."""
+        """Return the claimed objective; without a claim, that of the zero function."""
         found = point.about
         if found is None:
             total = 0.0
             for block in self.blocks():
                 total += 0.5 * float(np.sum(self.values(block) ** 2))
             return Judgement(total, -np.inf, np.zeros(self.n_targets))
-        # bounds of a sum may meet where those of a target do not: none on the way
+        # bounds of the sum may meet before those of each target: no lower bound here
         return Judgement(float(found.upper.sum()), -np.inf, np.zeros(self.n_targets))
 
     def dual(self, A: FloatArray) -> float:
-        """Return minus infinity; :meth:`certify` has bounds."""
+        """Return minus infinity; :meth:`certify` computes the bounds."""
         return -np.inf
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
@@ -535,21 +535,21 @@ class OwnSquared:
         return target_blocks(n, M, self.n_targets)
 
 
-# --- one set of weights for all -------------------------------------------------------
+# --- weights shared by all targets ----------------------------------------------------
 
 
 @dataclass(frozen=True)
 class FewerColumns:
     """Targets (n, T) as combinations of at most n columns, ``Y = columns @ mix'``.
 
-    The squared loss sees Y through ``Y Y'`` only: with shared weights the problem of
-    the columns is that of Y, and ``A = A_columns @ mix'``.
+    The squared loss depends on Y only through ``Y Y'``: with shared weights, the
+    problem of the columns is equivalent to that of Y, and ``A = A_columns @ mix'``.
 
     Attributes
     ----------
     columns : array of shape (n, r)
     mix : array of shape (T, r)
-        With orthonormal columns.
+        Matrix with orthonormal columns.
     """
 
     columns: FloatArray
@@ -557,11 +557,11 @@ class FewerColumns:
 
     @classmethod
     def of(cls, Y: FloatArray) -> FewerColumns:
-        """Return the columns of Y (n, T), T above n."""
-        # of the transpose: Y' = Q R, so that Y = R' Q'
+        """Return the reduction of Y (n, T) for T above n."""
+        # QR of the transpose: Y' = Q R, so that Y = R' Q'
         Q, R = np.linalg.qr(Y.T)
         return cls(np.ascontiguousarray(R.T), Q)
 
     def spread(self, part: FloatArray) -> FloatArray:
-        """Return what belongs to the targets, from (n, r) or (r,) of the columns."""
+        """Map values of the columns, (n, r) or (r,), to the targets."""
         return np.asarray(part @ self.mix.T)

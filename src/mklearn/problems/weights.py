@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Constraint(NamedTuple):
-    """A smooth convex function whose values up to one are the set (with theta >= 0)."""
+    """Value and derivatives of a smooth convex g; the set is g <= 1, theta >= 0."""
 
     value: float
     gradient: FloatArray
@@ -26,46 +26,45 @@ class Constraint(NamedTuple):
 
 @runtime_checkable
 class WeightSet(Protocol, metaclass=Asked):
-    """What problems and solvers ask of a set of kernel weights.
+    """Interface of a set of kernel weights.
 
-    The first four say what kind of set it is, and have defaults for sets that derive
-    from this class.
+    The four properties describe the kind of set, and have defaults for subclasses.
     """
 
     @property
     def sparse(self) -> bool:
-        """Whether it is the simplex, where most weights are zero at the optimum."""
+        """Whether it is the simplex, where most optimal weights are zero."""
         return False
 
     @property
     def smooth(self) -> bool:
-        """Whether a smooth function describes it: a :class:`ConvexSet`."""
+        """Whether it has a smooth description, as a :class:`ConvexSet`."""
         return False
 
     @property
     def fixed(self) -> bool:
-        """Whether one member is the best for every A, so that nothing is learned."""
+        """Whether the same member is optimal for every A, so nothing is learned."""
         return False
 
     @property
     def exponent(self) -> float:
-        """The p of the ball that it is most like: 1 has corners, infinity is a cube."""
+        """The p of the most similar lp ball."""
         return 2.0
 
     def support(self, q: FloatArray) -> float:
         """Return ``max theta'q`` over the set."""
 
     def regulariser(self, theta: FloatArray, q: FloatArray) -> float:
-        """Return the regulariser at ``w_m = theta_m Phi_m'A``, where q is of A."""
+        """Return the regulariser at ``w_m = theta_m Phi_m'A``; q belongs to A."""
 
     def center(self, n_kernels: int) -> FloatArray:
-        """Return a member that treats all kernels alike."""
+        """Return a member with equal weights."""
 
     def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
-        """Return the best member for the ``w`` that ``theta`` and A give."""
+        """Return the optimal member for the ``w`` defined by ``theta`` and A."""
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
-        """Tell whether ``theta`` is a member, up to rounding."""
+        """Return whether ``theta`` is a member, up to rounding."""
 
 
 @runtime_checkable
@@ -74,11 +73,11 @@ class ConvexSet(WeightSet, Protocol):
 
     @property
     def smooth(self) -> bool:
-        """Whether a smooth function describes it."""
+        """Whether it has a smooth description."""
         return True
 
     def constraint(self, theta: FloatArray) -> Constraint:
-        """Return the describing function at ``theta > 0``."""
+        """Return the constraint function and its derivatives at ``theta > 0``."""
 
 
 class _Quadratic(ConvexSet):
@@ -148,7 +147,7 @@ class LpBall(_Quadratic):
         return np.asarray(w / _norm(w, self.p))
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
-        """Tell whether ``theta`` is in the ball and not negative."""
+        """Return whether ``theta`` is in the ball and nonnegative."""
         return bool(np.all(theta >= -atol) and _norm(np.abs(theta), self.p) <= 1 + atol)
 
     def constraint(self, theta: FloatArray) -> Constraint:
@@ -190,9 +189,10 @@ class Ellipsoid(_Quadratic):
     def support(self, q: FloatArray) -> float:
         """Return the exact maximum with ``theta >= 0`` (erratum 3).
 
-        Its dual is ``min |q + z|`` in the norm of the inverse of E over ``z >= 0``.
-        Rounding is on the safe side, for ``theta'q = theta'Ey + theta'(q - Ey)`` is at
-        most ``(y'Ey)^½`` plus what the positive part of ``q - Ey`` adds, for every y.
+        Its dual is ``min |q + z|`` in the norm of the inverse of E over ``z >= 0``. The
+        result is an upper bound despite rounding: for every y,
+        ``theta'q = theta'Ey + theta'(q - Ey)`` is at most ``(y'Ey)^½`` plus the
+        contribution of the positive part of ``q - Ey``.
         """
         top = float(np.max(q, initial=0.0))
         if top <= 0:
@@ -203,7 +203,7 @@ class Ellipsoid(_Quadratic):
         y = half.T @ (half @ (q / top + z))
         along, slack = self.E @ y, 2 * len(q) * UNIT * (np.abs(self.E) @ np.abs(y))
         beyond = np.maximum(q / top - along, 0.0) + slack + UNIT
-        # theta_m is at most the root of entry m of the diagonal of the inverse
+        # theta_m is at most the square root of the m-th diagonal entry of the inverse
         reach = 1.01 * np.sqrt(np.sum(half**2, axis=0))
         size = float(np.maximum(y @ along, 0.0) + np.abs(y) @ slack)
         return top * (size**0.5 + float(beyond @ reach))
@@ -218,13 +218,13 @@ class Ellipsoid(_Quadratic):
         return np.full(n_kernels, self.E.sum() ** -0.5)
 
     def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
-        """Return the minimiser, the ray on which ``norms2 / theta^2 = E theta``."""
+        """Return the minimiser, where ``norms2 / theta^2 = E theta`` up to scale."""
         norms2 = theta**2 * np.maximum(q, 0.0)
         if not norms2.any():
             return self.center(len(q))
         floor = 1e-14 * norms2.max()
         w = np.maximum(norms2 / norms2.max(), floor / norms2.max())
-        # Newton on the convex sum w / d + ½ d'E d, from its value for diagonal E
+        # Newton on the convex sum w / d + ½ d'E d, from the solution for diagonal E
         d = (w / np.diag(self.E)) ** (1.0 / 3.0)
         for _ in range(100):
             gradient = self.E @ d - w / d**2
@@ -237,7 +237,7 @@ class Ellipsoid(_Quadratic):
         return np.asarray(d / np.sqrt(d @ self.E @ d))
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
-        """Tell whether ``theta`` is in the ellipsoid and not negative."""
+        """Return whether ``theta`` is in the ellipsoid and nonnegative."""
         return bool(np.all(theta >= -atol) and theta @ self.E @ theta <= 1 + 2 * atol)
 
     def constraint(self, theta: FloatArray) -> Constraint:
@@ -267,7 +267,7 @@ class ElasticNet(_Quadratic):
             )
 
     def _multiplier(self, member: Callable[[float], FloatArray]) -> float:
-        """Return lam with ``member(lam)`` on the boundary, in which it decreases."""
+        """Return the lam for which ``member(lam)``, decreasing, is on the boundary."""
         low = high = 1.0
         while self._value(member(low)) < 1:
             low /= 4
@@ -287,9 +287,9 @@ class ElasticNet(_Quadratic):
         return float((1 - self.mix) * theta.sum() + self.mix * (theta @ theta))
 
     def support(self, q: FloatArray) -> float:
-        """Return ``max theta'q`` by the multiplier of the constraint.
+        """Return ``max theta'q`` by Lagrangian duality.
 
-        Every multiplier bounds it from above, ``lam + max theta'q - lam value(theta)``.
+        Every multiplier gives an upper bound, ``lam + max theta'q - lam value(theta)``.
         """
         top = float(np.max(q, initial=0.0))
         if top == 0:
@@ -333,7 +333,7 @@ class ElasticNet(_Quadratic):
         return member(self._multiplier(member))
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
-        """Tell whether ``theta`` is a member."""
+        """Return whether ``theta`` is a member."""
         return bool(np.all(theta >= -atol) and self._value(theta) <= 1 + 3 * atol)
 
     def constraint(self, theta: FloatArray) -> Constraint:
@@ -391,7 +391,7 @@ class TwoLevel(_Quadratic):
             object.__setattr__(self, "groups", tuple(self.groups))
 
     def of_kernels(self, labels: Sequence[Any]) -> WeightSet:
-        """Return the set with its groups, which are ``labels`` if it has none yet."""
+        """Return the set with its groups; if it has none, these are ``labels``."""
         if self.groups is None:
             return TwoLevel(self.outer, self.inner, tuple(labels))
         if len(self.groups) != len(labels):
@@ -413,7 +413,7 @@ class TwoLevel(_Quadratic):
 
     @property
     def exponent(self) -> float:
-        """The norm within groups, which decides how many kernels have weight."""
+        """The norm within groups, which determines the sparsity over kernels."""
         return self.inner
 
     @property
@@ -434,14 +434,14 @@ class TwoLevel(_Quadratic):
         return _norm(np.array(parts), self.outer)
 
     def support(self, q: FloatArray) -> float:
-        """Return the dual norm: that of the dual norms within the groups."""
+        """Return the dual norm: the outer dual norm of the inner dual norms."""
         q, inner = np.maximum(q, 0.0), _conjugate(self.inner)
         parts = np.array([_norm(q[members], inner) for members in self._members])
-        # rounding of the inner norms comes on top of that of the outer one
+        # rounding of the inner norms adds to that of the outer one
         return _norm(parts, _conjugate(self.outer)) * (1.0 + 2 * len(q) * UNIT)
 
     def center(self, n_kernels: int) -> FloatArray:
-        """Return equal weights within groups that have equal norms."""
+        """Return equal weights within groups, and equal norms of all groups."""
         members = self._members
         if n_kernels != sum(map(len, members)):
             raise ValueError(
@@ -455,10 +455,11 @@ class TwoLevel(_Quadratic):
         return theta
 
     def step(self, theta: FloatArray, q: FloatArray) -> FloatArray:
-        """Return the analytic update, of each group and then between them.
+        """Return the analytic update, first within groups and then between them.
 
-        A group whose weights have the norm b adds ``N / b`` to the sum of ``|w_m|^2 /
-        theta_m``, N being ``(sum |w_m|^(2p/(p+1)))^((p+1)/p)`` with p the inner norm.
+        A group whose weights have the norm b contributes ``N / b`` to the sum of
+        ``|w_m|^2 / theta_m``, with N = ``(sum |w_m|^(2p/(p+1)))^((p+1)/p)`` and p the
+        inner norm.
         """
         norms2 = theta**2 * np.maximum(q, 0.0)
         if not norms2.any():
@@ -470,12 +471,12 @@ class TwoLevel(_Quadratic):
         shares = LpBall(self.outer).step(np.ones(len(sums)), sums)
         out = np.zeros(len(q))
         for share, group in zip(shares, members, strict=True):
-            # with weights of one the update takes q for the squared norms
+            # for weights of one, q are the squared norms
             out[group] = share * within.step(np.ones(len(group)), norms2[group])
         return out
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
-        """Tell whether ``theta`` is in the ball and not negative."""
+        """Return whether ``theta`` is in the ball and nonnegative."""
         return bool(np.all(theta >= -atol) and self._norm(np.abs(theta)) <= 1 + atol)
 
     def constraint(self, theta: FloatArray) -> Constraint:
@@ -499,7 +500,7 @@ class TwoLevel(_Quadratic):
 def for_kernels(
     weights: WeightSet, kernels: Sequence[Any], names: Sequence[str]
 ) -> WeightSet:
-    """Return the set for given kernels: one that asks for their views gets them."""
+    """Return the set for given kernels, whose views are the default groups."""
     if not isinstance(weights, TwoLevel):
         return weights
     if weights.groups is None and all(kernel is None for kernel in kernels):
@@ -540,7 +541,7 @@ class BlockNorm(WeightSet):
         return r / (1 - r)
 
     def support(self, q: FloatArray) -> float:
-        """Return ``|w(A)|_{2,q*}^2``, the regulariser's conjugate."""
+        """Return ``|w(A)|_{2,q*}^2``, twice the conjugate of the regulariser."""
         return _norm(np.maximum(q, 0.0), _conjugate(self.q) / 2)
 
     def regulariser(self, theta: FloatArray, q: FloatArray) -> float:
@@ -560,17 +561,17 @@ class BlockNorm(WeightSet):
         return np.asarray(_norm(inverse, self._power) / inverse)
 
     def contains(self, theta: FloatArray, atol: float = 1e-9) -> bool:
-        """Tell whether ``|1 / theta|_s <= 1``."""
+        """Return whether ``|1 / theta|_s <= 1``."""
         if not (theta > 0).all():
             return False
         return bool(_norm(1.0 / theta, self._power) <= 1 + atol)
 
 
 def excess(weights: WeightSet, theta: FloatArray) -> float:
-    """Return by what ``theta``, a member up to rounding, must be divided to be one.
+    """Return the divisor that turns ``theta``, a member up to rounding, into a member.
 
-    At least one; rounding in the test itself is included. With a block norm weights say
-    what w is, and its regulariser holds for any.
+    It is at least one and includes rounding in the test itself. For a block norm, the
+    weights only define w, and the regulariser is valid for any w.
     """
     over = 0.0
     if not isinstance(weights, BlockNorm):
@@ -607,7 +608,7 @@ def block_norm(q: float) -> WeightSet:
 
 
 def weight_set(norm: Any) -> WeightSet:
-    """Return the set that a number, a matrix or a weight set stands for."""
+    """Return the weight set for a number p, a matrix or a weight set."""
     if isinstance(norm, Real):
         return LpBall(float(norm))
     if isinstance(norm, WeightSet) and not isinstance(norm, type):

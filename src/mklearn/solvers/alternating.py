@@ -1,4 +1,4 @@
-"""Wrapper with the analytic update: solve for A, then for theta in closed form."""
+"""Alternating optimisation: solve for A, then update theta in closed form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mklearn.problems.mkl import Problem
 from mklearn.solvers.base import Iterate, Iterates
 from mklearn.solvers.inner import inner_solver
 
-_LEAST = 1e-12  # of the largest weight: what an update starts from
+_LEAST = 1e-12  # smallest weight before an update, relative to the largest
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Alternating:
     Parameters
     ----------
     accuracy : float
-        How exactly the inner problem is solved, as a share of the current gap.
+        Accuracy of the inner problem, relative to the current gap.
     """
 
     accuracy: float = 0.1
@@ -38,7 +38,7 @@ class Alternating:
             judgement = yield Iterate(theta, A, scores, quads)
             assert judgement is not None
             allowed = self.accuracy * (judgement.upper - judgement.lower)
-            # The update multiplies: a kernel that rounding has put out would stay out.
+            # The update is multiplicative: a weight rounded to zero would stay zero.
             theta = np.maximum(theta, _LEAST * theta.max(axis=-1, keepdims=True))
-            # erratum 1: (21) is not the update; the norms of w are
+            # erratum 1: the update is by the norms of w, not by (21)
             theta = problem.step(theta, quads)

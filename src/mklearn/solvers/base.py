@@ -24,8 +24,8 @@ FloatArray = NDArray[np.float64]
 
 
 Iterates = Generator[Iterate, Judgement | None, None]
-# None is a sign of life before there is any point. A method that ends may say how;
-# otherwise it cannot improve further.
+# None hands over control before there is any point. A method that ends may return a
+# status; otherwise it cannot improve further.
 Steps = Generator[Iterate | None, Judgement | None, "Status | None"]
 
 
@@ -51,7 +51,7 @@ class Need:
     holds: Callable[[Any], bool] | None = None
 
     def met(self, problem: Any) -> bool:
-        """Tell whether a problem has what is needed."""
+        """Return whether a problem meets the requirement."""
         return (
             (self.loss is object or isinstance(problem.loss, self.loss))
             and (self.weights is object or isinstance(problem.weights, self.weights))
@@ -59,13 +59,13 @@ class Need:
         )
 
     def message(self, problem: Any) -> str:
-        """Return what is needed, and what was given."""
+        """Return the message, with what is required and what was given."""
         words = self.otherwise
         if "{loss}" in words:
             words = words.replace("{loss}", type(problem.loss).__name__)
         if "{weights}" in words:
             weights = problem.weights
-            ball = isinstance(weights, LpBall)  # with its p
+            ball = isinstance(weights, LpBall)  # show its p
             called = repr(weights) if ball else type(weights).__name__
             words = words.replace("{weights}", called)
         return words
@@ -73,17 +73,17 @@ class Need:
 
 @runtime_checkable
 class Solver(Protocol, metaclass=Asked):
-    """An algorithm: its fields are settings, and it yields iterates on demand."""
+    """An algorithm: its fields are settings, and it is a generator of iterates."""
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What it asks of a problem; nothing by default."""
+        """Requirements on the problem; none by default."""
         return ()
 
     def iterates(
         self, problem: Any, start: Iterate | None
     ) -> Generator[Any, Judgement | None, Any]:
-        """Yield iterates; each ``yield`` returns the problem's judgement of it."""
+        """Yield iterates; each ``yield`` returns the problem's judgement."""
 
 
 class Status(Enum):
@@ -111,8 +111,8 @@ class Status(Enum):
 class History:
     """One entry for each iteration.
 
-    ``upper``, ``lower`` and ``gap`` refer to the best points so far, ``values`` and
-    ``bounds`` to each iterate alone, which need not be monotone; ``slack`` is the
+    ``upper``, ``lower`` and ``gap`` refer to the best points so far. ``values`` and
+    ``bounds`` are those of each iterate, and need not be monotone. ``slack`` is the
     expected further gain (NaN if there are bounds).
     """
 
@@ -142,7 +142,7 @@ class Solution:
         space they have shape (D, T), ``f(x) = sum_m theta_m <z_m(x), A_m> + bias``.
     bias : array of shape (T,)
     dual : array of the shape of A
-        The feasible point behind ``lower``.
+        The dual feasible point that gives ``lower``.
     upper, lower : float
         Bounds on the optimum, computed by the problem, not by the solver, and rounded
         outward. ``lower`` is minus infinity if no lower bound is known.
@@ -162,7 +162,7 @@ class Solution:
     claim : str
         Statement about the solution, for problems with their own wording.
     error : float
-        The part of ``upper - lower`` that accounts for rounding.
+        The part of ``upper - lower`` that is an allowance for rounding.
     """
 
     theta: FloatArray
@@ -184,7 +184,7 @@ class Solution:
 
     @property
     def screened(self) -> int:
-        """Number of kernels that provably have no weight at any optimum."""
+        """Number of kernels whose weight is provably zero at every optimum."""
         return int(np.sum(self.weight_bounds == 0))
 
     @property
@@ -199,7 +199,7 @@ class Solution:
 
     @property
     def crossed(self) -> bool:
-        """Whether the bounds cross by more than rounding: a kernel is not definite."""
+        """Whether the bounds cross by more than rounding (an indefinite kernel)."""
         return self.lower > self.upper
 
     @property
@@ -216,11 +216,11 @@ class Solution:
         )
 
     def iterate(self) -> Iterate:
-        """Return the point, to be judged anew or to start from."""
+        """Return the point, for example as a warm start."""
         return Iterate(self.theta, self.A, about=self.about)
 
     def check(self, problem: Judge) -> float:
-        """Return the relative gap computed afresh from ``problem``."""
+        """Return the relative gap, recomputed from ``problem``."""
         below = Iterate(self.theta, self.dual, about=self.about)
         return problem.certify(self.iterate(), below).gap
 

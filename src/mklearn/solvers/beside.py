@@ -1,13 +1,14 @@
-"""Inner problems with covariates: SMO with several equalities, and sweeps with some.
+"""Inner problems with covariates: SMO and sweeps with further equality constraints.
 
-``E'a = 0`` is one equation for the constant, which SMO keeps, and one for each
-covariate. These are eliminated by an augmented Lagrangian,
+``E'a = 0`` is one equation for the constant, which SMO satisfies, and one for each
+covariate. The latter are eliminated by an augmented Lagrangian,
 
     min ½ a'(K + rho QQ')a + (linear + Q lam)'a     lower <= a <= upper,  sum(a) = 0,
 
-where Q are the covariates, orthonormal and centred: a kernel of fixed weight, and a
-linear term that moves by ``rho Q'a`` after each solution. Of the Crammer-Singer loss
-all equalities are eliminated so, for each class, and sweeps do the rest.
+where Q are the orthonormal, centred covariates: a kernel of fixed weight, and a linear
+term whose multipliers change by ``rho Q'a`` after each solution. For the Crammer-Singer
+loss all equalities of each class are eliminated in this way, and sweeps solve what
+remains.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from mklearn.solvers.sweeps import SampleSweeps
 FloatArray = NDArray[np.float64]
 
 _ROUNDS = 200
-_STIFF = 1e4  # covariates beside kernels, where A moves with the weights
+_STIFF = 1e4  # weight of covariates relative to kernels in the model of A
 
 
 class _Best:
-    """The point with the smallest gap so far, and for how long it hardly fell."""
+    """The point with the smallest gap so far, and the rounds without much progress."""
 
     found: tuple[FloatArray, FloatArray]
 
@@ -41,21 +42,21 @@ class _Best:
         self.gap, self.idle = np.inf, 0
 
     def offer(self, found: tuple[FloatArray, FloatArray], gap: float) -> None:
-        """Take the dual variables and scores of a round, if their gap is smaller."""
+        """Keep the dual variables and scores of a round if their gap is smaller."""
         self.idle = 0 if gap < 0.95 * self.gap else self.idle + 1
         if gap < self.gap:
             self.found, self.gap = found, gap
 
 
 class _Rows(RowCache):
-    """Rows of the combined kernel, and of a linear kernel of the covariates."""
+    """Rows of the combined kernel plus a linear kernel of the covariates."""
 
     def __init__(self, bank: KernelBank, Q: FloatArray) -> None:
         self.Q, self.rho = Q, 0.0
         super().__init__(bank)
 
     def set_theta(self, theta: FloatArray, exact: bool = True) -> None:
-        """Change the weights; the covariates outweigh the kernels."""
+        """Change the weights; rho is large compared with the kernels."""
         super().set_theta(theta, exact)
         self.rho = max(20 * float(self.diag.sum()), 1e-300)
         self.diag = self.diag + self.rho * np.sum(self.Q**2, axis=1)
@@ -75,8 +76,7 @@ class _Rows(RowCache):
 class BesideSolver:
     """All tasks of a box loss with covariates for given weights, warm-started.
 
-    The points that it returns are feasible: within the box, and orthogonal to the
-    design.
+    Returned points are feasible: within the box, and orthogonal to the design.
     """
 
     def __init__(self, problem: Problem, start: Iterate | None) -> None:
@@ -130,18 +130,18 @@ class BesideSolver:
             gap = self._gap(A, F)
             best.offer((A, F), gap)
             enough = max(min(allowed, self.coarse * self.size), 1e-13 * self.size)
-            if gap <= enough or best.idle > 25:  # below, rounding decides
+            if gap <= enough or best.idle > 25:  # the rest is rounding
                 break
             yield Iterate(theta, A, complete=False)
             for t, task in enumerate(self.tasks):
                 self.multipliers[:, t] += self.rows.rho * (self.Q.T @ task.a)
                 self._move(t)
-            # the gap falls with the violation, more or less
+            # the gap decreases roughly in proportion to the violation
             eps = max(eps * min(max(0.5 * enough / gap, 0.2), 0.7), 1e-13)
         return best.found
 
     def _move(self, t: int) -> None:
-        """Give a task its linear term, and the gradient that follows."""
+        """Update the linear term of a task, and its gradient."""
         task, box = self.tasks[t], self.boxes[t]
         shift = self.Q @ self.multipliers[:, t]
         shift = np.concatenate([shift, shift]) if task.split else shift
@@ -154,7 +154,8 @@ class BesideSolver:
     def _gap(self, A: FloatArray, F: FloatArray) -> float:
         """Return the duality gap for fixed weights, at the effects of the multipliers.
 
-        At the solution these are the best ones; looking for them would cost more.
+        These effects are optimal at the solution; computing optimal ones in each round
+        would be more expensive.
         """
         loss: Any = self.problem.loss
         moved = np.column_stack([task.a for task in self.tasks])
@@ -177,7 +178,7 @@ class BesideSolver:
 class BesideSweeps(SampleSweeps):
     """The inner problem of the Crammer-Singer loss with covariates, warm-started.
 
-    The points that it returns are feasible.
+    Returned points are feasible.
     """
 
     def __init__(self, problem: Problem, start: Iterate | None, seed: int = 0) -> None:
@@ -201,7 +202,7 @@ class BesideSweeps(SampleSweeps):
         return np.concatenate([theta, np.full((*theta.shape[:-1], 1), rho)], axis=-1)
 
     def between(self, c: int, samples: NDArray[Any]) -> FloatArray:
-        """Return the kernel of a class, in which A can hardly leave the design."""
+        """Return the kernel of a class, with a penalty on violations of ``E'A = 0``."""
         K = super().between(c, samples)
         E = self.E[samples]
         return np.asarray(K + _STIFF * self.rho * (E @ E.T))
@@ -210,7 +211,7 @@ class BesideSweeps(SampleSweeps):
         """Solve for ``theta`` until the inner duality gap is at most ``allowed``."""
         self.theta = theta
         traces = np.atleast_2d(theta) @ self.problem.sizes.sum(axis=0)
-        # kernels with next to no weight leave the covariates: scores of the size of one
+        # if the kernels have almost no weight, rho is such that scores are of order one
         most = float(self.costs.max(initial=0.0))
         self.rho = max(float(np.max(traces)), 1.0 / max(most, 1e-300))
         if self.sharp > 0.0:
@@ -230,12 +231,12 @@ class BesideSweeps(SampleSweeps):
             gap = self._gap(A, F, self.multipliers + self.rho * off)
             best.offer((A, F), gap)
             enough = max(min(allowed, self.coarse * self.size), 1e-13 * self.size)
-            if gap <= enough or best.idle > 25:  # below, rounding decides
+            if gap <= enough or best.idle > 25:  # the rest is rounding
                 break
             yield Iterate(theta, A, complete=False)
             self.multipliers = self.multipliers + self.rho * off
             before, strain = strain, float(np.abs(off).max())
-            if strain > 0.5 * before:  # stiffer, the slower the effects settle
+            if strain > 0.5 * before:  # slow convergence: increase the penalty
                 self.rho *= 4.0
             rough = max(min(0.5 * rough, 0.1 * gap / self.size), 1e-14)
         self.A = best.found[0]
@@ -251,7 +252,7 @@ class BesideSweeps(SampleSweeps):
 
 @dataclass(frozen=True)
 class _AnyWeights:
-    """Weights that are given from outside, those of covariates among them."""
+    """Weights that the caller sets, including that of the covariates."""
 
     fixed: bool
 
@@ -262,7 +263,7 @@ class _AnyWeights:
 
 
 def sweeps(problem: Problem, start: Iterate | None, seed: int = 0) -> SampleSweeps:
-    """Return what solves the Crammer-Singer loss for given weights."""
+    """Return the solver of the Crammer-Singer loss for given weights."""
     if problem.loss.design is None:
         return SampleSweeps(problem, start, seed)
     return BesideSweeps(problem, start, seed)

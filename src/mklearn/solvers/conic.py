@@ -1,4 +1,4 @@
-"""Conic programs: the dual as a whole, for a general interior-point solver."""
+"""Conic programs: the full dual problem, for a general interior-point solver."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ class Conic:
     per class give the second-order cone program ``max sum_i A_iy`` with ``A_c' K_r A_c
     <= 1``.
 
-    It factors every kernel and hands all of them to a general solver, so it is meant
-    for a few hundred samples: as a reference, not for daily work. Interior points stay
-    off the limits of A, so A is solved for once more where the weights are found; and
-    where several settings of the backend do not give what is asked for, Newton's method
-    goes on from the last answer (alternation, for block norms).
+    It factorises every kernel and passes all of them to a general solver, so it is
+    meant as a reference for up to a few hundred samples. Interior points do not reach
+    the bounds of A, so A is recomputed at the weights that were found. If none of
+    several settings of the backend is accurate enough, Newton's method continues from
+    the last answer (alternation, for block norms).
 
     Parameters
     ----------
     accuracy : float
-        Relative accuracy that is asked of the conic solver.
+        Relative accuracy requested from the conic solver.
     backend : {"clarabel", "scs"}
-        Interior points, or a first-order method that reaches fewer digits.
+        An interior-point method, or a less accurate first-order method.
     """
 
     accuracy: float = 1e-11
@@ -71,7 +71,7 @@ class Conic:
     )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
-        """Yield the solution, and others if the first does not do."""
+        """Yield the solution, and further ones if the first is not accurate enough."""
         packages(self.backend)
         n = problem.bank.shape[0]
         if n > 500:
@@ -90,27 +90,27 @@ class Conic:
             last = Iterate(theta, A)
             system = linear_system(problem)
             if system is not None:
-                # a quadratic loss has an exact A for these weights: a better primal
+                # for a quadratic loss, the exact A of these weights is a better primal
                 best, _ = LinearSolver(problem.bank, system, theta).best(theta)
                 yield Iterate(theta, best, dual=A)
                 continue
             judged = yield Iterate(theta, A)
             if judged is not None and isinstance(problem.loss, BoxLoss):
-                # interior points stay off the limits, where most of A belongs
+                # interior points do not reach the bounds, where most entries of A are
                 inner = inner_solver(problem, Iterate(theta, A))
                 best, F = yield from inner.solve(theta, 1e-10 * abs(judged.upper))
                 yield Iterate(theta, best, F, dual=A)
-        # what no attempt has done, for the scale of kernels or costs, is handed over
+        # if all attempts fail because of the scale of kernels or costs, hand over
         second: Any = MulticlassNewton() if problem.kind == "classes" else Newton()
         exact = second if problem.weights.smooth else Alternating()
         yield from exact.iterates(problem, last)
 
     def _attempts(self) -> list[tuple[float, dict[str, Any]]]:
-        """Return accuracies and settings to try until one of them does.
+        """Return accuracies and settings to try until one of them works.
 
-        The last steps may spoil what a solver had before: then asking for less helps.
-        Shorter steps stay in the middle of narrow cones, those of norms near one above
-        all, where the usual ones end before the first digit is right.
+        The last steps of a solver may worsen its result; then a lower accuracy helps.
+        Shorter steps stay near the centre of narrow cones, especially those of norms
+        near one, where the default steps fail before the first digit is correct.
         """
         attempts: list[tuple[float, dict[str, Any]]] = [(self.accuracy, {}), (1e-8, {})]
         if self.backend == "clarabel":
@@ -150,7 +150,7 @@ class Conic:
         # stationarity in q: the weights are twice the multipliers
         theta = np.array([2.0 * np.sum(limit.dual_value) for limit in quads])
         theta = np.maximum(theta, 0.0)
-        if not theta.any():  # no kernel matters: all weights are as good
+        if not theta.any():  # no kernel matters: all weights are optimal
             theta = weights.center(M)
         return outward(theta, weights.constraint), point
 
@@ -164,13 +164,13 @@ class Conic:
         accuracy: float,
         settings: dict[str, Any],
     ) -> tuple[FloatArray, FloatArray] | None:
-        """Solve with a set of weights for each class, ``support(q_c) <= 1``."""
+        """Solve with separate weights for each class, ``support(q_c) <= 1``."""
         cp = packages(self.backend)
         k, M = A.shape[1], len(size)
         every, quads = list(limits), []
         sparse = problem.weights.sparse
         for c in range(k):
-            if sparse:  # norms themselves make the better cones
+            if sparse:  # cones of norms are better conditioned than those of squares
                 quads += [cp.norm(S[:, c]) <= 1.0 for S in size]
                 continue
             q = cp.Variable(M, nonneg=True)
@@ -183,7 +183,7 @@ class Conic:
         if A.value is None:
             return None
         point = problem.loss.repair(np.asarray(A.value, dtype=float))
-        # half of d is the multiplier of the square, all of it that of the norm
+        # the multiplier is d / 2 for the square, and d for the norm
         d = np.array([float(np.sum(limit.dual_value)) for limit in quads])
         d = np.maximum(d if sparse else 2.0 * d, 0.0)
         return d.reshape(k, M), point
@@ -213,7 +213,7 @@ def run(
     factors: str | None = None,
     **more: Any,
 ) -> None:
-    """Solve a model as well as the backend can; variables without value tell if not.
+    """Solve a model; if the backend fails, the variables have no value.
 
     Parameters
     ----------
@@ -223,8 +223,8 @@ def run(
     backend : {"clarabel", "scs"}
     accuracy : float
     factors : str, optional
-        How Clarabel factors its matrices. Left alone it takes a method for dense
-        blocks, which makes semidefinite cones eight times faster; with second-order
+        Method by which Clarabel factorises its matrices. Its default, a method for
+        dense blocks, is eight times faster for semidefinite cones; for second-order
         cones "qdldl" takes a quarter of the time.
     **more
         Other settings of the backend.
@@ -235,11 +235,11 @@ def run(
         if factors is not None:
             settings["direct_solve_method"] = factors
     else:
-        # a first-order method would go on for ever
+        # a first-order method would not terminate
         settings = dict.fromkeys(("eps_abs", "eps_rel"), max(accuracy, 1e-9))
         settings["max_iters"] = 50_000
     with warnings.catch_warnings():
-        # an answer that is less accurate than asked for is judged like any other
+        # a less accurate answer is judged like any other
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
         try:
             model.solve(solver=backend.upper(), **settings, **more)
@@ -248,17 +248,17 @@ def run(
 
 
 def _units(loss: Any, grams: list[FloatArray]) -> tuple[float, float]:
-    """Return what A and what targets are counted in, as powers of ten.
+    """Return the units of A and of the targets, as powers of ten.
 
-    A problem with costs ``C`` and kernels ``K`` is the one with ``C / unit`` and
-    ``unit K`` for ``A / unit``; the unit is about as large as A can be. Where A is
-    large, interior points may need more iterations, or fail.
+    A problem with costs ``C`` and kernels ``K`` is equivalent to one with ``C / unit``
+    and ``unit K`` in the variables ``A / unit``; the unit is about the largest possible
+    size of A. If A is large, interior-point methods may need more iterations, or fail.
     """
     if not isinstance(loss, Summed):
         return 1.0, 1.0
     ridge = 1.0 / float(loss.C[loss.C > 0].mean())
     variance = float(np.mean([np.trace(K) / len(K) for K in grams]))
-    # in most directions kernels have less than their variance
+    # in most directions, a kernel has less than its mean variance
     least = 0.1 * variance if loss.point.quadratic else variance
     size = float(np.abs(loss.Y).max())
     return _power(1.0 / max(ridge, least)), _power(size) if size > 0 else 1.0
@@ -271,11 +271,11 @@ def _power(size: float) -> float:
 def _loss(
     cp: Any, loss: Any, unit: float = 1.0, size: float = 1.0
 ) -> tuple[Any, Any, list[Any]]:
-    """Return A and the dual term as expressions of variables, and their limits.
+    """Return A and the dual term as expressions of variables, and their constraints.
 
-    A is counted in ``unit * size``, targets in ``size``. Samples without cost have
-    variables all the same, within limits of their own: a set without interior would be
-    hard on an interior-point method.
+    A is in units of ``unit * size``, targets in units of ``size``. Samples with zero
+    cost also have variables, with bounds of their own, because interior-point methods
+    need a feasible set with nonempty interior.
     """
     if isinstance(loss, BoxLoss):
         return _box(cp, loss, unit, size)
@@ -300,7 +300,7 @@ def _loss(
     if loss.point.quadratic:
         half = 0.5 * cp.sum_squares(cp.multiply(1.0 / np.sqrt(C), Z))
         return A, cp.sum(cp.multiply(used * loss.Y / size, Z)) - half, limits
-    share = cp.multiply(loss.Y / C, Z)  # of the logistic loss
+    share = cp.multiply(loss.Y / C, Z)  # the logistic loss
     entropy = cp.entr(share) + cp.entr(1.0 - share)
     value = cp.sum(cp.multiply(loss.C / unit, entropy))
     return A, value, [*limits, share >= 0, share <= 1]
@@ -309,7 +309,7 @@ def _loss(
 def _box(
     cp: Any, loss: BoxLoss, unit: float, size: float
 ) -> tuple[Any, Any, list[Any]]:
-    """Return the same for any loss whose dual is a box QP, task by task."""
+    """Return the same for any loss whose dual is a box QP for each task."""
     n, T = loss.shape
     boxes = [loss.box(t)[:4] for t in range(T)]
     linear, lower, upper, ridge = map(np.column_stack, zip(*boxes, strict=True))
@@ -339,7 +339,7 @@ def _box(
 
 
 def _support(cp: Any, weights: Any, q: Any) -> tuple[Any, list[Any]]:
-    """Return the support function as an expression, and what limits its variables."""
+    """Return the support function as an expression, and its constraints."""
     if isinstance(weights, LpBall):
         if weights.p == 1:
             return cp.max(q), []
@@ -347,11 +347,11 @@ def _support(cp: Any, weights: Any, q: Any) -> tuple[Any, list[Any]]:
             return cp.sum(q), []
         return _norm(cp, q, weights.p / (weights.p - 1.0))
     if isinstance(weights, Ellipsoid):
-        # erratum 3: the smallest norm of the inverse among all that are at least q
+        # erratum 3: minimise the norm of the inverse over all vectors >= q
         half = np.linalg.inv(np.linalg.cholesky(weights.E))
         above = cp.Variable(q.shape[0])
         return cp.norm(half @ above), [above >= q]
-    # the elastic net, by the multiplier of its constraint
+    # the elastic net, in terms of the multiplier of its constraint
     lam = cp.Variable(nonneg=True)
     rest = cp.pos(q - lam * (1.0 - weights.mix))
     return lam + cp.quad_over_lin(rest, lam) / (4.0 * weights.mix), []
@@ -370,7 +370,7 @@ def _norm(cp: Any, q: Any, r: float) -> tuple[Any, list[Any]]:
 
 
 def _factor(K: FloatArray) -> FloatArray:
-    """Return L with ``L L' = K``, without the directions that rounding made."""
+    """Return L with ``L L' = K``, without directions that are due to rounding."""
     values, vectors = np.linalg.eigh((K + K.T) / 2)
     kept = values > 1e-13 * max(float(values[-1]), 0.0)
     if not kept.any():

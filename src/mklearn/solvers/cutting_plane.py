@@ -26,21 +26,21 @@ class CuttingPlane:
     The weights that minimise eta are found by a linear program for p = 1 (SILP of
     Sonnenburg et al. 2006) and by an interior-point method for every other convex set,
     in place of the Taylor expansions of the SIP in Algorithm 3 of LPMKL. The
-    multipliers of the cuts mix the dual points into one whose dual value is at least
-    the program's value.
+    multipliers of the cuts define a convex combination of the dual points whose dual
+    value is at least that of the program.
 
-    The minimiser of few cuts lies far off. The level method (Lemaréchal, Nemirovskii,
-    Nesterov 1995) takes from the last weights only the shortest step to where the cuts
-    allow a value of ``lower + level * (upper - lower)``.
+    With few cuts, the minimiser may be far from the solution. The level method
+    (Lemaréchal, Nemirovskii, Nesterov 1995) instead projects the last weights onto the
+    set where the cuts are at most ``lower + level * (upper - lower)``.
 
     Parameters
     ----------
     accuracy : float
-        How exactly the inner problem is solved, as a share of the current gap.
+        Accuracy of the inner problem, relative to the current gap.
     level : float, optional
-        Where between the bounds the level is, in [0, 1); 0 is the minimiser itself,
+        Position of the level between the bounds, in [0, 1); 0 is the minimiser itself,
         the plain SILP and SIP. By default 0.3 for balls with p < 1.5, which are nearly
-        polyhedra, and 0.1 for rounder sets, whose shape alone keeps the steps short.
+        polyhedra, and 0.1 for rounder sets, whose shape keeps the steps short.
     """
 
     accuracy: float = 0.1
@@ -98,13 +98,13 @@ class CuttingPlane:
         lower: float,
         gap: float,
     ) -> FloatArray:
-        """Return where the next cut is made."""
+        """Return the weights of the next cut."""
         level = self.level
         if level is None:
             level = 0.3 if problem.weights.exponent < 1.5 else 0.1
         if level == 0 or gap == 0:
             return lowest
-        if len(theta) > _DENSE:  # half of the way does nearly as well, at no cost
+        if len(theta) > _DENSE:  # the midpoint is nearly as good, at no cost
             return (best + lowest) / 2
         assert isinstance(problem.weights, ConvexSet)
         constraint = problem.weights.constraint
@@ -115,7 +115,7 @@ class CuttingPlane:
 
 
 class _Cuts:
-    """The dual points so far, with what the master program needs of them."""
+    """The dual points so far, and their cuts for the master program."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -132,21 +132,21 @@ class _Cuts:
         return np.tensordot(share, np.stack(self.points), axes=1)
 
     def bound(self, share: FloatArray) -> float:
-        """Return a lower bound on the dual value of the mixture, by concavity."""
+        """Return a lower bound on the dual value of the combination, by concavity."""
         quads = share @ np.array(self.quads)
         return float(share @ self.values) - 0.5 * self.problem.weights.support(quads)
 
     def minimise(
         self, start: FloatArray, accuracy: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the best weights for the cuts, and the cuts' multipliers."""
+        """Return the weights that minimise the cuts, and the multipliers."""
         values, quads = np.array(self.values), np.array(self.quads)
         weights = self.problem.weights
         if weights.sparse:
             return lowest_of_cuts(values, quads)
         assert isinstance(weights, ConvexSet)
         constraint = weights.constraint
-        # an error in the multipliers lowers the bound and nothing else
+        # an error in the multipliers only weakens the bound
         accuracy = max(accuracy, 1e-14 * float(np.abs(values).max()))
         theta, share = minimise_level(values, 0.5 * quads, constraint, start, accuracy)
         return outward(theta, constraint), share
@@ -155,7 +155,7 @@ class _Cuts:
 def lowest_of_cuts(
     values: FloatArray, quads: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the best weights on the simplex by a linear program, and multipliers."""
+    """Return the weights on the simplex that minimise the cuts, and the multipliers."""
     n_cuts, M = quads.shape
     scale = max(float(np.abs(values).max()), float(quads.max()), 1e-300)
     result = linprog(
@@ -166,7 +166,7 @@ def lowest_of_cuts(
         b_eq=[1.0],
         bounds=[(0, None)] * M + [(None, None)],
         method="highs",
-        # the default of 1e-7 would be the smallest gap that can be reached
+        # with the default of 1e-7, smaller gaps could not be reached
         options={
             "primal_feasibility_tolerance": 1e-10,
             "dual_feasibility_tolerance": 1e-10,

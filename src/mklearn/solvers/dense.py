@@ -1,9 +1,9 @@
-"""The inner problem of a box loss on a matrix at hand: blocks of variables at a time.
+"""The inner problem of a box loss with the matrix in memory, by blocks of variables.
 
-The most violating variables, a few dozen, are optimised with all others fixed: steps on
-their block of the matrix stay in the processor's nearest memory, and the gradient of
-all variables is brought up to date once for all of them (decomposition as in Joachims
-1998, with working pairs by second-order information inside the block).
+A few dozen of the most violating variables are optimised with all others fixed. Steps
+on their block of the matrix stay in the processor's cache, and the gradient of all
+variables is updated once per block (decomposition as in Joachims 1998, with working
+pairs chosen by second-order information within the block).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mklearn.solvers.smo import Found, Variables, minimise_coordinates, unfinish
 FloatArray = NDArray[np.float64]
 
 _BLOCK = 32  # variables that are optimised together
-_ROUNDS = 1000  # of them before Python, and with it Ctrl-C, has its turn
+_ROUNDS = 1000  # blocks before control returns to Python, which handles Ctrl-C
 
 
 class DenseSolver:
@@ -32,10 +32,10 @@ class DenseSolver:
     Parameters
     ----------
     problem : RoughProblem
-        With a box loss.
+        A problem with a box loss.
     start : Iterate, optional
     coarse : float
-        Inner gap that is enough while nothing is known of the outer one.
+        Relative inner gap that is sufficient while the outer gap is unknown.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class DenseSolver:
 
     @property
     def bank(self) -> Any:
-        """The Grams, which answer as a bank does."""
+        """The Gram matrices, which have the interface of a bank."""
         return self.problem.grams
 
     def quads(self, A: FloatArray) -> FloatArray:
@@ -78,7 +78,7 @@ class DenseSolver:
                 task.refresh(f)
         else:
             F = self._scores()
-        # violations are differences of scores: small where all scores are
+        # violations are differences of scores, and scale with these
         eps = 0.2 * min(1.0, float(np.ptp(F, axis=0).max(initial=0.0)) or 1.0)
         loss = self.problem.loss
         while True:
@@ -91,7 +91,7 @@ class DenseSolver:
             upper = loss.primal(F, bias) + 0.5 * norm
             gap, size = upper - (loss.dual(A) - 0.5 * norm), abs(upper)
             enough = max(min(allowed, self.coarse * size), 1e-13 * size)
-            if gap <= enough or eps < 1e-13:  # below, rounding in the gradients decides
+            if gap <= enough or eps < 1e-13:  # smaller violations are rounding errors
                 return A, F
             yield Iterate(theta, A, complete=False)
             eps *= 0.3
@@ -117,12 +117,12 @@ class _Task(Variables):
         return (self.gradient - box.linear - box.ridge * self.c)[: self.n]
 
     def refresh(self, scores: FloatArray) -> None:
-        """Take over the scores of new weights."""
+        """Set the gradient from the scores of new weights."""
         both = np.concatenate([scores, scores]) if self.split else scores
         self.gradient = both + self.box.linear + self.box.ridge * self.c
 
     def run(self, K: FloatArray, eps: float) -> bool:
-        """Work until no pair violates by more than ``eps``; tell whether it is so."""
+        """Optimise until no pair violates by more than ``eps``; return whether so."""
         box = self.box
         if not box.hyperplane:
             return minimise_coordinates(K, box, self.c, self.gradient, eps)
@@ -135,7 +135,7 @@ class _Task(Variables):
 
 @njit(cache=True, nogil=True)
 def _by_blocks(K, lower, upper, ridge, c, g, eps, rounds):  # type: ignore[no-untyped-def]
-    # Returns the ends of what the bias may be, which differ by the largest violation.
+    # Returns the bounds on the bias, which differ by the largest violation.
     n, size = K.shape[0], c.size
     half = min(_BLOCK, size) // 2
     up, down = np.empty(half, np.int64), np.empty(half, np.int64)
@@ -149,7 +149,7 @@ def _by_blocks(K, lower, upper, ridge, c, g, eps, rounds):  # type: ignore[no-un
     top, bottom = np.inf, -np.inf
     for _ in range(rounds):
         n_up, n_down = 0, 0
-        least, most = -np.inf, np.inf  # what it takes to be among them
+        least, most = -np.inf, np.inf  # thresholds for the selection
         for t in range(size):
             v = -g[t]
             if c[t] < upper[t] and (n_up < half or v > least):
@@ -173,7 +173,7 @@ def _by_blocks(K, lower, upper, ridge, c, g, eps, rounds):  # type: ignore[no-un
         top, bottom = -g[up[0]], -g[down[0]]
         if top - bottom <= eps:
             return top, bottom
-        # only those that violate with someone; nobody twice
+        # only variables of violating pairs, each of them once
         q = 0
         for k in range(n_up):
             if -g[up[k]] > bottom:
@@ -253,7 +253,7 @@ def _within(K, q, c, g, lower, upper, eps):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _add(K, work, move, q, n, out):  # type: ignore[no-untyped-def]
-    # rows four at a time, so that the sums are read and written less often
+    # four rows at a time, to read and write the sums less often
     a = 0
     while a + 4 <= q:
         w0, w1, w2, w3 = move[a], move[a + 1], move[a + 2], move[a + 3]

@@ -1,4 +1,4 @@
-"""Kernel weights under which values are most likely: a damped Newton method."""
+"""Kernel weights of maximum evidence, by a damped Newton method."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from mklearn.solvers.base import Iterate, Need, Steps
 
 FloatArray = NDArray[np.float64]
 
-LARGEST = 1e8  # variance of what the kernels say, in units of the noise
+LARGEST = 1e8  # largest variance of the kernels, in units of the noise
 _FIRST, _LEAST = 1e-2, 1e-8  # damping, relative to the curvature
-_LITTLE = 2.0  # log evidence above that of no kernel at all
-_MANY = 300  # kernels: with more, all weights start from zero,
-_ENTER = 100  # and so many may enter in an iteration
+_LITTLE = 2.0  # gain in log evidence over zero weights that counts as small
+_MANY = 300  # number of kernels above which all weights start from zero,
+_ENTER = 100  # and the number that may enter in one iteration
 
 
 @dataclass(frozen=True)
 class AverageInformation:
-    """Damped Newton steps on the restricted likelihood, with weights not negative.
+    """Damped Newton steps on the restricted likelihood, with nonnegative weights.
 
-    The evidence is not concave: the answer is a local maximum, the one that is found
-    from weights that share the variance of the noise equally, or from zero if there are
-    more than 300 kernels. If that says hardly more than no kernel at all, it is looked
-    for from 10, 100 or 1000 times larger weights as well.
+    The evidence is not concave, so the solution is a local maximum. The starting point
+    are weights that share the variance of the noise equally, or zero if there are more
+    than 300 kernels. If the result is hardly better than zero weights, the method also
+    starts from weights that are 10, 100 or 1000 times larger.
 
     Parameters
     ----------
     rest : float
-        Weights are a local maximum if the log evidence can be expected to grow by less.
+        Weights count as a local maximum if the expected increase of the log evidence is
+        below this.
     """
 
     rest: float = 1e-3
@@ -83,7 +84,7 @@ class AverageInformation:
 class _Model:
     """A quadratic model of minus the evidence around some weights.
 
-    Weights are counted in units in which the curvature along each is one.
+    Weights are scaled such that the curvature along each of them is one.
     """
 
     x: FloatArray
@@ -98,7 +99,7 @@ class _Model:
         slopes, curvature = here.model()
         bent = np.sqrt(np.maximum(np.diagonal(curvature), 0.0))
         steep = np.divide(slopes, bent, where=bent > 0, out=np.zeros_like(slopes))
-        # where a weight of zero has a slope of zero or more it stays
+        # a zero weight with a nonnegative slope stays zero
         idle = ~known | (bent == 0) | ((here.theta == 0) & (steep >= 0))
         new = np.flatnonzero(~idle & (here.theta == 0))
         idle[new[np.argsort(steep[new], kind="stable")[_ENTER:]]] = True
@@ -114,7 +115,7 @@ class _Model:
         )
 
     def step(self, damping: float) -> tuple[FloatArray, float]:
-        """Return the best weights of the damped model, and what they promise."""
+        """Return the optimal weights of the damped model, and their predicted gain."""
         if not len(self.which):
             return self.x, 0.0
         values, vectors = self.spectrum
@@ -123,7 +124,7 @@ class _Model:
         R = np.sqrt(values)[:, None] * vectors.T
 
         def best(price: float) -> FloatArray:
-            """Return the best weights if variance has a price."""
+            """Return the optimal weights with a multiplier on the variance."""
             goal = H @ self.x - self.slopes - price * self.variances
             return np.asarray(nnls(R, vectors.T @ goal / np.sqrt(values))[0])
 
@@ -145,7 +146,7 @@ class _Model:
 def _improve(
     problem: EvidenceProblem, point: Iterate, model: _Model, damping: float
 ) -> Generator[Iterate, Any, tuple[Evidence | None, float]]:
-    """Find better weights, None if rounding hides them, and the next damping."""
+    """Find better weights (None if rounding prevents it), and the next damping."""
     here: Evidence = point.about
     for _ in range(25):
         x, gain = model.step(damping)
@@ -162,7 +163,7 @@ def _improve(
 
 
 def _far(problem: EvidenceProblem, start: FloatArray) -> Evidence | None:
-    """Return the best of some multiples of the weights, None if there is none."""
+    """Return the best of several multiples of the weights, None if all fail."""
     tried = [problem.at(scale * start) for scale in (10.0, 100.0, 1000.0)]
     found = [evidence for evidence in tried if evidence is not None]
     if not found or not start.any():
@@ -171,12 +172,12 @@ def _far(problem: EvidenceProblem, start: FloatArray) -> Evidence | None:
 
 
 def _definite(problem: EvidenceProblem, start: FloatArray) -> Evidence:
-    """Return the start, or smaller weights if kernels have negative eigenvalues."""
+    """Return the evidence of the start, or of smaller weights if it is indefinite."""
     for _ in range(40):
         found = problem.at(start)
         if found is not None:
             return found
         start = start / 4.0
     found = problem.at(0.0 * start)
-    assert found is not None  # noise alone is positive definite
+    assert found is not None  # the noise itself is positive definite
     return found

@@ -1,4 +1,4 @@
-"""The inner problem: the best A for given weights, by what suits the loss."""
+"""The inner problem: the optimal A for given weights, by a method for each loss."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ FloatArray = NDArray[np.float64]
 
 
 class InnerSolver(Protocol):
-    """Solves for A with the weights fixed, again and again from where it was."""
+    """Solver for A with fixed weights, called repeatedly with warm starts."""
 
     theta: FloatArray
 
     @property
     def bank(self) -> KernelBank:
-        """The problem's bank, in the precision that the inner accuracy asks for."""
+        """The problem's bank, in the precision that the inner accuracy requires."""
 
     def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve until the inner duality gap is at most ``allowed``."""
@@ -57,11 +57,11 @@ class InnerSolver(Protocol):
 
 
 def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
-    """Return SMO for box losses, sweeps for all classes at once, Newton for others."""
+    """Return SMO for box losses, sweeps for joint classes, and Newton for others."""
     if isinstance(problem, Expansion):
         return ExpansionSolver(problem, start)
     system = linear_system(problem)
-    if system is not None:  # Newton in one step
+    if system is not None:  # one Newton step is exact
         center = problem.weights.center(problem.bank.shape[2])
         theta = center if start is None else start.theta
         return LinearSolver(problem.bank, system, theta)
@@ -94,7 +94,7 @@ def linear_system(problem: Problem) -> System | None:
 
 
 def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
-    """Return the Cholesky factor of ``K``, which is overwritten, for ``cho_solve``."""
+    """Return the Cholesky factor of ``K`` for ``cho_solve``; ``K`` is overwritten."""
     L, found = cholesky(K.T)
     if not found:
         raise LinAlgError("The combined kernel is not positive semidefinite.")
@@ -102,10 +102,10 @@ def _factor(K: FloatArray) -> tuple[FloatArray, bool]:
 
 
 class LinearSolver:
-    """The exact A of a quadratic loss, all tasks from one Cholesky factor.
+    """The exact A of a quadratic loss, for all tasks from one Cholesky factorisation.
 
-    The factor overwrites one triangle of the combined kernel. The other one stays, so
-    that products with the kernel need no second matrix of its size.
+    The factor overwrites one triangle of the combined kernel. The other triangle is
+    kept, so products with the kernel do not need a second matrix of its size.
     """
 
     def __init__(self, bank: KernelBank, system: System, theta: FloatArray) -> None:
@@ -131,13 +131,13 @@ class LinearSolver:
         return self.best(theta)
 
     def best(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the best A for the weights, and its scores."""
+        """Return the optimal A for the weights, and its scores."""
         self._factorise(theta)
         ridge, right, E, sums = self.system
         U = self._half(E)
         self.Q = np.linalg.qr(U)[0]
         A, b = self._step(U, right, sums)
-        # refined once: the residual is known to more digits than the factor
+        # one step of iterative refinement
         rest = right - ridge[:, None] * A - self._product(A) - E @ b
         A = A + self._step(U, rest, sums - E.T @ A)[0]
         return A, self._product(A)
@@ -145,8 +145,8 @@ class LinearSolver:
     def hessian(self, S: FloatArray) -> FloatArray:
         """Return the Hessian of the value in the weights, from ``S = K_m A``.
 
-        It is the Gram matrix of the ``L^-1 K_m A``, L the factor, without their parts
-        in ``L^-1 E``.
+        It is the Gram matrix of the ``L^-1 K_m A``, with L the factor, after projection
+        onto the orthogonal complement of ``L^-1 E``.
         """
         n, T, M = S.shape
         W = self._half(S.reshape(n, T * M))
@@ -155,10 +155,10 @@ class LinearSolver:
         return np.asarray(W.T @ W)
 
     def inverse_diagonal(self) -> FloatArray:
-        """Return the diagonal of ``Q - QE (E'QE)^-1 E'Q``, Q the inverse; forget it.
+        """Return the diagonal of ``Q - QE (E'QE)^-1 E'Q``, with Q the inverse.
 
-        What belongs to A in the inverse of the whole system; it takes the time of one
-        more factor and no memory.
+        This is the block of A in the inverse of the whole system. It takes the time of
+        another factorisation but no further memory, since it overwrites the factor.
         """
         E = self.system.E
         R = self._back(self._half(E)) if E.shape[1] else E
@@ -191,7 +191,7 @@ class LinearSolver:
         return solve_triangle(self.matrix, right)
 
     def _product(self, A: FloatArray) -> FloatArray:
-        """Return ``K A`` from the triangle that the factor left alone."""
+        """Return ``K A`` from the triangle that the factor did not overwrite."""
         assert self.matrix is not None
         with one_blas_thread:
             out = dsymm(1.0, self.matrix, A, lower=0)
@@ -199,7 +199,7 @@ class LinearSolver:
         return np.asarray(out + changed[:, None] * A)
 
     def _factorise(self, theta: FloatArray) -> None:
-        self.matrix = None  # its memory is needed for the next one
+        self.matrix = None  # free its memory first
         extra = 0.0
         while True:
             K = self.bank.combine(theta)
@@ -210,23 +210,23 @@ class LinearSolver:
             self.factors += 1
             if found:
                 return
-            # rounding made it indefinite; what is added is not part of the problem,
-            # and refining takes out most of it
+            # indefinite by rounding; the added diagonal is not part of the problem,
+            # and iterative refinement removes most of its effect
             extra = max(100 * extra, 1e-15 * len(K))
 
 
 class ExpansionSolver(LinearSolver):
-    """The solution of an expansion in feature space, one factor for each task.
+    """The solution of an expansion in feature space, one factorisation for each task.
 
-    With ``r`` the roots of the weights, feature by feature, the matrix to be factorised
-    is ``I + r S r``, which is as well conditioned as the regulariser makes it; features
-    without weight are left out.
+    With ``r`` the square roots of the weights of each feature, the matrix to be
+    factorised is ``I + r S r``, whose condition is determined by the regulariser;
+    features with zero weight are left out.
     """
 
     def __init__(self, problem: Expansion, start: Iterate | None) -> None:
         D, T = problem.g.shape
         nothing = np.zeros((D, 0))
-        # its value is not one over a linear function of the weights
+        # nonzero sums: its value is not the inverse of a linear function of the weights
         system = System(np.ones(D), problem.g, nothing, np.ones((1, T)))
         theta = problem.center() if start is None else start.theta
         super().__init__(problem.bank, system, theta)
@@ -267,7 +267,7 @@ class ExpansionSolver(LinearSolver):
 
 
 class SmoothSolver:
-    """Newton on the primal of a smooth loss, one Cholesky factor for each step.
+    """Newton on the primal of a smooth loss, one Cholesky factorisation per step.
 
     With curvatures ``h`` of the loss at the scores, the next dual point solves
     ``(K + diag(1/h)) a + b = scores + b_now + slope / h`` and ``sum(a) = 0``; for the
@@ -307,7 +307,7 @@ class SmoothSolver:
         bias = loss.bias(F)
         value = loss.primal(F, bias) + 0.5 * float(np.sum(A * F))
         for _ in range(100):
-            # the dual point that the scores imply is feasible up to the hyperplane
+            # the dual point implied by the scores is feasible up to the hyperplane
             implied = loss.repair(loss.slope(decisions(loss.design, F, bias)))
             scores = self.K @ implied
             gap, size = inner_gap(self.problem, implied, scores)
@@ -316,7 +316,7 @@ class SmoothSolver:
                 return implied, scores
             yield Iterate(theta, A, complete=False)
             target = self._step(F, bias)
-            # the primal value must fall: halve the step until it does
+            # halve the step until the primal value decreases
             step = 1.0
             while True:
                 trial = A + step * (target - A)
@@ -361,10 +361,11 @@ class SmoothSolver:
 
 
 class CoupledSolver(SmoothSolver):
-    """The same for a loss whose second derivative W is no diagonal.
+    """The same for a loss whose Hessian W is not diagonal.
 
-    The next dual point is ``a = slope - W (K a - scores)``, so that one system with
-    ``I + W K`` gives it. W may have no inverse: the sum of a is what it makes of it.
+    The next dual point is ``a = slope - W (K a - scores)``, the solution of a linear
+    system with the matrix ``I + W K``. W may be singular, in which case its null space
+    determines the sum of a.
     """
 
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
@@ -374,7 +375,7 @@ class CoupledSolver(SmoothSolver):
         design = self.loss.design
         if design is None:
             return np.asarray(lu_solve(self._factor(f), right, check_finite=False))
-        # effects are free as well, so that the point is orthogonal to the covariates
+        # effects are unpenalised, so the point is orthogonal to the covariates
         E = design.basis[:, 1:]
         both = np.c_[right, self.loss.bent(f, E)]
         both = lu_solve(self._factor(f), both, check_finite=False)
@@ -382,9 +383,9 @@ class CoupledSolver(SmoothSolver):
         return np.asarray(both[:, :1] - both[:, 1:] @ beside)
 
     def hessian(self, F: FloatArray, V: FloatArray) -> FloatArray:
-        """Return ``V'W (I + K W)^-1 V`` for V (n, 1, M), W that at scores.
+        """Return ``V'W (I + K W)^-1 V`` for V (n, 1, M), with W at the scores.
 
-        With covariates, what these leave of it.
+        With covariates, their Schur complement.
         """
         assert isinstance(self.loss, CoupledLoss)
         V, M = V[:, 0], V.shape[2]
@@ -400,7 +401,7 @@ class CoupledSolver(SmoothSolver):
         return np.asarray(out[:M, :M] - out[:M, M:] @ rest @ out[M:, :M])
 
     def _factor(self, F: FloatArray) -> tuple[Any, Any]:
-        """Return the factors of ``I + W K``."""
+        """Return the LU factors of ``I + W K``."""
         assert self.K is not None and isinstance(self.loss, CoupledLoss)
         system = self.loss.bent(F, self.K)
         system[np.diag_indices_from(system)] += 1.0
@@ -408,14 +409,14 @@ class CoupledSolver(SmoothSolver):
 
 
 class MultinomialSolver(CoupledSolver):
-    """Newton on the softmax loss: as many (n, n) factors for each step as classes.
+    """Newton on the softmax loss, with an (n, n) factorisation per class and step.
 
-    The second derivative is ``W = D - P P'`` with ``D = diag(C p)``, for each sample a
-    matrix of its classes. With ``E_c = (K + D_c^-1)^-1``, blocks of E, and their sum S,
+    The Hessian is ``W = D - P P'`` with ``D = diag(C p)``, a matrix over the classes
+    for each sample. With ``E_c = (K + D_c^-1)^-1``, the blocks of E, and their sum S,
     ``(K + W^-1)^-1 = E - E R S^-1 R'E``, where R repeats a vector for every class
-    (Rasmussen and Williams 2006, section 3.5). Biases are free: the columns of the dual
-    point sum to zero, and with covariates they are orthogonal to these. The E_c are in
-    memory together.
+    (Rasmussen and Williams 2006, section 3.5). Biases are unpenalised: the columns of
+    the dual point sum to zero, and with covariates they are orthogonal to these. All
+    E_c are in memory at the same time.
     """
 
     def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
@@ -426,7 +427,7 @@ class MultinomialSolver(CoupledSolver):
         return curved.balanced(right - curved.apply(self.K @ right))
 
     def hessian(self, F: FloatArray, V: FloatArray) -> FloatArray:
-        """Return ``V'Q V`` for V (n, k, M), Q as above with free biases."""
+        """Return ``V'Q V`` for V (n, k, M), with Q as above and unpenalised biases."""
         assert self.K is not None and isinstance(self.loss, Multinomial)
         f = decisions(self.loss.design, F, self.loss.bias(F))
         curved = _Curved.of(self.K, self.loss, f)
@@ -438,7 +439,7 @@ class MultinomialSolver(CoupledSolver):
 
 
 class _Curved:
-    """``(K + W^-1)^-1`` at some scores, and what it makes of ones and covariates."""
+    """``(K + W^-1)^-1`` at some scores, and its products with ones and covariates."""
 
     def __init__(self, E: list[FloatArray], S: Any, basis: FloatArray) -> None:
         self.E, self.S, self.basis = E, S, basis
@@ -449,13 +450,13 @@ class _Curved:
         for c in range(k):
             at = slice(c * q, (c + 1) * q)
             G[at, at] += basis.T @ self.free[:, at]
-        # what all classes have in common moves nothing
+        # effects common to all classes are in the null space
         together = np.kron(np.ones((k, k)), np.eye(q))
         self.G = G + np.trace(G) / (q * k**2) * together
 
     @classmethod
     def of(cls, K: FloatArray, loss: Multinomial, F: FloatArray) -> _Curved:
-        """Return it at scores with bias."""
+        """Return the matrix at scores that include the bias."""
         n = len(K)
         S, E = np.zeros_like(K), []
         roots = np.sqrt(np.maximum(loss.C[:, None] * loss.probabilities(F), 1e-30))
@@ -478,7 +479,7 @@ class _Curved:
         return ahead - self._blocks(np.repeat(common[:, None], len(self.E), axis=1))
 
     def balanced(self, A: FloatArray) -> FloatArray:
-        """Return A less what effects add to it, so that its columns are feasible."""
+        """Return A minus the contribution of effects, which makes columns feasible."""
         n, k = A.shape
         b = np.linalg.lstsq(self.G, (self.basis.T @ A).T.ravel(), rcond=None)[0]
         common = self.back @ b

@@ -1,4 +1,4 @@
-"""A small interior-point method over a set of weights, with linear cuts if need be."""
+"""A small interior-point method over a set of weights, optionally with linear cuts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Describe = Callable[[FloatArray], Constraint]
 
 
 class _Point(NamedTuple):
-    """Weights and level y, all that must stay positive, and the multipliers of it.
+    """Variables y (weights and level), positive quantities p, and multipliers q.
 
-    ``p`` are the weights, the slack of the set and those of the cuts, ``q`` their
+    ``p`` are the weights, the slack of the set and the slacks of the cuts, ``q`` their
     multipliers in the same order.
     """
 
@@ -29,7 +29,7 @@ class _Point(NamedTuple):
 
 def _room(p: FloatArray, step: FloatArray) -> float:
     """Return the largest step in [0, 1] that keeps ``p`` positive."""
-    # where nothing falls the ratio is not positive
+    # only negative steps limit the length
     least = float((step / p).min())
     return 1.0 if least >= -1.0 else -1.0 / least
 
@@ -53,9 +53,9 @@ def minimise_quadratic(
     constraint : callable
         Value, gradient and Hessian at a positive point.
     start : array of shape (M,)
-        A guess.
+        Initial guess.
     tol : float
-        Complementarity and residuals at the end, relative to the optimal value.
+        Tolerance for complementarity and residuals, relative to the optimal value.
 
     Returns
     -------
@@ -89,11 +89,11 @@ def minimise_level(
     -------
     x : array of shape (M,)
     share : array of shape (T,)
-        The cuts' multipliers, which sum to one.
+        Multipliers of the cuts, which sum to one.
     """
     scale = max(float(np.abs(slopes).max()), 1e-300)
     M = len(start)
-    # near the end the values differ by little: their offset would only cost digits
+    # near convergence the values are almost equal: remove their offset, to save digits
     inner = _Program(
         np.zeros((M, M)), np.zeros(M), slopes / scale,
         (values - values.max()) / scale, True, constraint,
@@ -113,7 +113,7 @@ def project(
 ) -> FloatArray:
     """Return the member nearest to ``center`` with ``values - slopes x <= 0``.
 
-    Arguments as in :func:`minimise_level`; ``start`` should satisfy the cuts.
+    The arguments are as in :func:`minimise_level`; ``start`` should satisfy the cuts.
     """
     scale = np.maximum(np.abs(slopes).max(axis=1), 1e-300)
     inner = _Program(
@@ -136,7 +136,7 @@ class _Program:
     ) -> None:  # fmt: skip
         M, size = len(g), len(g) + int(free)
         self.M, self.b, self.constraint = M, b, constraint
-        # level and cuts are one more variable and more slacks of the same program
+        # the level is an additional variable, and cuts are additional slacks
         self.H, self.g = H, g
         if free:
             self.H = np.zeros((size, size))
@@ -146,10 +146,10 @@ class _Program:
         self.G[1:, :M], self.G[1:, M:] = B, 1.0
 
     def weights(self, at: _Point) -> FloatArray:
-        """Return the weights, exactly zero where they are zero at the solution."""
+        """Return the weights, with exact zeros where the solution is zero."""
         x, z = at.y[: self.M], at.q[: self.M]
         if (x > z).any():
-            # complementarity: what is below its multiplier is zero at the solution
+            # complementarity: weights below their multiplier are zero at the solution
             x = np.where(x > z, x, 0.0)
         return _pull(x, self.constraint, 1.0)
 
@@ -166,7 +166,7 @@ class _Program:
             G[0, :M] = -c.gradient
             slope = H @ y
             value = abs(float(y @ (0.5 * slope + g)))
-            # what the point lacks of satisfying the equations
+            # residuals of the optimality conditions
             dual = slope + g - G.T @ q[M:]
             dual[:M] -= q[:M]
             slack[0], slack[1:] = 1.0 - c.value, G[1:] @ y - b
@@ -174,7 +174,7 @@ class _Program:
             products = float(p @ q)
             error = products + float(np.abs(dual) @ np.abs(y) + np.abs(short) @ q[M:])
             if error <= max(tol * value, allowed) or products <= 1e-25 * value:
-                break  # done, or what is left is rounding
+                break  # done, or only rounding errors remain
             ratio = q / p
             K = H + (G.T * ratio[M:]) @ G
             K[:M, :M] += q[M] * c.hessian
@@ -182,7 +182,7 @@ class _Program:
             flat[diagonal[:M]] += ratio[:M]
             flat[diagonal] *= 1 + 1e-14
             factor, failed = dpotrf(K, lower=1, clean=0)
-            if failed:  # no more digits: this point has to do
+            if failed:  # the limit of precision is reached
                 break
             here = (factor, at, dual, ratio, short)
             dy, dp, dq = self._direction(*here, 0.0)
@@ -193,7 +193,7 @@ class _Program:
             a = 0.99 * min(_room(p, dp), _room(q, dq))
             c = self.constraint(y[:M] + a * dy[:M])
             while a > 1e-12 and not c.value <= 1.5:
-                a *= 0.5  # a curved constraint misleads far out
+                a *= 0.5  # the linearised constraint is inaccurate for long steps
                 c = self.constraint(y[:M] + a * dy[:M])
             at = _Point(y + a * dy, p + a * dp, q + a * dq)
         return at
@@ -201,7 +201,7 @@ class _Program:
     def _start(self, start: FloatArray) -> tuple[_Point, Constraint]:
         """Return a point strictly inside, and the constraint there."""
         M, B, b = self.M, self.G[1:, : self.M], self.b
-        # blended with its mean, and shrunk
+        # mixed with its mean, and scaled down
         x = _pull(0.95 * (0.9 * start + 0.1 * start.mean()), self.constraint, 0.95)
         c = self.constraint(x)
         free = len(self.g) - M
@@ -226,7 +226,7 @@ class _Program:
 
 
 def outward(x: FloatArray, constraint: Describe) -> FloatArray:
-    """Return the boundary point on the ray of ``x``: no weights on it do better."""
+    """Return the boundary point on the ray of ``x``, which is optimal on the ray."""
     return _inside(_scaled(x, constraint, 1.0), constraint, 1.0)
 
 
@@ -255,7 +255,7 @@ def _scaled(x: FloatArray, constraint: Describe, limit: float) -> FloatArray:
 
 def _inside(x: FloatArray, constraint: Describe, limit: float) -> FloatArray:
     while (value := constraint(x).value) > limit:
-        # convex and zero at zero: the value falls at least in proportion
+        # convex and zero at zero: the value decreases at least in proportion
         x = x * (limit / value) * (1 - 1e-15)
     return x
 
@@ -274,8 +274,8 @@ def minimise_in_box(
 ) -> FloatArray:
     """Minimise ``½ c'Qc + linear'c`` over ``lower <= c <= upper``.
 
-    A primal-dual method with Mehrotra's corrector: a factor of Q in each of a few dozen
-    steps, however badly Q is conditioned.
+    A primal-dual method with Mehrotra's corrector: one factorisation in each of a few
+    dozen steps, however badly Q is conditioned.
 
     Parameters
     ----------
@@ -283,14 +283,14 @@ def minimise_in_box(
         Positive semidefinite.
     linear, lower, upper : arrays of shape (n,)
     total : float or None
-        What c must sum to, if anything.
+        Prescribed sum of c, if any.
     tol : float
-        Complementarity at the end, relative to the size of the objective.
+        Tolerance for complementarity, relative to the size of the objective.
 
     Returns
     -------
     c : array of shape (n,)
-        The best point that was found, within the box; its sum is right up to rounding.
+        A point within the box whose sum is correct up to rounding.
     """
     c = np.clip(0.0, lower, upper)
     free = np.flatnonzero(upper > lower)
@@ -306,7 +306,7 @@ def minimise_in_box(
 
 
 class _BoxPoint(NamedTuple):
-    """A point within a unit box, its multipliers, and a factor of its system."""
+    """A point within a unit box, its multipliers, and the factor of its system."""
 
     x: FloatArray
     low: FloatArray
@@ -363,7 +363,7 @@ def _in_unit_box(
         H[np.diag_indices_from(H)] += low / left + high / right
         factor, info = dpotrf(H, lower=1)
         ridge = 1e-16
-        while info != 0 and ridge < 1e-6:  # rounding has taken the last digits
+        while info != 0 and ridge < 1e-6:  # indefinite by rounding
             H[np.diag_indices_from(H)] += ridge * np.abs(np.diagonal(H)).max()
             factor, info = dpotrf(H, lower=1)
             ridge *= 100
@@ -387,6 +387,6 @@ def _in_unit_box(
             break
         x = x + reach * dx
         low, high, y = low + dual * dl, high + dual * dh, y + dual * dy
-    # what rests at a bound is put there
+    # variables that converge to a bound are set to it
     x = np.where(low > 1e3 * x, 0.0, np.where(high > 1e3 * (1.0 - x), 1.0, x))
     return lower + width * x

@@ -1,4 +1,4 @@
-"""Interleaved optimisation: weight steps inside the working-set method, no row kept."""
+"""Interleaved optimisation: weight updates within the working-set method."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ Index = NDArray[np.intp]
 class Interleaved:
     """Algorithm 2 of LPMKL: few variables at a time, weights updated in between.
 
-    What each kernel says of each sample, ``S_m = K_m A``, is kept up to date. Then the
-    gradient for any weights, the weights' own update and the duality gap follow from
-    the (n, M) numbers of S, and a step costs the columns of its working set and nothing
-    else: neither Grams nor rows are stored, whatever the number of kernels.
+    The scores of each kernel, ``S_m = K_m A``, are kept up to date. The gradient for
+    any weights, the update of the weights and the duality gap then follow from the
+    (n, M) entries of S, and a step only needs the columns of its working set: neither
+    Gram matrices nor rows are stored, whatever the number of kernels.
 
-    It is for problems whose rows do not fit into memory. Where they do, each sample is
-    looked at many times for what a row would have kept, and other solvers take a small
-    part of the time.
+    It is for problems whose rows do not fit into memory. If they fit, other solvers are
+    much faster, because this one computes the same kernel values repeatedly.
 
     Parameters
     ----------
     working_set : int
-        Variables that are optimised together.
+        Number of variables that are optimised together.
     every : int
-        Working-set steps between two updates of the weights.
+        Number of working-set steps between two updates of the weights.
     """
 
     working_set: int = 128
@@ -48,8 +47,8 @@ class Interleaved:
             loss=BoxLoss,
         ),
         Need(
-            "solver='interleaved' keeps one sum of the dual variables, and covariates "
-            "(fixed=) ask for several; use solver='newton'.",
+            "solver='interleaved' supports one equality constraint on the dual "
+            "variables, but covariates (fixed=) need several; use solver='newton'.",
             holds=lambda problem: problem.loss.design is None,
         ),
     )
@@ -70,7 +69,7 @@ class Interleaved:
         rounds, size, gap = 0, np.inf, np.inf
         while True:
             if bank is not problem.bank and gap < 1e-5 * size:
-                bank = problem.bank  # single precision has done what it can
+                bank = problem.bank  # the limit of single precision is reached
                 S = bank.multiply(np.stack([task.a for task in tasks], axis=1))
             for t, task in enumerate(tasks):
                 moved, change = task.step(bank, theta, S[:, t, :], self.working_set)
@@ -87,12 +86,12 @@ class Interleaved:
 
 
 class _Task(Variables):
-    """One task's variables and how a working set of them is optimised."""
+    """The variables of one task, with steps on a working set."""
 
     def step(
         self, bank: KernelBank, theta: FloatArray, S: FloatArray, count: int
     ) -> tuple[Index, FloatArray]:
-        """Optimise the worst violators; return which samples moved, and how far."""
+        """Optimise the worst violators; return changed samples and their changes."""
         box, before = self.box, self.a.copy()
         scores = S @ theta
         if self.split:
@@ -121,7 +120,7 @@ class _Task(Variables):
 
 
 def _violation(gradient: FloatArray, c: FloatArray, box: Box) -> float:
-    """Return by how much the worst pair (or variable) violates optimality."""
+    """Return the largest violation of optimality by a pair (or a variable)."""
     up = np.max(-gradient[c < box.upper], initial=-np.inf)
     down = np.max(gradient[c > box.lower], initial=-np.inf)
     return max(float(up + down if box.hyperplane else max(up, down)), 0.0)

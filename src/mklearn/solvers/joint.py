@@ -1,4 +1,4 @@
-"""Subspace kernels together with SVMs: the iterative methods."""
+"""Iterative methods for subspace kernels and SVMs jointly."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from mklearn.solvers.newton import Newton
 FloatArray = NDArray[np.float64]
 Step = Generator[Iterate | None, Judgement | None, Any]
 
-_LEVEL = 0.2  # where between the bounds the next kernel weights are looked for
+_LEVEL = 0.2  # position of the level between the bounds, for the next kernel weights
 
 
-# --- what is alternated between -------------------------------------------------------
+# --- the subproblems ------------------------------------------------------------------
 
 
 def integration(kernels: Kernels, L: FloatArray) -> MKLProblem:
     """Return the problem (27), ``min tr L'(I + G/xi)^-1 L`` over the weights.
 
-    This is the problem of discriminant kernel learning with targets L, (n, k), centred.
+    This is the problem of discriminant kernel learning with centred targets L, (n, k).
     """
     return rkda(kernels.bank, L, kernels.reg, LpBall(1.0), kernels.weight)
 
@@ -54,7 +54,7 @@ def svms_on(
     loss: Loss,
     start: FloatArray | None,
 ) -> tuple[MKLProblem, Iterate | None]:
-    """Return the problem of SVMs on features, rough on Grams, and where to start."""
+    """Return the problem of SVMs on features (rough for Grams), and its start."""
     begin = None if start is None else Iterate(np.ones(1), start)
     if isinstance(features, DenseGrams):
         return RoughProblem(features.bank, loss, LpBall(1.0), features), begin
@@ -69,7 +69,7 @@ def svms_on(
 
 @dataclass(frozen=True)
 class JointSolver:
-    """What the methods for subspace and SVMs share.
+    """Base class of the methods for subspace and SVMs.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class JointSolver:
         start: FloatArray | None,
         point: Iterate | None,
     ) -> Step:
-        """Find the signed dual variables of the SVMs."""
+        """Compute the signed dual variables of the SVMs."""
         task, begin = svms_on(features, problem.loss, start)
         found = yield from solved_within(
             task, Alternating(), point, tol=self.accuracy, start=begin
@@ -108,7 +108,7 @@ class JointSolver:
         start: FloatArray | None,
         point: Iterate | None,
     ) -> Step:
-        """Find the best kernel weights for targets, and a bound on the criterion."""
+        """Compute the optimal kernel weights for targets, and bound the criterion."""
         kernels = problem.kernels
         if kernels.theta is not None:
             return kernels.theta, math.inf
@@ -122,10 +122,10 @@ class JointSolver:
 
 @dataclass(frozen=True)
 class Rounds(JointSolver):
-    """SVMs on the best subspace, the best subspace for the SVMs, and so on.
+    """Alternation between the SVMs on a subspace and the best subspace for the SVMs.
 
-    The method of the paper. Each answers the other with all its might, so that it may
-    swing between two points for ever.
+    This is the method of the paper. Each step is a full optimisation, so the method may
+    oscillate between two points without converging.
 
     Parameters
     ----------
@@ -159,11 +159,12 @@ class Rounds(JointSolver):
 
 @dataclass(frozen=True)
 class Exact(JointSolver):
-    """The SVMs on the kernel of all directions, for as many features as SVMs.
+    """SVMs on the kernel of all directions, for as many features as SVMs.
 
-    They are optimal on :meth:`Criterion.whole`, and so is their subspace. With several
-    kernels their value is a convex function of the weights, which is minimised by the
-    level method on its tangents, from the weights that suit the first SVMs.
+    The SVMs on :meth:`Criterion.whole` and their subspace are optimal. With several
+    kernels, the value of the SVMs is a convex function of the weights, which is
+    minimised by the level method with cutting planes, starting from the optimal weights
+    for the first SVMs.
 
     Parameters
     ----------
@@ -183,7 +184,7 @@ class Exact(JointSolver):
     )
 
     def iterates(self, problem: JointProblem, start: Iterate | None) -> Steps:
-        """Yield a point for each tangent."""
+        """Yield a point for each cutting plane."""
         kernels = problem.kernels
         A = None if start is None else start.A
         theta, _ = yield from self.weights(problem, problem.targets, None, None)
@@ -240,7 +241,7 @@ class Exact(JointSolver):
         start: FloatArray | None,
         point: Iterate | None,
     ) -> Step:
-        """Find the SVMs on all directions, and their subspace."""
+        """Compute the SVMs on all directions, and their subspace."""
         made = problem.kernels.criterion(theta)
         bank = KernelBank.from_grams(made.whole())
         A = yield from self.svms(problem, bank, start, point)
@@ -253,9 +254,10 @@ class Exact(JointSolver):
 
 @dataclass(frozen=True)
 class Damped(JointSolver):
-    """From the exact solution with all features to fewer, step by step.
+    """Damped alternation for few features, from the exact solution with all features.
 
-    The targets are mixed with the SVMs' answer, by as much as lowers the objective.
+    In each step, the targets are mixed with the dual variables of the SVMs, in a
+    proportion that decreases the objective.
 
     Parameters
     ----------
@@ -266,13 +268,13 @@ class Damped(JointSolver):
     tol : float
         Relative duality gap of the kernel weights.
     enough : float
-        Relative distance of the bounds at which the problem with all features is left.
+        Relative gap to which the problem with all features is solved.
     """
 
     enough: float = 1e-4
 
     def iterates(self, problem: JointProblem, start: Iterate | None) -> Steps:
-        """Yield a point for each step that descends."""
+        """Yield a point for each step that decreases the objective."""
         wide = problem.widened()
         exact = Exact(self.accuracy, self.solver, self.tol)
         solution = yield from solved_within(
@@ -287,18 +289,18 @@ class Damped(JointSolver):
         theta, A = solution.theta, solution.A
         kernels = problem.kernels
         made = kernels.criterion(theta)
-        # fewer features cannot do better
+        # the value with all features is a lower bound for fewer features
         cuts = solution.about.cuts or (Cut(theta, solution.dual, 1.0),)
         floor = problem.floor(cuts)
 
         def fewer(found: Subspace, A: FloatArray) -> Iterate:
-            """Return a point whose bound holds for these weights, or for all."""
+            """Return a point whose bound holds for fixed weights, or for all."""
             largest = math.inf
             if kernels.theta is not None:
                 largest = float(made.best(A, problem.n_components).values.sum())
             return Iterate(theta, A, about=JointPoint(found, largest, floor, cuts))
 
-        # what is best for all features, or the labels: the better one to start from
+        # start from the solution with all features or from the labels, if better
         starts = []
         for N in (A, kernels.weight[:, None] * problem.targets):
             N = N * (np.linalg.norm(A) / np.linalg.norm(N))
@@ -333,7 +335,7 @@ def _change(before: float, value: float) -> float:
 
 
 def _compressed(N: FloatArray) -> FloatArray:
-    """Return fewer columns with the same ``N N'``, where there are more than rows."""
+    """Return fewer columns with the same ``N N'``, at most as many as its rank."""
     U, s, _ = np.linalg.svd(N, full_matrices=False)
     keep = s > 1e-12 * s[0]
     return np.asarray(U[:, keep] * s[keep])

@@ -22,17 +22,17 @@ class LBFGS:
 
     For the squared loss the dual of LPMKL (section 3.4) is smooth for p in (1, inf):
     a quasi-Newton method needs no inner solver, only one pass over the kernels for
-    each step, and no combined kernel is ever factored. That pays where n is large and
+    each step, and no combined kernel is factorised. This is useful if n is large and
     C small; with large C or p near 1 the dual is badly conditioned, and Newton is the
-    better choice. The variables are scaled by ``sqrt(C)``; the bias is dealt with by
+    better choice. The variables are scaled by ``sqrt(C)``; the bias is handled by
     projection onto columns that sum to zero.
 
     Parameters
     ----------
     memory : int
-        Pairs of vectors that approximate the curvature.
+        Number of pairs of vectors that approximate the curvature.
     stretch : int
-        Steps between two iterates.
+        Number of steps between the first two iterates; it doubles each time.
     """
 
     memory: int = 20
@@ -50,7 +50,7 @@ class LBFGS:
     )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
-        """Yield an iterate for each stretch of steps."""
+        """Yield an iterate after each run of steps."""
         dual = _Dual(problem)
         A = np.zeros(problem.loss.shape) if start is None else start.A
         A = problem.loss.repair(A)
@@ -75,7 +75,7 @@ class LBFGS:
             if not found.fun < before:  # rounding: no step improves
                 return
             before = float(found.fun)
-            # each call begins without curvature, so that the calls get longer
+            # each call starts without curvature information, so runs get longer
             steps *= 2
 
 

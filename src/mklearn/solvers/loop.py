@@ -1,7 +1,7 @@
-"""The loop of all solvers: it evaluates iterates, keeps the best, and stops.
+"""The loop of all solvers: it judges iterates, keeps the best, and stops.
 
-It stands below the solvers that solve other problems within a step, and so knows
-instances only; :mod:`mklearn.solvers.driver` knows names.
+Solvers that solve other problems within a step import this module, so it only accepts
+solver instances; :mod:`mklearn.solvers.driver` resolves names.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PATIENCE = 100  # iterations without progress before a run counts as stalled
 
 
 class Run:
-    """State of one run: best primal and dual witnesses, history, clock."""
+    """State of one run: best primal and dual points, history, clock."""
 
     def __init__(self, problem: Judge, tol: float, verbose: int) -> None:
         self.problem, self.tol = problem, tol
         self.upper, self.lower = math.inf, -math.inf
         self.best: Iterate | None = None
         self.below: Iterate | None = None
-        self.latest: Iterate | None = None  # from within a step that has not ended
+        self.latest: Iterate | None = None  # intermediate point of an unfinished step
         self.certificate: Certificate | None = None
         self.history = History()
         self.began = time.perf_counter()
@@ -44,7 +44,7 @@ class Run:
         time_limit: float | None,
         callback: Callable[[Any], Any] | None,
     ) -> Generator[None, None, Status]:
-        """Run the solver, with a halt after every sign of life; return how it ended."""
+        """Run the solver, pausing after every point it yields; return the status."""
         iterates = solver.iterates(self.problem, start)
         answer, clock = None, Clock.start(time_limit)
         try:
@@ -94,12 +94,12 @@ class Run:
         return relative_gap(self.upper, self.lower)
 
     def stalled(self) -> bool:
-        """Tell whether many iterations together brought next to nothing."""
+        """Return whether the gap has hardly decreased over many iterations."""
         gap = self.history.gap
         return len(gap) > _PATIENCE and gap[-1] > 0.99 * gap[-1 - _PATIENCE]
 
     def consider(self, iterate: Iterate) -> Judgement:
-        """Judge an iterate, keep what it improves, and note it in the history."""
+        """Judge an iterate, keep the bounds it improves, and record it."""
         judgement = self.problem.judge(iterate)
         if judgement.upper < self.upper or self.best is None:
             self.upper, self.best = judgement.upper, iterate
@@ -116,7 +116,7 @@ class Run:
         return judgement
 
     def record(self, iterate: Iterate, judgement: Judgement) -> None:
-        """Note an iterate in the history, and show it."""
+        """Record an iterate in the history, and show the progress."""
         assert self.best is not None
         history = self.history
         history.upper.append(self.upper)
@@ -130,7 +130,7 @@ class Run:
         self.progress.show(history)
 
     def certified(self) -> Certificate:
-        """Return both bounds computed afresh, without anything a solver claimed."""
+        """Return both bounds, recomputed without relying on claims of the solver."""
         if self.certificate is None:
             assert self.best is not None and self.below is not None
             self.certificate = self.problem.certify(self.best, self.below)
@@ -138,10 +138,10 @@ class Run:
         return self.certificate
 
     def solution(self, status: Status, name: str) -> Solution:
-        """Return the best point, certified, after a run that ended somehow."""
+        """Return the best point and its certificate after the end of a run."""
         if self.latest is not None:
             self.consider(self.latest)
-        if self.best is None:  # stopped before anything was found
+        if self.best is None:  # stopped before the first point
             self.consider(self.problem.first())
         found = self.certified()
         assert self.best is not None
@@ -179,9 +179,10 @@ def solved_within(
 ) -> Generator[Iterate | None, Judgement | None, Solution]:
     """Solve a problem inside a step of another solver.
 
-    It yields ``point``, where the outer run would stop (None if there is none yet), as
-    a sign of life after each iteration: the limits of the outer run, and Ctrl-C, hold
-    for the inner one as well. ``shown`` makes a point of the best one of this run.
+    After each iteration it yields ``point``, at which the outer run would stop (None if
+    there is none yet), marked as intermediate: in this way the limits of the outer run,
+    and Ctrl-C, also apply to the inner one. ``shown`` converts the best point of this
+    run to a point of the outer problem.
     """
     run = Run(problem, tol, 0)
     steps = run.steps(solver, start, max_iter, None, None)
@@ -196,9 +197,9 @@ def solved_within(
 
 
 class _Progress:
-    """A bar from the first gap down to the tolerance, on a logarithmic scale.
+    """A progress bar from the first gap to the tolerance, on a logarithmic scale.
 
-    Where nothing bounds the optimum, it is what the method expects to gain yet.
+    Without a lower bound on the optimum, it shows the expected further gain.
     """
 
     def __init__(self, verbose: int, tol: float, width: int = 30) -> None:

@@ -1,9 +1,9 @@
-"""Weights of classes and kernels for the Crammer-Singer loss, by slopes and curvature.
+"""First- and second-order methods for the weights of the Crammer-Singer loss.
 
-Both solvers work on ``J(theta)``, the optimal value for given weights, whose slopes are
-``½ - ½ A_c' K_r A_c`` with weights per class (and ``-½ sum_c A_c' K_r A_c`` on the
-simplex, with weights that the classes share). The closed-form update
-``d_c^r = |w_c^r|`` is :class:`Alternating`, which serves every problem.
+Both solvers minimise ``J(theta)``, the optimal value for given weights, whose gradient
+is ``½ - ½ A_c' K_r A_c`` with weights per class (and ``-½ sum_c A_c' K_r A_c`` on the
+simplex, with weights shared by the classes). The closed-form update
+``d_c^r = |w_c^r|`` is implemented in :class:`Alternating`, for every problem.
 """
 
 from __future__ import annotations
@@ -34,45 +34,46 @@ from mklearn.solvers.sweeps import SampleSweeps
 FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-# A part of the free variables gives too little curvature, which the line search and the
-# damping make good; all of them would take n^3 time and n^2 memory.
+# A subset of the free variables underestimates the curvature, which the line search and
+# the damping make up for; all of them would take n^3 time and n^2 memory.
 _MOST_FREE = 3000
-_CLOSE, _MOST_MIXED, _GAIN = 0.05, 24, 0.2  # mixtures: below what gap, of how many
-_QUICK = 0.3  # steps that leave less of the gap than this need no mixtures
+_CLOSE, _MOST_MIXED, _GAIN = 0.05, 24, 0.2  # mixtures: largest gap, points, least gain
+_QUICK = 0.3  # no mixtures after steps that leave a smaller share of the gap
 _IDLE = 10
-_FAR, _LEAST = 0.05, 0.1  # near zero the value is steep: far off no weight goes there
+_FAR, _LEAST = 0.05, 0.1  # for gaps above _FAR, the largest decrease of a weight
 
 
 @dataclass(frozen=True)
 class MulticlassNewton:
     """Newton steps on ``J(theta)`` for the Crammer-Singer loss.
 
-    At a solution A some variables of some samples are below their bounds and move when
-    the weights do, in such a way that rows of A still sum to zero. With the kernels
-    ``K_c`` between the free variables of each class, ``U_cr = K_r A_c`` there, and E
-    the matrix that tells the sample of each variable, the Hessian of J is ::
+    At a solution A some variables are below their bounds, and change with the weights
+    such that rows of A still sum to zero. With the kernels ``K_c`` between the free
+    variables of each class, ``U_cr = K_r A_c`` on them, and E the incidence matrix of
+    variables and samples, the Hessian of J is ::
 
         U'(B - B E (E'B E)^-1 E'B) U,    B = blockdiag(K_c^-1)
 
-    while the active set stays: one factor for each class and one for the samples. Where
-    moves that keep the sums are few (two classes, above all), it is had from a basis Z
-    of them, ``V'(Z'KZ)^-1 V`` with ``V = Z'U``. The quadratic model plus a small
-    multiple of the majorising term behind the closed-form update is minimised over the
-    weights, which are non-negative (per class) or on the simplex (shared); a step that
-    does not descend is followed by one on the line.
+    as long as the active set does not change: one factorisation for each class and one
+    for the samples. If the space of changes that keep the sums is small (especially for
+    two classes), it is computed from a basis Z of this space, ``V'(Z'KZ)^-1 V`` with
+    ``V = Z'U``. The quadratic model plus a small multiple of the majorising term of the
+    closed-form update is minimised over the weights, which are nonnegative (per class)
+    or on the simplex (shared). If a step does not decrease the value, a line search
+    follows.
 
     Parameters
     ----------
     accuracy : float
-        How exactly the inner problem is solved, as a share of the current gap.
+        Accuracy of the inner problem, relative to the current gap.
     damping : float
-        Share of the majoriser's curvature that is added to the model at first.
+        Initial share of the majoriser's curvature that is added to the model.
     patience : int
         Iterations without progress before the closed-form update takes over.
     first : int
-        Closed-form updates before the first model, at the most.
+        Maximum number of closed-form updates before the first model.
     seed : int
-        Of the order in which samples are visited.
+        Seed of the order in which samples are visited.
     """
 
     accuracy: float = 0.1
@@ -103,7 +104,7 @@ class MulticlassNewton:
         """Yield one iterate for each inner problem solved."""
         inner = sweeps(problem, start, self.seed)
         per_class = problem.per_class
-        floor = 0.1  # of the weights of a class, as a share of the mean weight
+        floor = 0.1  # lower limit for the weights of a class, relative to the mean
         first = self.first
 
         def propose(at: Trial, damping: float) -> FloatArray:
@@ -111,13 +112,13 @@ class MulticlassNewton:
             if problem.weights.fixed:
                 return problem.center()
             if first > 0 and at.relative_gap > 0.05:
-                # far off, the closed-form update is as good as any and costs nothing
+                # far from the optimum, the closed-form update is cheap and good enough
                 first -= 1
                 return problem.step(at.theta, at.quads)
             theta = _propose(problem, inner, at, damping)
             if per_class:
-                # the A of a class is decided by the term that its weights give it, and
-                # to be right must be right within that, once models are made of it
+                # the A of a class is determined by a term in proportion to its weights,
+                # so a model needs an inner accuracy well below that term
                 inner.sharp = 0.05
                 if at.relative_gap > _FAR:
                     theta = np.maximum(theta, _LEAST * at.theta)
@@ -140,13 +141,14 @@ class MulticlassNewton:
 
 
 class _Cuts:
-    """The A of the last iterates: what they say of other weights, and mixtures of them.
+    """The dual points of the last iterates, as cutting planes and for mixtures.
 
-    Classes without weight have no term of their own in the dual, so that the best A for
-    given weights are many: each may exceed ``A_c' K_r A_c <= 1`` for another class,
-    where a mixture does not. The quads of a mixture are at most the mixture of the
-    quads, so a linear program finds the one that proves most. Its multipliers are the
-    weights at which the tangents of J, which the A are, have their lowest common point.
+    Classes with zero weight have no term in the dual, so the optimal A for given
+    weights is not unique: each solution may violate ``A_c' K_r A_c <= 1`` for another
+    class, while a convex combination does not. The quads of a mixture are at most the
+    mixture of the quads, so a linear program finds the mixture with the best bound. Its
+    multipliers are the weights that minimise the maximum of the tangents of J that the
+    dual points define.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -158,7 +160,7 @@ class _Cuts:
         self.theta = problem.center()
 
     def add(self, point: Iterate, judged: Judgement) -> Iterate | None:
-        """Keep what was judged; return a mixture that proves more, if there is one."""
+        """Add a judged point; return a mixture with a better bound, if there is one."""
         if judged.upper < self.upper:
             self.upper, self.theta = judged.upper, point.theta
         self.lower = max(self.lower, judged.lower)
@@ -180,7 +182,7 @@ class _Cuts:
         return Iterate(self.theta, np.asarray(A))
 
     def lowest(self) -> tuple[FloatArray, FloatArray]:
-        """Return shares of the best mixture, and the weights at the lowest point."""
+        """Return shares of the best mixture, and the weights that minimise the cuts."""
         known = [one.quads.ravel() for one in self.kept if one.quads is not None]
         quads = np.maximum(known, 0.0)
         size = max(map(abs, self.values)) or 1.0
@@ -200,7 +202,7 @@ class _Cuts:
 def _with_mixtures(
     steps: Generator[Iterate, Judgement | None, Iterate], cuts: _Cuts
 ) -> Generator[Iterate, Judgement | None, Iterate]:
-    """Yield what the steps do, and mixtures where these prove more."""
+    """Yield the points of the steps, and mixtures that give better bounds."""
     try:
         point = next(steps)
         while True:
@@ -220,7 +222,7 @@ def _with_mixtures(
 def _lowest_points(
     inner: SampleSweeps, cuts: _Cuts
 ) -> Generator[Iterate, Judgement | None, Iterate]:
-    """Go to where the tangents are lowest, half of the way, as long as it pays."""
+    """Step halfway to the minimiser of the cuts, as long as the gap decreases."""
     A, idle = inner.A, 0
     while idle < _IDLE and cuts.kept:
         left = cuts.upper - cuts.lower
@@ -244,7 +246,7 @@ def _propose(
 ) -> FloatArray:
     """Return the weights that minimise the model."""
     theta = at.theta
-    # kernels next to zero whose slopes keep them there need no place in the model
+    # kernels near zero whose gradient keeps them there are left out of the model
     q = np.maximum(at.quads, 0.0)
     near = q > 0.7 * (1.0 if theta.ndim == 2 else float(q.max()))
     kept = near | (theta > 1e-3 * theta.mean())
@@ -253,14 +255,14 @@ def _propose(
     model = _hessian(inner, at.A, kept)
     model[np.diag_indices_from(model)] += damping * q / np.maximum(old, floor)
     linear = slope - model @ old
-    # what a step gains is of second order in the gap, and so is its model
+    # the gain of a step is of second order in the gap, and so is the tolerance
     exactness = max(min(1e-6, 1e-3 * at.relative_gap**2), 1e-11)
     out = np.zeros_like(theta)
     if theta.ndim == 1:
         constraint = _part(problem.weights, kept)
         out[kept] = minimise_quadratic(model, linear, constraint, old, exactness)
         return out
-    # far from the present weights the model means nothing
+    # the model is not valid far from the current weights
     reach = 4.0 * float(old.sum())
     out[kept] = reach * minimise_quadratic(
         reach**2 * model, reach * linear, _simplex, old / reach, exactness
@@ -269,12 +271,12 @@ def _propose(
 
 
 def _alive(problem: Problem, theta: FloatArray, at: Trial, least: float) -> FloatArray:
-    """Return the weights with none of the classes at zero.
+    """Return weights in which no class is zero.
 
-    Without weights a class has no term of its own in the dual, and its best A are many:
-    few of them prove that zero is right. Those that do are the limit for weights that
-    fall to zero, so a class keeps ``least``, which falls from step to step, shared by
-    its kernels as the closed-form update has it.
+    A class with zero weights has no term in the dual, so its optimal A is not unique,
+    and few solutions prove that zero is optimal. Those that do are limits for weights
+    that converge to zero. A class therefore keeps a total weight of ``least``, which
+    decreases from step to step, distributed over its kernels by the closed-form update.
     """
     out = theta.copy()
     for c in np.flatnonzero(theta.sum(axis=1) < least):
@@ -283,7 +285,7 @@ def _alive(problem: Problem, theta: FloatArray, at: Trial, least: float) -> Floa
 
 
 def _part(weights: WeightSet, kept: NDArray[np.bool_]) -> Describe:
-    """Return the description of a set on some of its weights, the others zero."""
+    """Return the constraint function of a set in some weights, with the others zero."""
     assert isinstance(weights, ConvexSet)
 
     def constraint(x: FloatArray) -> Constraint:
@@ -304,14 +306,14 @@ def _slopes(quads: FloatArray, per_class: bool) -> FloatArray:
 
 
 def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> FloatArray:
-    """Return the Hessian of J in the weights that are kept, in their order."""
+    """Return the Hessian of J in the weights that are kept."""
     k = A.shape[1]
     D = np.broadcast_to(inner.theta, (k, inner.theta.shape[-1]))
     place = np.broadcast_to(np.cumsum(kept).reshape(kept.shape) - 1, D.shape)
     hessian = np.zeros((int(place.max()) + 1,) * 2)
     kept = np.broadcast_to(kept, D.shape)
     free = _free(inner.loss, A)
-    # a class next to zero bends by its damping alone
+    # a class near zero has only the curvature of the damping
     free[:, (D.max(axis=1) <= 1e-8 * D.max()) | ~kept.any(axis=1)] = False
     free[free.sum(axis=1) < 2] = False
     samples = np.flatnonzero(free.any(axis=1))
@@ -329,11 +331,11 @@ def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> Flo
     for c in map(int, np.flatnonzero(free.any(axis=0))):
         rows = np.flatnonzero(free[:, c])
         K = inner.between(c, samples[rows])
-        # a ridge against rounding
+        # a small ridge for numerical stability
         K.ravel()[:: len(K) + 1] += 1e-8 * max(float(K.diagonal().max()), 1e-300)
         U = np.ascontiguousarray(S[kept[c]][:, rows, c].T)
         parts.append((c, rows, K, U, place[c, kept[c]]))
-    # as many variables as there are beyond one for each sample, or all of them by class
+    # either the variables beyond one for each sample, or all variables by class
     n_beyond = int(free.sum()) - len(samples)
     work = 3 * sum(len(rows) ** 3 for _, rows, *_ in parts) + len(samples) ** 3
     if n_beyond**3 <= work and n_beyond <= most:
@@ -347,7 +349,7 @@ def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> Flo
         across[np.ix_(rows, columns)] += moved
         hessian[np.ix_(columns, columns)] += U.T @ moved
         _add_lower(schur, inverse, rows)
-    between = stable_factor(schur.T)  # which takes the other triangle
+    between = stable_factor(schur.T)  # which reads the other triangle
     hessian -= across.T @ cho_solve(between, across, check_finite=False)
     return (hessian + hessian.T) / 2
 
@@ -359,7 +361,8 @@ def _within(
 ) -> FloatArray:
     """Return the same in variables that keep the sums of rows: ``V'(Z'KZ)^-1 V``.
 
-    Each of them raises one class of a sample and lowers its first free one as much.
+    Each variable raises one class of a sample and lowers its first free class by the
+    same amount.
     """
     base = free.argmax(axis=1)
     number = np.cumsum(free.sum(axis=1) - 1)
@@ -381,7 +384,7 @@ def _within(
 
 @njit(cache=True, nogil=True)
 def _add_within(G, V, K, U, columns, begin, end, sign):  # type: ignore[no-untyped-def]
-    # what one class adds, to the upper triangle of G; variables ascend with the samples
+    # adds one class to the upper triangle of G; variables are ordered by sample
     for a in range(len(begin)):
         for v in range(begin[a], end[a]):
             for j in range(columns.size):
@@ -393,7 +396,7 @@ def _add_within(G, V, K, U, columns, begin, end, sign):  # type: ignore[no-untyp
 
 @njit(cache=True, nogil=True)
 def _add_lower(out, part, rows):  # type: ignore[no-untyped-def]
-    # of matrices in Fortran order, rows ascending
+    # for matrices in Fortran order and ascending rows
     for b in range(rows.size):
         for a in range(b, rows.size):
             out[rows[a], rows[b]] += part[a, b]
@@ -401,26 +404,26 @@ def _add_lower(out, part, rows):  # type: ignore[no-untyped-def]
 
 def _free(loss: CrammerSinger, A: FloatArray) -> NDArray[np.bool_]:
     """Return which variables are below their bounds."""
-    # a variable that has only just left its bound is not worth its place
+    # variables that have hardly left their bound do not count
     tiny = 1e-9 * loss.C[:, None]
     return np.asarray(np.where(loss.own, A < loss.C[:, None] - tiny, -tiny > A))
 
 
 @dataclass(frozen=True)
 class ProjectedGradient:
-    """Projected gradient with line search and rescaling, as Kobayashi & Otsu have it.
+    """Projected gradient with line search and rescaling, of Kobayashi & Otsu.
 
     After each inner problem ``A_c`` and ``d_c`` are rescaled to ``s_c A_c`` and
-    ``d_c / s_c`` with ``s_c = sqrt(sum(d_c) / d_c'q_c)``, which leaves the scores as
-    they are and makes the regulariser least; the slopes there give the direction. The
-    step is doubled while J falls and halved until it does.
+    ``d_c / s_c`` with ``s_c = sqrt(sum(d_c) / d_c'q_c)``, which does not change the
+    scores and minimises the regulariser; the gradient there gives the direction. The
+    step is doubled after each decrease of J, and quartered otherwise.
 
     Parameters
     ----------
     accuracy : float
-        How exactly the inner problem is solved, as a share of the current gap.
+        Accuracy of the inner problem, relative to the current gap.
     seed : int
-        Of the order in which samples are visited.
+        Seed of the order in which samples are visited.
     """
 
     accuracy: float = 0.1
@@ -456,7 +459,7 @@ class ProjectedGradient:
             lower = max(lower, judgement.lower)
             gap = max(upper - lower, 0.0)
             allowed = self.accuracy * gap * min(1.0, 10 * gap / max(upper, 1e-300))
-            # the group norm of w is what (7) is once d is rescaled
+            # once d is rescaled, (7) is the group norm of w
             if judgement.upper < value:
                 value, failed = judgement.upper, 0
                 base = _rescaled(theta, quads)
@@ -466,13 +469,13 @@ class ProjectedGradient:
             else:
                 failed += 1
                 step /= 4.0
-            if failed > 15:  # a matter of accuracy: measure again from here
+            if failed > 15:  # limited by the inner accuracy: start again from here
                 value, failed, step = np.inf, 0, 1.0
                 allowed *= 0.01
                 theta = base
                 continue
             theta = np.maximum(base - step * slope * base.mean(), 0.0)
-            # a class without any weight would have no slope to come back by
+            # a class with zero weights would have no gradient to leave zero
             theta = np.where(theta.any(axis=1, keepdims=True), theta, 1e-3 * base)
 
 

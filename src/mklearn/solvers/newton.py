@@ -1,6 +1,6 @@
-"""Second order in the weights: Newton's method on the value for fixed weights.
+"""Newton's method in the weights, on the optimal value for fixed weights.
 
-The Hessian comes from the free support vectors or, for quadratic losses, from the one
+The Hessian is computed from the free support vectors or, for quadratic losses, from the
 Cholesky factor that solves the inner problem.
 """
 
@@ -33,37 +33,37 @@ from mklearn.solvers.interior import minimise_quadratic, outward
 
 FloatArray = NDArray[np.float64]
 
-# A part of the free variables gives too little curvature, which the line search and the
-# damping make good; all of them would take n^3 time and n^2 memory.
+# A subset of the free variables underestimates the curvature, which the line search and
+# the damping make up for; all of them would take n^3 time and n^2 memory.
 _MOST_FREE = 4000
-_FEW = 3e6  # kernel values for which asking once for everything is the quickest
-_ROUNDED = 0.5  # mu of the rounding, in gaps for each variable at a gap of one
-_STIFF = 10.0  # multiples of the kernel's values that count as fixed
-_IDLE = 4  # steps that lower neither value nor gap before another solver goes on
+_FEW = 3e6  # number of kernel values up to which computing all products is fastest
+_ROUNDED = 0.5  # barrier parameter mu, in gaps per variable at a relative gap of one
+_STIFF = 10.0  # multiples of the kernel values above which variables count as fixed
+_IDLE = 4  # steps that lower neither value nor gap before another solver takes over
 
 
 @dataclass(frozen=True)
 class Newton:
     """Newton steps on ``J(theta)``, the optimal value for fixed weights.
 
-    With ``c = A`` and its free entries F, ``J`` has the gradient ``-½ c'K_m c`` and,
-    while the active set stays, the Hessian ``V' P V`` with ``V_m = (K_m c)_F`` and
-    ``P = B - B 1 1' B / (1' B 1)``, ``B = (K_FF + D)^-1``, where D is the curvature of
-    the loss in the dual: zero for the hinge loss, all of it for smooth losses, for
-    which the Hessian is exact. The quadratic model plus a
-    small multiple of the majorising term behind the analytic update is minimised over
-    the weight set; a step that does not descend is followed by one on the line.
+    With ``c = A`` and its free entries F, ``J`` has the gradient ``-½ c'K_m c`` and, as
+    long as the active set does not change, the Hessian ``V' P V`` with
+    ``V_m = (K_m c)_F`` and ``P = B - B 1 1' B / (1' B 1)``, ``B = (K_FF + D)^-1``,
+    where D is the curvature of the loss in the dual: it is zero for the hinge loss, and
+    for smooth losses the Hessian is exact. The quadratic model plus a small multiple of
+    the majorising term of the analytic update is minimised over the weight set. If a
+    step does not decrease the value, a line search follows.
 
-    Where the dual solution is not unique (kernels of low rank) no single one may prove
-    that the weights are optimal. Cutting planes (p = 1) or the analytic update go on
-    from where this solver makes no more progress.
+    If the dual solution is not unique (kernels of low rank), there may be no single
+    dual point that proves the weights to be optimal. When this solver makes no more
+    progress, cutting planes (p = 1) or the analytic update continue.
 
     Parameters
     ----------
     accuracy : float
-        How exactly the inner problem is solved, as a share of the current gap.
+        Accuracy of the inner problem, relative to the current gap.
     damping : float
-        Share of the majoriser's curvature that is added to the model at first.
+        Initial share of the majoriser's curvature that is added to the model.
     patience : int
         Iterations without progress before another solver takes over.
     """
@@ -101,7 +101,7 @@ class Newton:
             few = len(A) ** 2 * problem.bank.shape[2] <= _FEW
             if not few or isinstance(problem, RoughProblem):
                 return inner.quads(A)
-            # of few samples all products are had at once, for the model as well
+            # for few samples, compute all products at once; the model uses them, too
             products = inner.bank.multiply(A)
             return np.asarray(np.einsum("it,itm->m", A, products))
 
@@ -112,12 +112,12 @@ class Newton:
             majoriser = np.maximum(quads, 0.0) / np.maximum(theta, 0.1 / len(theta))
             model = _hessian(problem, inner, at, products)
             model[np.diag_indices_from(model)] += damping * majoriser
-            # the model is no better than the gap: neither need its minimum be
+            # the model is only as accurate as the gap, so its minimum need not be exact
             enough = min(max(1e-4 * at.relative_gap, 1e-9), 1e-6)
             pull = at.slope - model @ theta
             found = minimise_quadratic(model, pull, constraint, theta, enough)
             if at.relative_gap > 0.05:
-                # near zero the value is steep: far from the end no weight goes there
+                # the value is steep near zero: limit the decrease far from the optimum
                 found = np.maximum(found, 0.1 * theta)
             return outward(found, constraint)
 
@@ -132,7 +132,7 @@ class Newton:
 
 
 class Inner(Protocol):
-    """What solves for A at given weights."""
+    """Solver for A at given weights."""
 
     theta: FloatArray
 
@@ -143,24 +143,24 @@ class Inner(Protocol):
 
 
 class Settings(Protocol):
-    """What the steps need to know."""
+    """Parameters of :func:`trusted_steps`."""
 
     @property
     def accuracy(self) -> float:
-        """How exactly inner problems are solved, as a share of the gap."""
+        """Accuracy of inner problems, relative to the gap."""
 
     @property
     def damping(self) -> float:
-        """Share of the majoriser's curvature at first."""
+        """Initial share of the majoriser's curvature."""
 
     @property
     def patience(self) -> int:
-        """Iterations without progress before the end."""
+        """Iterations without progress before the steps end."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Weights whose value is known: what a model is made from."""
+    """Weights with their value and gradient, from which a model is built."""
 
     theta: FloatArray
     A: FloatArray
@@ -172,7 +172,7 @@ class Trial:
 
     @property
     def relative_gap(self) -> float:
-        """The gap that these weights prove, as a share of the value."""
+        """The gap at these weights, relative to the value."""
         return self.gap / max(abs(self.value), 1e-300)
 
 
@@ -183,10 +183,10 @@ def trusted_steps(
     slopes_of: Callable[[FloatArray], FloatArray],
     propose: Callable[[Trial, float], FloatArray],
 ) -> Generator[Iterate, Judgement | None, Iterate]:
-    """Descend on ``J(theta)`` by steps of models that are trusted as they prove right.
+    """Minimise ``J(theta)`` by steps of a model whose damping adapts to its accuracy.
 
-    ``propose`` makes the next weights from a model with some damping. A step that does
-    not descend is followed by one on the line, and the damping grows. Yields one
+    ``propose`` computes the next weights from a model with some damping. If a step does
+    not decrease the value, a line search follows, and the damping grows. Yields one
     iterate for each inner problem; returns the last good one when there is no progress.
     """
     theta, allowed, damping = inner.theta, np.inf, settings.damping
@@ -204,17 +204,17 @@ def trusted_steps(
         least, idle = (left, 0) if left < 0.9 * least else (least, idle + 1)
         if idle >= settings.patience:
             return Iterate(base, A)
-        # the slopes err by the root of the inner gap, so it must fall faster
+        # gradient errors are of the order of the root of the inner gap
         share = min(1.0, 3 * (own / max(abs(value), 1e-300)) ** 0.5)
         allowed = min(settings.accuracy * share * left, limit)
-        # near the end the gap is the sharper measure of progress
+        # near convergence, the gap is the better measure of progress
         if value > best and (own > 0.9 * gap or value > best + 0.02 * abs(best)):
-            if value - best <= 10 * exact:  # a matter of accuracy: improve it there
+            if value - best <= 10 * exact:  # limited by the inner accuracy: increase it
                 best, gap, theta = np.inf, np.inf, base
                 allowed = limit = 0.01 * min(allowed, exact)
                 continue
-            # the model was too bold: go back along the line to where the slopes,
-            # known at both ends, say that the value is least
+            # the step was too long: go back along the line to the minimiser according
+            # to the slopes, which are known at both ends
             damping, refused = min(1.0, 10 * damping), True
             move = theta - base
             before = float(np.sum(slope * move))
@@ -223,19 +223,19 @@ def trusted_steps(
             theta = base + min(max(part, 0.05), 0.7) * move
             continue
         if not refused:
-            damping = max(1e-6, damping / 5)  # trusted more as it proves itself
+            damping = max(1e-6, damping / 5)  # the model was accurate: trust it more
         best, gap, refused = min(value, best), own, False
         base, slope = theta, slopes_of(quads)
         theta = propose(Trial(theta, A, quads, slope, value, own, scores), damping)
 
 
 def _curvature(problem: Problem, at: Trial) -> FloatArray:
-    """Return the curvature of the dual term, with bounds rounded off by the gap.
+    """Return the curvature of the dual term, with bounds smoothed according to the gap.
 
-    A variable that rests at a bound stays there for small steps only. As on the central
-    path of an interior-point method, where distance to the bound and slope s have the
-    product mu, it is as stiff as ``s^2 / mu``. With mu falling faster than the gap, the
-    curvature becomes that of the free variables alone.
+    A variable at a bound stays there only for small steps. As on the central path of an
+    interior-point method, where the product of the distance to the bound and the slope
+    s is mu, it has the curvature ``s^2 / mu``. Since mu decreases faster than the gap,
+    only the free variables contribute in the limit.
     """
     loss, A, F = problem.loss, at.A, at.scores
     assert isinstance(loss, SeparableLoss)
@@ -254,9 +254,9 @@ def _curvature(problem: Problem, at: Trial) -> FloatArray:
         rests = (c <= box.lower) | (c >= box.upper)
         stiff = box.ridge + np.where(rests, slope**2 / mu, 0.0)
         stiff[box.lower >= box.upper] = np.inf
-        with np.errstate(divide="ignore"):  # the two parts of a sample yield together
+        with np.errstate(divide="ignore"):  # compliances of both parts of a sample add
             out[:, t] = 1.0 / (1.0 / stiff).reshape(copies, n).sum(axis=0)
-    # beside the kernel they add to, the stiffest are as good as fixed
+    # the stiffest, compared with the kernel they are added to, count as fixed
     typical = float(np.sum(A * F)) / max(float(np.sum(A**2)), 1e-300)
     free = np.isfinite(loss.curvature(A))
     return np.where(free | (out <= _STIFF * typical), out, np.inf)
@@ -315,7 +315,7 @@ def stable_factor(K: FloatArray) -> tuple[FloatArray, bool]:
         factor, found = cholesky(regular.T)
         if found:
             return factor, True
-        ridge *= 100  # single precision, or a kernel that is not definite
+        ridge *= 100  # single precision, or an indefinite kernel
 
 
 # --- quadratic losses: inner problems solved exactly ----------------------------------
@@ -324,11 +324,11 @@ def stable_factor(K: FloatArray) -> tuple[FloatArray, bool]:
 def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
     """Yield one iterate for each Cholesky factor: value, gradient and Hessian.
 
-    For a quadratic loss the inner problem is a linear system, solved exactly, so that
-    the steps can be trusted to the last digits. The quadratic model is minimised over
-    the weight set by an interior-point method of the size of the number of kernels.
-    Where no step lowers value or gap any more, cutting planes (p = 1) or the analytic
-    update go on.
+    For a quadratic loss the inner problem is a linear system, which is solved exactly,
+    so steps are accurate to the last digits. The quadratic model is minimised over the
+    weight set by an interior-point method in as many variables as there are kernels.
+    When no step decreases value or gap any more, cutting planes (p = 1) or the analytic
+    update continue.
     """
     weights = problem.weights
     assert isinstance(weights, ConvexSet)
@@ -345,8 +345,8 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
             return  # there is nothing to choose
         now, own = judgement.upper, judgement.upper - judgement.lower
         if now > value and own > 0.9 * gap:
-            # too far: back along the line, to where the slopes at both ends say
-            # that the value is least
+            # too long: back along the line, to the minimiser according to the slopes
+            # at both ends
             move = theta - base
             before, after = slope @ move, -0.5 * quads @ move
             part = before / (before - after) if before < 0 < after else 0.5
@@ -356,9 +356,9 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
         base, value, gap, slope = theta, now, own, -0.5 * quads
         model = inner.hessian(S)
         if now > 0 and not inner.system.sums.any():
-            # The value J is of degree -1 in the matrix, so that 1 / J is concave
-            # and nearly linear. Half of the curvature that this takes away makes
-            # steps long enough where a weight is far too small.
+            # The value J is homogeneous of degree -1 in the matrix, so 1 / J is
+            # concave and nearly linear. Subtracting half of the corresponding
+            # curvature makes steps long enough if a weight is far too small.
             model -= np.outer(slope, slope) / now
         theta = minimise_quadratic(
             model, slope - model @ base, constraint, base, tol=1e-13
@@ -366,17 +366,17 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
         if weights.sparse:
             theta = _polished(theta, slope + model @ (theta - base), model)
         if own > 1e-2 * abs(now):
-            # near zero the value is steep: far from the end no weight goes there
+            # the value is steep near zero: limit the decrease far from the optimum
             theta = outward(np.maximum(theta, 0.1 * base), constraint)
     other = CuttingPlane() if weights.sparse else Alternating()
     yield from other.iterates(problem, Iterate(base, A))
 
 
 def _polished(theta: FloatArray, gradient: FloatArray, model: FloatArray) -> FloatArray:
-    """Return where the quadratic model is least among weights with the same zeros.
+    """Return the minimiser of the quadratic model among weights with the same zeros.
 
-    An interior-point method ends with errors that the last steps would feel; on the
-    kernels that it chose, and a plane, the minimum is the solution of linear equations.
+    The errors of an interior-point method would disturb the last steps. On the kernels
+    that it selected, with a fixed sum, the minimiser solves a linear system.
     """
     kept = np.flatnonzero(theta)
     k = len(kept)

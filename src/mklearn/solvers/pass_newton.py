@@ -18,7 +18,7 @@ from mklearn.solvers.newton import Newton
 FloatArray = NDArray[np.float64]
 
 _STEPS = (0.0, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0)
-_FLAT = 0.1  # of the curvature in the band, where there is none
+_FLAT = 0.1  # damping outside the band, relative to the curvature within it
 _PATIENCE = 15  # passes without progress before a run counts as stalled
 
 
@@ -28,25 +28,25 @@ class PassNewton:
 
     At a point the loss is replaced by its second-order expansion. With the regulariser
     and the kernel weights this is the kernel-learning problem of the squared loss,
-    solved to optimality from the sums of the last pass, with no further one. The next
-    pass looks at several points on the way to its solution and takes the sums at the
-    end. Kinks are rounded off around multipliers, which follow from the point reached
-    as soon as the problem with these multipliers is solved well enough: the method of
-    multipliers, whose errors shrink faster the narrower the band.
+    which is solved to optimality from the sums of the last pass, without another pass.
+    The next pass evaluates several points on the line to its solution, and computes the
+    sums at its end. Kinks are smoothed around multipliers. These are updated from the
+    current point once the problem with the old ones is solved well enough: the method
+    of multipliers, which converges faster the narrower the band is.
 
     Parameters
     ----------
     band : float
-        Width in which kinks are rounded off at first, in units of the margin (hinge) or
-        of half the spread of the targets.
+        Initial width of the smoothing of kinks, in units of the margin (hinge) or of
+        half the spread of the targets.
     narrowing : float
-        Factor of the width with new multipliers, down to a hundredth.
+        Factor by which the width is reduced with new multipliers, down to a hundredth.
     damping : float
-        Curvature added everywhere, as a share of the mean, for samples outside of the
-        band have none; it follows the success of the steps.
+        Curvature that is added for all samples, as a share of the mean, because samples
+        outside the band have none; it is adapted to the success of the steps.
     share : float
-        New multipliers are taken when the gap of the problem with the old ones is this
-        share of the whole.
+        Multipliers are updated when the gap of the problem with the old ones is at most
+        this share of the total gap.
     """
 
     band: float = 1.0
@@ -96,7 +96,7 @@ class PassNewton:
             if steps is _STEPS and values[0] - values[-1] < 0.1 * (
                 values[0] - values[best]
             ):
-                # too far: to the best point on the line
+                # too long: go to the best point on the line
                 step = max(steps[best], 1e-6)
                 w1, b1 = w + step * (w1 - w), bias + step * (b1 - bias)
                 theta1 = _weights_at(problem, w1, theta1)
@@ -117,7 +117,7 @@ class PassNewton:
     def _first(
         self, problem: FeatureProblem
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the solution of the expansion at zero, known without a pass."""
+        """Return the solution of the expansion at zero, which needs no pass."""
         H = problem.statistics
         slope, bend = problem.loss.outset(problem.spread())
         curved = problem.curvature(H.weighted(problem.C * bend))
@@ -138,7 +138,7 @@ class PassNewton:
         theta: FloatArray,
         steps: tuple[float, ...] = _STEPS,
     ) -> FloatArray:
-        """Return the regulariser on the way, at the best kernel weights."""
+        """Return the regulariser on the line, at the optimal kernel weights."""
         out = []
         for step in steps:
             at = w + step * (w1 - w)
@@ -181,13 +181,13 @@ class PassNewton:
 
 
 def _shaped(problem: FeatureProblem, effects: list[FloatArray]) -> FloatArray:
-    """Return effects of ones and covariates for each task, as a bias has them."""
+    """Return effects of ones and covariates for each task, in the shape of a bias."""
     columns = np.column_stack(effects)
     return columns if problem.free else columns[0]
 
 
 def _weights_at(problem: FeatureProblem, w: FloatArray, near: FloatArray) -> FloatArray:
-    """Return the best kernel weights for ``w``."""
+    """Return the optimal kernel weights for ``w``."""
     safe = np.where(near > 0, near, 1.0)
     return problem.weights.step(safe, squares(w, problem.slices) / safe**2)
 
@@ -198,11 +198,11 @@ def minimised(
     tol: float = 1e-12,
     max_iter: int = 60,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return kernel weights and w of an expansion, as good as rounding allows."""
+    """Return optimal kernel weights and w of an expansion, up to rounding."""
     solver: Solver = Newton() if problem.weights.smooth else Alternating()
     first = None
     if start is not None:
-        # a weight that is zero has no slope to leave it by
+        # the updates cannot increase a weight that is exactly zero
         theta = 0.98 * start + 0.02 * problem.center()
         first = Iterate(theta, np.zeros(problem.loss.shape))
     iterates = solver.iterates(problem, first)

@@ -27,7 +27,7 @@ from mklearn.solvers.registry import choose_solver
 FloatArray = NDArray[np.float64]
 
 NORMS = (1.0, 4 / 3, 2.0, 4.0, math.inf)
-_FAR = 1.5  # times that a dual variable may grow until it comes near to its bound
+_FAR = 1.5  # factor by which dual variables could grow and still stay within bounds
 _STOPPED = (Status.TIME_LIMIT, Status.CALLBACK, Status.INTERRUPTED)
 
 
@@ -153,13 +153,13 @@ def rough_path(
     tol: float = 1e-2,
     **limits: Any,
 ) -> Path:
-    """Solve all cells from Grams at hand, for nothing but their predictions.
+    """Solve all cells approximately with Grams in memory, for their predictions only.
 
     The sum of the kernels (p = inf) is one kernel for all costs. Scores and quadratic
-    forms of a cell are known in the next one as long as its weights are, so that a cell
-    whose neighbour is good enough for it takes no look at the kernels. Once no dual
-    variable is near its bound, all larger costs have the same solution. Bounds are not
-    certified afresh.
+    forms of a cell are reused in the next one as long as the weights do not change, so
+    a cell does not evaluate the kernels if the solution of its neighbour is good
+    enough. Once no dual variable is near its bound, all larger costs have the same
+    solution. Bounds are not recomputed for a certificate.
 
     Parameters
     ----------
@@ -188,13 +188,13 @@ def rough_path(
 
 @dataclass(frozen=True)
 class _FromStart:
-    """A solver that has its start judged first, where its scores are known."""
+    """A solver that yields its starting point first, if the scores are known."""
 
     solver: Solver
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What the solver needs."""
+        """The requirements of the solver."""
         return self.solver.needs
 
     def iterates(self, problem: Any, start: Iterate | None) -> Iterates:
@@ -205,7 +205,7 @@ class _FromStart:
 
 
 class _Grid:
-    """Weight sets and losses, one of each for a cell."""
+    """Weight sets and losses; each pair of them is a cell."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ def _follow(
     verbose: int = 0,
     rough: bool = False,
 ) -> Path:
-    """Solve one cell after the other, each from its neighbour."""
+    """Solve the cells one after the other, each starting from its neighbour."""
     costs, losses = grid.costs, grid.losses
     began = time.perf_counter()
     solutions: list[list[Solution | None]] = [[None] * len(costs) for _ in grid.sets]
@@ -259,7 +259,7 @@ def _follow(
                 if len(start.theta) > problem.bank.shape[2]:
                     start = Iterate(problem.center(), start.A)
             with warnings.catch_warnings():
-                # one warning for the path says it for all cells
+                # a single warning covers all cells of the path
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 before = solve(
                     problem,
@@ -293,10 +293,10 @@ def _follow(
 
 
 def _rests(solution: Solution, loss: Loss) -> bool:
-    """Tell whether larger costs have the same solution.
+    """Return whether larger costs have the same solution.
 
-    Where the dual term is linear, costs are nothing but bounds of the dual variables,
-    and bounds that none of them comes near to may as well be higher.
+    If the dual term is linear, costs are only bounds on the dual variables, and bounds
+    that no variable comes near can be raised without changing the solution.
     """
     if not isinstance(loss, BoxLoss) or loss.concavity > 0:
         return False
@@ -307,23 +307,24 @@ def _rests(solution: Solution, loss: Loss) -> bool:
 def warm_start(
     solution: Solution, old: Loss, new: Loss, weights: WeightSet, ratio: float = 1.0
 ) -> Iterate:
-    """Return where to start from when the solution of a similar problem is known.
+    """Return a warm start from the solution of a similar problem.
 
     Parameters
     ----------
     solution : Solution
-        Of a problem on the same bank with the loss ``old``.
+        Solution of a problem on the same bank with the loss ``old``.
     old, new : Loss
-        The new one has ``ratio`` times the costs of the old one, which is at least 1.
+        The costs of the new loss are ``ratio`` times those of the old one; ``ratio`` is
+        at least 1.
     weights : WeightSet
-        Of the new problem.
+        The weight set of the new problem.
     """
     A, s = solution.dual, 1.0
     known = solution.about
     if isinstance(known, Iterate):
         A = known.A
     if ratio > 1:
-        # the lower bound along the ray s A: its kernel term is known from the old one
+        # lower bound along the ray s A; the kernel term is known from the old solution
         term = max(old.dual(A) - solution.lower, 0.0)
         steps = np.geomspace(1.0, ratio, 33)
         if isinstance(new, BoxLoss) and new.concavity == 0:  # linear along the ray
@@ -341,9 +342,9 @@ def warm_start(
 def scaled(theta: FloatArray, weights: WeightSet) -> FloatArray:
     """Return weights in the proportions of ``theta`` on the boundary of a set.
 
-    Weights of zero get a hundredth of what the centre gives them: the analytic update
-    could not revive them. For p = 1, where most of them stay zero, and for sets without
-    a norm, members stay as they are.
+    Zero weights are set to a hundredth of those of the centre, because the analytic
+    update cannot increase a zero weight. For p = 1, where most of them stay zero, and
+    for sets without a norm, members are not changed.
     """
     center = weights.center(len(theta))
     if not isinstance(weights, LpBall):
@@ -358,7 +359,7 @@ def scaled(theta: FloatArray, weights: WeightSet) -> FloatArray:
 
 
 def check_costs(Cs: ArrayLike) -> FloatArray:
-    """Return the costs in ascending order, without repetitions."""
+    """Return the costs in ascending order, without duplicates."""
     costs = np.unique(np.asarray(Cs, dtype=np.float64))
     if costs.ndim != 1 or not len(costs):
         raise ValueError(f"Cs must have at least one value, got {Cs!r}.")
@@ -373,7 +374,7 @@ def _gather(
     M: int,
     solutions: list[list[Solution | None]],
 ) -> Path:
-    """Return the solutions as arrays, NaN where there is none."""
+    """Return the solutions as arrays, with NaN for missing ones."""
 
     def table(value: Callable[[Solution], Any], *more: int) -> FloatArray:
         nothing = np.full(more, np.nan)

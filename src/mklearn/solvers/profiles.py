@@ -1,4 +1,4 @@
-"""Profiles of the restricted likelihood: what a weight or a share may as well be."""
+"""Profile likelihood intervals of a weight or of a share of the variance."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from mklearn.solvers.evidence import LARGEST, AverageInformation
 
 FloatArray = NDArray[np.float64]
 
-_CLOSE = 1e-4  # log evidence that a profile may miss
+_CLOSE = 1e-4  # accuracy of the log evidence in a profile
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How likely the values are if one weight, or one share of variance, is known.
+    """The restricted likelihood as a function of one weight or share of variance.
 
     Parameters
     ----------
     problem : EvidenceProblem
     theta : array of shape (M,)
-        The most likely weights.
+        The maximum-likelihood weights.
     share : bool
-        Whether it is the share of the variance that is known, not the weight.
+        Whether the profile is that of the share of the variance, not of the weight.
     """
 
     problem: EvidenceProblem
@@ -38,27 +38,27 @@ class Profile:
     share: bool = True
 
     def interval(self, m: int, drop: float) -> tuple[float, float]:
-        """Return the ends of what is less likely by at most a factor of exp(-drop).
+        """Return the interval in which the log likelihood drops by at most ``drop``.
 
         Parameters
         ----------
         m : int
-            The kernel.
+            Index of the kernel.
         drop : float
-            Of the log likelihood, all other weights the best ones beside it.
+            Decrease of the log likelihood, maximised over all other weights.
         """
         units = self.problem.variances() * np.mean(self.problem.weight)
         if units[m] <= 0:
             return (0.0, 0.0) if self.share else (0.0, np.inf)
-        # all is counted in units of the noise; a share c is c / (1 - c) of the rest
+        # everything is in units of the noise; a share c is c / (1 - c) of the rest
         best = _Held(self.problem, self.theta, m, units, self.share)
         here = best.place()
         top = best.value(here)
-        if top is None:  # no likelihood at the weights themselves: nothing is known
+        if top is None:  # the likelihood does not exist even at the weights themselves
             return 0.0, np.inf
 
         def beyond(x: float) -> float:
-            """Return the root of the loss of log likelihood, minus what is allowed."""
+            """Return the root of the drop in log likelihood, minus the allowed one."""
             found = best.value(x)
             loss = np.inf if found is None else max(top - found, 0.0)
             return float(min(loss, 1e6) ** 0.5 - drop**0.5)
@@ -79,7 +79,7 @@ class Profile:
 
 
 class _Held:
-    """The best likelihood with one kernel held at some size, found from the last."""
+    """The maximum likelihood with one kernel held fixed, with warm starts."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class _Held:
         share: bool,
     ) -> None:
         self._problem, self._m, self._units, self._share = problem, m, units, share
-        # kernels that are always zero in the neighbourhood come in only if they pay
+        # the other kernels; those that are zero nearby enter only if they help
         self._others = np.flatnonzero((np.arange(len(theta)) != m) & (units > 0))
         self._phi, self._theta = theta[self._others], theta
 
     def place(self) -> float:
-        """Return the size of the kernel at the best weights."""
+        """Return the size of the kernel at the maximum-likelihood weights."""
         size = self._theta[self._m] * self._units[self._m]
         rest = 1.0 + float(self._units[self._others] @ self._phi)
         return float(size / rest if self._share else size)
@@ -105,12 +105,12 @@ class _Held:
         return x / (1.0 + x) if self._share else x / float(self._units[self._m])
 
     def value(self, x: float) -> float | None:
-        """Return the log likelihood at a size, None where there is none."""
+        """Return the profile log likelihood at a size, None if it does not exist."""
         M, k = len(self._theta), len(self._others)
         offset, basis = np.zeros(M), np.zeros((M, k))
         offset[self._m] = x / self._units[self._m]
         basis[self._others, np.arange(k)] = 1.0
-        if self._share:  # of all that varies beside the kernel
+        if self._share:  # the kernel grows with the variance of all others
             basis[self._m] = offset[self._m] * self._units[self._others]
         along = AffineEvidence(self._problem, offset, basis)
         if not k:

@@ -20,16 +20,16 @@ FloatArray = NDArray[np.float64]
 class ReducedGradient:
     """SimpleMKL of Rakotomamonjy et al. (2008), for p = 1.
 
-    ``J(theta)``, the optimal value for fixed weights, has the slopes ``-½ <A, K_m A>``.
-    The largest weight gives what the others take; weights at zero whose slope would
-    push them below stay. The direction is followed from one vanishing weight to the
-    next as long as the value falls, then to the least value between the ends, where a
-    line search by the slopes, known at each trial, looks for it.
+    ``J(theta)``, the optimal value for fixed weights, has the gradient
+    ``-½ <A, K_m A>``. The largest weight compensates for the changes of the others;
+    zero weights that the direction would make negative stay zero. The direction is
+    followed from one vanishing weight to the next as long as the value decreases. Then
+    a line search, which uses the slopes at each trial, finds the minimum in between.
 
     Parameters
     ----------
     accuracy : float
-        How exactly the inner problem is solved, as a share of the current gap.
+        Accuracy of the inner problem, relative to the current gap.
     """
 
     accuracy: float = 0.1
@@ -58,7 +58,7 @@ class ReducedGradient:
             if not direction.any():  # optimal, up to the accuracy of the slopes
                 value, slopes = yield from trial.at(theta, finer=True)
                 continue
-            # from one vanishing weight to the next while the value falls there
+            # from one vanishing weight to the next while the value decreases
             while True:
                 step, last = _longest(theta, direction)
                 ahead = theta + step * direction
@@ -73,7 +73,7 @@ class ReducedGradient:
                     break
             if there < value or slopes @ direction >= 0:
                 continue
-            # the least value on the segment is where the slope along it changes sign
+            # the minimum on the segment is where the slope along it changes sign
             base, before, move = theta, value, ahead - theta
             first = at_low = float(slopes @ move)
             low, high, at_high = 0.0, 1.0, float(beyond @ move)
@@ -90,13 +90,13 @@ class ReducedGradient:
                     high, at_high = part, max(along, 0.0)
                 else:
                     low, at_low = part, along
-            if value > before:  # a matter of accuracy: improve it
+            if value > before:  # limited by the inner accuracy: increase it
                 theta = base
                 value, slopes = yield from trial.at(theta, finer=True)
 
 
 class _Trials:
-    """Values and slopes of ``J``, with the accuracy that the current gap asks for."""
+    """Values and gradients of ``J``, with the accuracy that the gap requires."""
 
     def __init__(
         self, problem: Problem, accuracy: float, start: Iterate | None
@@ -109,12 +109,12 @@ class _Trials:
     def at(
         self, theta: FloatArray, finer: bool = False
     ) -> Generator[Iterate, Any, tuple[float, FloatArray]]:
-        """Return the value and the slopes at ``theta``."""
+        """Return the value and the gradient at ``theta``."""
         if finer:
             self.share *= 0.1
         allowed = np.inf
         if np.isfinite(self.upper):
-            # the line search compares values, which must differ by more than they err
+            # the line search compares values, so their errors must be smaller
             gap = max(self.upper - self.lower, 0.0)
             size = min(1.0, gap / max(abs(self.upper), 1e-300))
             allowed = self.accuracy * self.share * max(size, 1e-3) * gap
@@ -127,7 +127,7 @@ class _Trials:
 
 
 def _reduced(theta: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Return minus the reduced gradient, zero for weights that rest at zero."""
+    """Return minus the reduced gradient, zero for weights that stay at zero."""
     pivot = int(np.argmax(theta))
     direction = slopes[pivot] - slopes
     direction[(theta <= 0) & (direction < 0)] = 0.0
@@ -147,7 +147,7 @@ def _without(direction: FloatArray, dropped: int, theta: FloatArray) -> FloatArr
 
 
 def _longest(theta: FloatArray, direction: FloatArray) -> tuple[float, int]:
-    """Return the longest step that keeps the weights, and which one vanishes."""
+    """Return the longest feasible step, and the index of the weight that vanishes."""
     room = np.full(len(theta), np.inf)
     down = direction < 0
     room[down] = theta[down] / -direction[down]

@@ -38,13 +38,13 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "reduced_gradient": ReducedGradient,
     "screened": Screened,
     "sdp": Semidefinite,
-    # what DKL calls its formulations
+    # the names of the formulations in DKL
     "qcqp": Conic,
     "sdp-approx": partial(Semidefinite, approximate=True),
     "silp": partial(CuttingPlane, level=0.0),
 }
 
-# what the names mean where a loss couples the classes
+# the meaning of the names if a loss couples the classes
 MULTICLASS: dict[str, Callable[[], Solver]] = {
     "active_set": partial(ActiveSet, MulticlassNewton()),
     "alternating": Alternating,
@@ -60,14 +60,14 @@ EVIDENCE: dict[str, Callable[[], Solver]] = {
     "average_information": AverageInformation,
 }
 
-# subspaces together with SVMs
+# subspaces jointly with SVMs
 JOINT: dict[str, Callable[[], Solver]] = {
     "exact": Exact,
     "damped": Damped,
     "alternating": Rounds,
 }
 
-# weights of its own for each target
+# separate weights for each target
 TARGETS: dict[str, Callable[[], Solver]] = {
     "own_weights": OwnWeights,
 }
@@ -82,7 +82,7 @@ NAMES: dict[Kind, dict[str, Callable[[], Solver]]] = {
 
 
 def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
-    """Return the solver that a name means for a problem, if it suits.
+    """Return the solver for a name and a problem, if its requirements are met.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
         "auto", a name, or a solver object.
     problem : any problem of the library
     samples : bool
-        Whether the rows of the problem are samples, so that a part of them stands for
-        all. Pseudo-samples that statistics were reduced to are not.
+        Whether the rows of the problem are samples, so that a subset of them is
+        representative. This is not the case for pseudo-samples.
     """
     if problem.kind == "features":
         return _passes(solver)
@@ -126,32 +126,32 @@ def _passes(solver: Any) -> PassNewton:
 
 
 def check(solver: Solver, problem: Any) -> None:
-    """Raise ValueError, naming what would work, if a problem does not suit."""
+    """Raise ValueError, naming alternatives, if a requirement is not met."""
     for need in solver.needs:
         if not need.met(problem):
             raise ValueError(need.message(problem))
 
 
-_FEW = 600  # samples all of whose rows take less memory than any machine has
+_FEW = 600  # number of samples up to which all rows fit into any memory
 
 
-# --- "auto", as docs/solvers.md says --------------------------------------------------
+# --- "auto", as described in docs/solvers.md ------------------------------------------
 
 
 def _for_kernels(problem: Problem) -> Solver:
-    """Choose for tasks that share their weights."""
+    """Return the solver for tasks that share their weights."""
     n, _, M = problem.bank.shape
     weights = problem.weights
     if _at_once(problem):
         return Alternating()
     box = isinstance(problem.loss, BoxLoss)
     box = box and problem.loss.design is None
-    # any budget holds the rows of few samples, unless it was given
+    # the rows of few samples fit into any budget that was not set by the user
     few = n <= _FEW and problem.bank.memory_limit is None
     if box and not few and problem.bank.row_budget() < min(n, 500):
         return Interleaved()  # too little memory for the rows of a working set
     newton: Solver = Newton()
-    if n >= 1500 or (n >= 900 and M >= 20):  # the more kernels, the dearer is a step
+    if n >= 1500 or (n >= 900 and M >= 20):  # steps cost more with more kernels
         newton = Multilevel(newton, coarsest=500 if n >= 1500 else 300)
     if _few_of_many(problem):
         return ActiveSet(newton)
@@ -161,13 +161,13 @@ def _for_kernels(problem: Problem) -> Solver:
 
 
 def _for_classes(problem: Problem) -> Solver:
-    """Choose for a loss that couples the classes."""
+    """Return the solver for a loss that couples the classes."""
     n, _, M = problem.bank.shape
     per_class = problem.per_class
     size = M * problem.loss.shape[1] if per_class else M
     rough = per_class and not problem.weights.sparse
     newton: Solver = MulticlassNewton()
-    # with weights of their own, classes of a part tell less about those of the whole
+    # with weights per class, a subset of the samples is less representative
     newton = (
         Multilevel(newton, coarsest=200)
         if n >= (2000 if per_class else 600)
@@ -181,13 +181,13 @@ def _for_classes(problem: Problem) -> Solver:
 
 
 def _at_once(problem: Problem) -> bool:
-    """Tell whether one step is all, or the set has no smooth description."""
+    """Return whether a single step suffices, or the set has no smooth description."""
     weights = problem.weights
     return problem.bank.shape[2] == 1 or weights.fixed or not weights.smooth
 
 
 def _few_of_many(problem: Problem) -> bool:
-    """Tell whether few of many kernels are going to have a weight that counts."""
+    """Return whether only few of many kernels are expected to matter."""
     M, weights = problem.bank.shape[2], problem.weights
     if not ActiveSet.suits(problem):
         return False
@@ -205,5 +205,5 @@ _AUTO: dict[Kind, Callable[[Any], Solver]] = {
 
 
 def _of_few(problem: Problem) -> Solver:
-    """Choose for pseudo-samples, few enough for a factor in each step."""
+    """Return the solver for pseudo-samples, which are few enough to factorise."""
     return Newton() if problem.weights.smooth else Alternating()

@@ -1,4 +1,4 @@
-"""Kernel weights by a rule, without a loss."""
+"""Kernel weights by closed-form rules, without a loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FloatArray = NDArray[np.float64]
 
 
 def alignment_weights(inner: FloatArray, with_target: FloatArray) -> FloatArray:
-    """Return the weights whose sum of kernels is best aligned with a target.
+    """Return the weights of the combined kernel that is best aligned with a target.
 
     Maximises ``<G_theta, L> / |G_theta|`` over ``theta >= 0, |theta| = 1``, for centred
     Grams. The maximiser is ``v / |v|`` where ``v >= 0`` minimises ``v'Mv - 2 v'a``
@@ -22,12 +22,12 @@ def alignment_weights(inner: FloatArray, with_target: FloatArray) -> FloatArray:
     inner : array of shape (M, M)
         ``<G_a, G_b>``.
     with_target : array of shape (M,)
-        ``<G_a, L>``, not negative, since both are positive semidefinite.
+        ``<G_a, L>``, nonnegative, since both are positive semidefinite.
 
     Returns
     -------
     array of shape (M,)
-        Equal weights if no kernel has anything of the target.
+        Equal weights if all kernels are orthogonal to the target.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def alignment_weights(inner: FloatArray, with_target: FloatArray) -> FloatArray:
     theta = np.zeros(n_kernels)
     if len(used) == 0:
         return np.full(n_kernels, n_kernels**-0.5)
-    # on the scale of unit lengths; kernels that are equal leave the matrix singular
+    # scaled to unit norms; the matrix is singular if kernels are equal
     M = inner[np.ix_(used, used)] / np.outer(size[used], size[used])
     a = with_target[used] / size[used]
     values, vectors = np.linalg.eigh(M)

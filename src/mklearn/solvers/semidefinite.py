@@ -37,19 +37,20 @@ class Semidefinite:
 
         [[R + sum_m theta_m G_m, H], [H', diag(t)]] >= 0
 
-    For :class:`~mklearn.problems.discriminant.Fisher` it is KFDA (9). Every inequality
-    is a matrix of the size of the sample: this is a reference for a few dozen samples.
-    Where the backend finds nothing, Newton's method goes on.
+    For :class:`~mklearn.problems.discriminant.Fisher` it is KFDA (9). The matrices of
+    the inequalities are as large as the number of samples: this is a reference for a
+    few dozen samples. If the backend fails, Newton's method takes over.
 
     Parameters
     ----------
     approximate : bool
-        One large matrix inequality in place of one for each target. The weights found
-        are not optimal in general, and the certificate shows by how much.
+        Whether to use one large matrix inequality instead of one for each target. The
+        weights are then not optimal in general, as the gap in the certificate shows.
     backend : {"clarabel", "scs"}
-        Interior points (accurate), or first order (more samples, fewer digits).
+        An interior-point method (accurate), or a first-order method (for more samples,
+        less accurate).
     accuracy : float, optional
-        Relative accuracy that is asked of the backend.
+        Relative accuracy requested from the backend.
     """
 
     approximate: bool = False
@@ -58,7 +59,7 @@ class Semidefinite:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """A quadratic loss without bias and a convex set; several targets at best."""
+        """A quadratic loss without bias, a convex set, perhaps several targets."""
         several = Need(
             "solver='sdp-approx' is for several targets, and criterion='kfda' has one; "
             "use solver='sdp'.",
@@ -96,7 +97,7 @@ class Semidefinite:
         default = 1e-10 if self.backend == "clarabel" else 1e-7
         run(cp, model, self.backend, self.accuracy or default)
         if theta.value is None:
-            # what the backend cannot do, for the scale of the kernels, is handed over
+            # the backend failed, because of the scale of the kernels: hand over
             yield from Newton().iterates(problem, start)
             return
         found = np.maximum(np.asarray(theta.value, dtype=float), 0.0)
@@ -112,7 +113,7 @@ class Semidefinite:
 
 
 def _unbiased(problem: Problem) -> bool:
-    """Tell whether the linear system of a problem has no bias, or is KFDA's."""
+    """Return whether the linear system of a problem has no bias, or is that of KFDA."""
     if isinstance(problem.loss, Fisher):
         return True
     system = linear_system(problem)
@@ -122,9 +123,9 @@ def _unbiased(problem: Problem) -> bool:
 def _program(
     cp: Any, problem: Problem, approximate: bool
 ) -> tuple[Any, Any, list[Any], Callable[[], FloatArray | None]]:
-    """Return weights, objective, constraints, and how to read a dual point off them.
+    """Return weights, objective, constraints, and a function that returns a dual point.
 
-    The multiplier of an inequality is at the optimum the outer product of
+    At the optimum, the multiplier of an inequality is the outer product of
     ``(-inner^-1 h, 1)`` with itself.
     """
     bank, loss = problem.bank, problem.loss
@@ -138,7 +139,7 @@ def _program(
         inner = lam * np.eye(n) + _sum(theta, [J.T @ K @ J for K in grams])
         along = _sum(theta, [J.T @ K @ a for K in grams])
         matrix = cp.bmat([[inner, along], [along.T, t]]) >> 0
-        # relative to the largest of what is subtracted
+        # scaled by the largest coefficient of the linear term
         linear = np.array([float((a.T @ K @ a)[0, 0]) for K in grams])
         objective = (t[0, 0] - linear @ theta) / max(linear.max(), 1e-300)
         return theta, objective, [*limits, matrix], lambda: a + J @ _corner(matrix)
@@ -167,7 +168,7 @@ def _program(
 
 
 def _corner(matrix: Any) -> FloatArray:
-    """Return the last column of an inequality's multiplier, by its last entry."""
+    """Return the last column of an inequality's multiplier over its last entry."""
     multiplier = np.asarray(matrix.dual_value, dtype=float)
     return multiplier[:-1, -1:] / max(float(multiplier[-1, -1]), 1e-300)
 
@@ -177,14 +178,14 @@ def _sum(theta: Any, matrices: list[FloatArray]) -> Any:
 
 
 def _member(cp: Any, weights: Any, theta: Any) -> list[Any]:
-    """Return what makes the weights a member of the set."""
+    """Return the constraints of the weight set."""
     if isinstance(weights, Ellipsoid):
         return [cp.norm(np.linalg.cholesky(weights.E).T @ theta) <= 1]
     if isinstance(weights, ElasticNet):
         mix = weights.mix
         return [(1 - mix) * cp.sum(theta) + mix * cp.sum_squares(theta) <= 1]
     if weights.p < 1 + 1e-6:
-        # a cone this narrow is beyond cvxpy, and the simplex is inside the ball
+        # cvxpy cannot handle a cone this narrow, and the simplex is inside the ball
         return [cp.sum(theta) == 1]
     if np.isinf(weights.p):
         return [theta == 1]

@@ -2,13 +2,14 @@
 
     min ½ c'(K + diag(ridge))c + linear'c     lower <= c <= upper,  sum(c) = const
 
-in signed variables (``c = y * alpha`` for the hinge loss), so that one loop serves
+in signed variables (``c = y * alpha`` for the hinge loss), so that the same loop solves
 hinge, squared hinge, ε-insensitive and one-class problems. Working pairs are chosen by
-second-order information (Fan, Chen, Lin 2005); variables that rest at a bound are set
-aside and brought back before the end; rows of K come from a bounded cache that asks the
-bank for what is missing. The compiled loop returns to Python for missing rows and after
-a bounded number of steps, which keeps Ctrl-C and time limits alive. Where pairs crawl,
-because kernels are badly scaled, an interior-point method takes over once.
+second-order information (Fan, Chen, Lin 2005). Variables at a bound are removed from
+the active set (shrinking) and checked again before the end. Rows of K come from a
+bounded cache, which loads missing rows from the bank. The compiled loop returns to
+Python for missing rows and after a bounded number of steps, so that Ctrl-C and time
+limits work. If convergence is slow because kernels are badly scaled, an interior-point
+method is tried once.
 """
 
 from __future__ import annotations
@@ -31,31 +32,31 @@ FloatArray = NDArray[np.float64]
 Found = Generator[Iterate, Any, tuple[FloatArray, FloatArray]]
 
 _DONE, _MISSING, _STEPS = 0, 1, 2
-_LOAD = 2**23  # entries of the rows that are fetched together at the most
-_ALL_AT_ONCE = 6e7  # kernel values that are computed sooner than asked for one by one
+_LOAD = 2**23  # maximum number of entries of rows that are loaded together
+_ALL_AT_ONCE = 6e7  # number of kernel values up to which all are computed at once
 _SMALL = (
-    1e6  # values of a combined kernel that no questions about single rows are worth
+    1e6  # entries of a combined kernel up to which it is always computed as a whole
 )
 _PATIENCE = 10  # runs of pairs after which an interior-point method is tried, once,
-_LEAP = 3000  # with so many variables at the most
+_LEAP = 3000  # if there are at most this many variables
 
 
 class RowCache:
-    """Rows of the combined kernel, as many as the bank's budget allows."""
+    """Cache of rows of the combined kernel, within the bank's memory budget."""
 
     def __init__(self, bank: KernelBank) -> None:
         self.exact, self.rough = bank, bank.rough()
         self.bank = self.rough
         n = bank.shape[0]
         self.budget = bank.row_budget()
-        self.slot = np.full(n, -1, dtype=np.int64)  # where the row of a sample is
+        self.slot = np.full(n, -1, dtype=np.int64)  # position of the row of a sample
         self._allocate(exact=self.budget >= n)
         self._diags = bank.diag()
         self.diag = np.zeros(n)
         self.theta = np.full(bank.shape[2], np.nan)
 
     def set_theta(self, theta: FloatArray, exact: bool = True) -> None:
-        """Change the weights or the precision; all rows are forgotten."""
+        """Change the weights or the precision, and clear the cache."""
         self.theta = theta
         self.bank = self.exact if exact else self.rough
         if exact and self.rows.dtype != np.float64:
@@ -67,25 +68,25 @@ class RowCache:
         self.used = 0
 
     def _allocate(self, exact: bool) -> None:
-        """Make room for rows: float64, or twice as many in float32."""
+        """Allocate memory for rows: float64, or twice as many in float32."""
         n = len(self.slot)
-        self.rows = np.empty((0, n))  # frees the old ones first
+        self.rows = np.empty((0, n))  # free the old ones first
         self.capacity = min(n, self.budget if exact else 2 * self.budget)
         self.rows = np.empty((self.capacity, n), np.float64 if exact else np.float32)
         self.owner = np.full(self.capacity, -1, dtype=np.int64)
-        self.stamp = np.zeros(self.capacity, dtype=np.int64)  # when it was last used
+        self.stamp = np.zeros(self.capacity, dtype=np.int64)  # time of the last use
         self.slot[:] = -1
         self.used = 0
 
     def load(self, samples: NDArray[Any], keep: int = -1) -> None:
-        """Fetch the rows of ``samples`` that are missing, except for ``keep`` evict."""
+        """Load the missing rows of ``samples``; never evict that of ``keep``."""
         held = self.slot[samples]
-        # rows that are asked for count as used, so that the others do not evict them
+        # requested rows count as used, so that the others do not evict them
         self.stamp[held[held >= 0]] = self.stamp.max(initial=0) + 1
         wanted = samples[held < 0]
         n = len(self.slot)
         if len(wanted) == n == self.capacity and self.rows.dtype == np.float64:
-            # every row: what is left of the diagonal is known from above
+            # all rows: compute one triangle, by symmetry
             self.bank.combine_symmetric(self.theta, self.rows)
             self.slot[:] = self.owner[:] = np.arange(n)
             self.stamp[:] = self.stamp.max(initial=0) + 1
@@ -148,7 +149,7 @@ class Variables:
 
     @property
     def value(self) -> float:
-        """What is minimised: ``½ c'Qc + c'linear``."""
+        """The objective, ``½ c'Qc + c'linear``."""
         return 0.5 * float(self.c @ (self.gradient + self.box.linear))
 
     @property
@@ -158,7 +159,7 @@ class Variables:
 
 
 class BoxQP(Variables):
-    """One quadratic program over the rows of a cache, kept between calls."""
+    """One quadratic program with rows from a cache; its state is kept between calls."""
 
     def __init__(self, rows: RowCache, box: Box, a: FloatArray) -> None:
         super().__init__(box, a)
@@ -174,7 +175,7 @@ class BoxQP(Variables):
         return (self.gradient - box.linear - box.ridge * self.c)[: self.n]
 
     def refresh(self) -> None:
-        """Compute the gradient anew, after the weights or ``c`` changed."""
+        """Recompute the gradient after a change of the weights or of ``c``."""
         scores = self.rows.apply(self.a)
         if self.split:
             scores = np.concatenate([scores, scores])
@@ -183,7 +184,7 @@ class BoxQP(Variables):
         self.n_active = len(self.c)
 
     def run(self, eps: float, max_steps: int = 20_000) -> bool:
-        """Work until no pair violates by more than ``eps``, or ``max_steps`` are made.
+        """Optimise until no pair violates by more than ``eps``, or for ``max_steps``.
 
         Returns whether the former holds.
         """
@@ -202,16 +203,17 @@ class BoxQP(Variables):
             elif status == _DONE:
                 if self.n_active == len(self.c):
                     return True
-                self.refresh()  # bring shrunk variables back and look again
+                self.refresh()  # reactivate shrunk variables and check them
         if self.n_active < len(self.c):
-            self.refresh()  # whoever looks now sees the gradient of all variables
+            self.refresh()  # callers need the gradient of all variables
         return False
 
     def leap(self) -> None:
-        """Go to the solution by an interior-point method, if that is better.
+        """Move to the solution of an interior-point method if it is better.
 
-        Pairs crawl where the kernel is badly conditioned; the time of this one does not
-        depend on that. Few enough variables are a matter for the caller.
+        SMO converges slowly if the kernel is badly conditioned; the time of an
+        interior-point method does not depend on that. The caller makes sure that there
+        are not too many variables.
         """
         n, box, c = self.n, self.box, self.c
         K = self.rows.block(np.arange(n), np.arange(n))
@@ -229,13 +231,13 @@ class BoxQP(Variables):
             self.refresh()
 
     def _likely(self, i: int) -> NDArray[Any]:
-        """Return the missing row and those of the worst violators beside it.
+        """Return the missing row, and those of the worst violators.
 
-        The more rows were needed so far, the more are fetched at once.
+        The more rows have been needed so far, the more are loaded at once.
         """
         rows = self.rows
         half = min(rows.used // 16, rows.capacity // 8, 128)
-        if half < 2 or self.steps < 100:  # nothing is known of the violators yet
+        if half < 2 or self.steps < 100:  # the violators are not known yet
             return np.array([i])
         g, lower, upper = self.gradient, self.box.lower, self.box.upper
         missing = rows.slot < 0
@@ -249,7 +251,7 @@ class BoxQP(Variables):
 
 
 def _with_sum(c: FloatArray, total: float, box: Box) -> FloatArray:
-    """Return variables within their box whose sum is right to the last digit or so."""
+    """Return variables within their box with the prescribed sum, up to rounding."""
     for _ in range(3):
         off = total - float(c.sum())
         room = box.upper - c if off > 0 else c - box.lower
@@ -260,10 +262,10 @@ def _with_sum(c: FloatArray, total: float, box: Box) -> FloatArray:
 
 
 def unfinished(task: Variables, run: Callable[[], bool]) -> Iterator[None]:
-    """Run until it says that it is done; halt wherever it is not.
+    """Call ``run`` until it returns True, yielding after each call that does not.
 
-    Where violations are rounding, steps go on without end and lower the objective no
-    more: then it is as good as done.
+    If violations are rounding errors, further steps do not decrease the objective, and
+    the task counts as finished.
     """
     before = np.inf
     while not run():
@@ -289,9 +291,9 @@ class BoxSolver:
         self.problem = problem
         n, T = problem.loss.shape
         self.rows = RowCache(problem.bank)
-        # guessed weights deserve a rough answer, those of a warm start a good one
+        # a rough solution suffices for initial weights, but not for a warm start
         self.coarse = 0.02 if start is None else 1e-3
-        self.size = np.inf  # of the objective, unknown at first
+        self.size = np.inf  # size of the objective, initially unknown
         self.theta = problem.weights.center(problem.bank.shape[2])
         A = np.zeros((n, T))
         if start is not None:
@@ -304,16 +306,16 @@ class BoxSolver:
     def solve(self, theta: FloatArray, allowed: float) -> Found:
         """Solve for ``theta`` until the inner duality gap is at most ``allowed``.
 
-        Yields signs of life; returns ``A`` and the scores ``K_theta A``.
+        Yields intermediate points; returns ``A`` and the scores ``K_theta A``.
         """
         rows = self.rows
         n, _, M = rows.bank.shape
         small = n * n <= _SMALL
-        # rows in single precision are good enough until the gap comes near their error
+        # rows in single precision suffice until the gap approaches their error
         exact = small or rows.bank is rows.exact or allowed < 1e-5 * self.size
         if not np.array_equal(theta, rows.theta) or (exact and rows.bank is rows.rough):
             rows.set_theta(theta, exact)
-            # who needs a row
+            # whether it is known which samples need a row
             known = not small and any(task.steps for task in self.tasks)
             if not known and n * n * M < _ALL_AT_ONCE and rows.capacity == n:
                 rows.load(np.arange(n))
@@ -332,10 +334,10 @@ class BoxSolver:
             gap, self.size = inner_gap(self.problem, A, F)
             size = self.size
             enough = max(min(allowed, self.coarse * size), 1e-13 * size)
-            if gap <= enough or eps < 1e-13:  # below, rounding in the gradients decides
+            if gap <= enough or eps < 1e-13:  # smaller violations are rounding errors
                 return A, F
             yield Iterate(theta, A, complete=False)
-            # the gap falls with the violation, more or less
+            # the gap decreases roughly in proportion to the violation
             eps *= min(max(0.5 * enough / gap, 0.02), 0.2)
 
     def _duals(self) -> FloatArray:
@@ -381,7 +383,7 @@ def _smo(  # type: ignore[no-untyped-def]
     rows, slot, stamp, diag, lower, upper, ridge, c, g, active, n_active, eps, max_steps
 ):
     # Returns (status, missing row, row to keep, steps made, active variables left).
-    # Variables n and above are second variables of samples 0, 1, ...
+    # Variables n, n + 1, ... are the second variables of samples 0, 1, ...
     n = slot.size
     clock = stamp.max() + 1
     shrink_every = min(1000, c.size)
@@ -399,7 +401,7 @@ def _smo(  # type: ignore[no-untyped-def]
             return _MISSING, si, -1, step, n_active
         row_i = rows[slot[si]]
         own = diag[si] + ridge[i]
-        # the partner that promises most: maximise (g_j - g_i)^2 / curvature
+        # the partner with the largest gain: maximise (g_j - g_i)^2 / curvature
         best, j, curvature = -1.0, -1, 1.0
         for k in range(n_active):
             t = active[k]
@@ -435,7 +437,7 @@ def _smo(  # type: ignore[no-untyped-def]
         since += 1
         g[i] += move * ridge[i]
         g[j] -= move * ridge[j]
-        # new gradient, and the next violating pair on the way
+        # new gradient and, in the same loop, the next violating pair
         top, bottom, i = -np.inf, np.inf, -1
         for k in range(n_active):
             t = active[k]
@@ -463,7 +465,7 @@ def _extremes(c, g, lower, upper, active, n_active):  # type: ignore[no-untyped-
 
 @njit(cache=True, nogil=True)
 def _shrink(c, g, lower, upper, active, n_active, top, bottom):  # type: ignore[no-untyped-def]
-    # Variables at a bound that even the worst violator could not move are set aside.
+    # Removes variables at a bound that even the worst violator could not move.
     kept = 0
     for k in range(n_active):
         t = active[k]
@@ -483,7 +485,7 @@ def _shrink(c, g, lower, upper, active, n_active, top, bottom):  # type: ignore[
 def _coordinates(  # type: ignore[no-untyped-def]
     rows, slot, stamp, diag, lower, upper, ridge, c, g, active, n_active, eps, max_steps
 ):
-    # The same without the hyperplane: one variable at a time, the one that gains most.
+    # The same without the hyperplane: one variable at a time, with the largest gain.
     n = slot.size
     clock = stamp.max() + 1
     for step in range(max_steps):
@@ -517,10 +519,10 @@ def _coordinates(  # type: ignore[no-untyped-def]
 def minimise_coordinates(
     K: FloatArray, box: Box, c: FloatArray, g: FloatArray, eps: float
 ) -> bool:
-    """Work on a QP without a hyperplane whose matrix is at hand, in place.
+    """Optimise a QP without a hyperplane, with the matrix in memory, in place.
 
-    Returns whether no variable violates by more than ``eps``, or there were too many
-    steps for one call.
+    Returns True if no variable violates by more than ``eps``, and False if the limit on
+    the number of steps was reached before.
     """
     n = len(K)
     status = _coordinates(
@@ -531,10 +533,10 @@ def minimise_coordinates(
 
 
 def solve_dense(K: FloatArray, box: Box, c: FloatArray, eps: float) -> FloatArray:
-    """Solve a small QP whose matrix is at hand, where ``box.linear`` is the gradient.
+    """Solve a small QP with the matrix in memory; ``box.linear`` is the gradient.
 
-    The gradient at ``c`` takes the place of the linear term, so the matrix may be a
-    block of a larger problem.
+    The gradient at ``c`` replaces the linear term, so the matrix may be a block of a
+    larger problem.
     """
     n = len(c)
     rows = np.ascontiguousarray(K)

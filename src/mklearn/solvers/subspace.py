@@ -1,4 +1,4 @@
-"""Subspace kernels: what their estimators ask of the solvers."""
+"""Solvers of subspace kernels, as used by their estimators."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def integrate(
         Centred targets.
     solver : str or Solver
     start : array of shape (M,), optional
-        Weights to start from.
+        Starting weights.
     **settings
-        Of :func:`mklearn.solve`: tolerance, limits, callback, verbosity.
+        Arguments of :func:`mklearn.solve`: tolerance, limits, callback, verbosity.
     """
     begin = None if start is None else Iterate(start, np.zeros_like(L))
     return solve(integration(kernels, L), solver, start=begin, **settings)
@@ -71,17 +71,17 @@ def svm_on(
     Parameters
     ----------
     features : array of shape (n, q), or KernelBank or DenseGrams of one kernel
-        Of Grams the answer is rough: its bounds are believed, not certified.
+        For Grams the solution is approximate: its bounds are not recomputed.
     loss : Loss
     tol : float
         Relative duality gap.
     start : array of shape (n, T), optional
-        Signed dual variables to start from.
+        Starting point, signed dual variables.
     time_limit : float, optional
     """
     problem, begin = svms_on(features, loss, start)
     with warnings.catch_warnings():
-        # whoever asks judges the answer, however exact it is
+        # callers judge the accuracy of the solution themselves
         warnings.simplefilter("ignore", ConvergenceWarning)
         return solve(problem, tol=tol, time_limit=time_limit, start=begin)
 
@@ -105,11 +105,11 @@ def solve_joint(
     ----------
     problem : JointProblem
     method : {"auto", "exact", "damped", "alternating"}
-        :class:`Exact`, :class:`Damped` or :class:`Rounds`; "auto" is "exact" where
-        there are as many features as SVMs, and "damped" otherwise.
+        :class:`Exact`, :class:`Damped` or :class:`Rounds`; "auto" is "exact" if there
+        are as many features as SVMs, and "damped" otherwise.
     tol : float
-        Relative distance of the bounds or, unless the method is "exact", relative
-        change of the objective, at which to stop.
+        Relative gap or, unless the method is "exact", relative change of the objective
+        at which to stop.
     max_iter, time_limit, callback, verbose
         As in :func:`mklearn.solve`.
     start : array of shape (n, T), optional
@@ -149,22 +149,22 @@ def without_bounds(
     *,
     local: bool = False,
 ) -> Solution:
-    """Return a subspace that no loop has judged, as a solution.
+    """Return a subspace that did not come from the loop as a solution.
 
     Parameters
     ----------
     theta : array of shape (M,)
     found : Subspace
     value : float
-        Of the criterion, to be large.
+        Value of the criterion, which is maximised.
     n_iter : int
     local : bool
-        A local maximum; otherwise the closed form of the largest value there is.
+        Whether this is a local maximum; otherwise it is the global one in closed form.
     """
     if local:
         claim = f"The criterion is {value:.6g}, a local maximum"
     else:
-        claim = f"The criterion is {value:.6g}, by a closed form the largest there is"
+        claim = f"The criterion is {value:.6g}, the global maximum in closed form"
     return Solution(
         theta=theta,
         A=found.coef,
@@ -196,22 +196,22 @@ def maximise_alignment(
 ) -> tuple[Subspace, float, int]:
     """Return a subspace of large alignment (SKFE), by conjugate gradients.
 
-    The coefficients W are the variables, as in the paper. Nothing but the number of
-    steps keeps the features from fitting the labels of the training samples exactly.
-    Where the steps end at ``max_iter``, as they do unless the kernel is narrow, the
-    alignment is not at a maximum, and rounding decides where on the way to one: another
-    processor may give other features, which are as good. Steps that end before are at
-    a local maximum.
+    The coefficients W are the variables, as in the paper. Only the limited number of
+    steps keeps the features from fitting the labels of the training samples exactly. If
+    the steps end at ``max_iter``, as they do unless the kernel is narrow, the alignment
+    is not at a maximum, and the result depends on rounding: another processor may give
+    other features, which are equally good. If they end earlier, they are at a local
+    maximum.
 
     Parameters
     ----------
     problem : Alignment
     n_components : int
     tol : float
-        Largest entry of the gradient, relative to that at the start, to stop at.
+        Largest entry of the gradient, relative to that at the start, at which to stop.
     max_iter : int
     random_state : int
-        Of the first directions beyond the class means.
+        Seed of the initial directions beyond the class means.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def maximise_alignment(
     """
     W = problem.start(n_components, random_state)
     shape = W.shape
-    # alignment is the same for W of any length: one in which the slopes are moderate
+    # alignment does not depend on the scale of W: choose one with moderate gradients
     scale = max(float(np.abs(problem.value_and_gradient(W)[1]).max()), 1e-300)
 
     def cost(flat: FloatArray) -> tuple[float, FloatArray]:

@@ -1,15 +1,15 @@
-"""Sweeps over samples for the Crammer-Singer loss, all classes of a sample at once.
+"""Sweeps over samples for the Crammer-Singer loss, all classes of a sample jointly.
 
     max  sum_i A_iy - ½ sum_c A_c' K_c A_c     A_ic <= C_i [c = y_i],  rows sum to zero
 
 for given kernels ``K_c`` of the classes, or one kernel for all of them. The row of one
 sample has an exact solution in O(k log k) (Algorithm 1 of Kobayashi & Otsu), and the
-duality gap is a sum over samples, so that it says which of them are worth a visit.
+duality gap is a sum over samples, whose terms show which samples should be visited.
 
-Samples that rest, far inside the margin or far outside, are set aside: the sweeps work
-on the block of kernels between the others only, as large as the bank's budget allows,
-and all samples are looked at again before the end. Most classes are never a sample's
-rivals: rows of a block are combined when they are first needed.
+Samples far inside or far outside the margin do not change and are set aside: the sweeps
+use only the block of kernels between the others, as large as the bank's budget allows,
+and all samples are checked again before the end. Most classes are never rivals of a
+given sample, so rows of a block are combined only when they are first needed.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from mklearn.solvers.base import Iterate
 FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_VISITS = 20_000  # of samples, between signs of life
+_VISITS = 20_000  # visits of samples before control returns to Python
 _NONE = np.empty((0, 0, 0))
 
 
 class Products:
     """``K_r A_c`` for all kernels and classes, and blocks of combined kernels.
 
-    Where the budget allows, the Grams lie side by side as plain arrays, which pays if
-    they are asked for ``many`` times, and the products of the last A are kept, from
-    which scores for any weights follow at once.
+    If the budget allows, the Grams are stored in one array, which is worthwhile if they
+    are used ``many`` times, and the products of the last A are kept, from which scores
+    for any weights are computed quickly.
     """
 
     def __init__(self, bank: KernelBank, n_classes: int, many: bool = True) -> None:
@@ -55,7 +55,7 @@ class Products:
             for m in range(M):
                 self.grams[m] = bank.gram(m)
             spare -= self.grams.nbytes
-        # two blocks may be alive at a time: that of a sweep and that of a model
+        # two blocks may be in memory at a time: that of a sweep and that of a model
         self.block_bytes = max(spare // 2, 8 * n_classes * 64**2)
         self._A: FloatArray | None = None
         self._S: FloatArray | None = None
@@ -96,7 +96,7 @@ class Products:
         return self.bank.apply_each(theta, A)
 
     def change(self, theta: FloatArray, A: FloatArray) -> FloatArray:
-        """Return ``K_c A_c`` for an A of few rows, by the kernels with weight only."""
+        """Return ``K_c A_c`` for an A of few rows, without kernels of zero weight."""
         if self.grams is None:
             bank = self.bank
             return (
@@ -115,9 +115,9 @@ class Products:
         return self.bank.quads(A) if each else self.bank.quad(A)
 
     def rows(self, theta: FloatArray, samples: Index) -> Rows:
-        """Return the same as :meth:`block`, row by row as they are asked for.
+        """Return the same as :meth:`block`, with rows computed on demand.
 
-        They lie where those of the last call were.
+        They reuse the memory of the last call.
         """
         D = np.ascontiguousarray(np.atleast_2d(theta))
         w = len(samples)
@@ -128,7 +128,7 @@ class Products:
             lam = np.ascontiguousarray(np.diagonal(K, axis1=1, axis2=2))
             return Rows(theta, samples, K.reshape(-1, w), place, lam, _NONE, D)
         if len(self._room) < place.size * w:
-            self._room = np.empty(0)  # frees the old one first
+            self._room = np.empty(0)  # free the old one first
             self._room = np.empty(place.size * w)
         K = self._room[: place.size * w].reshape(-1, w)
         lam = D @ self.grams[:, samples, samples]
@@ -143,7 +143,7 @@ class Products:
         used = np.flatnonzero(D.any(axis=0))
         grams = self.grams
         if 4 * np.count_nonzero(D) > D.size > len(grams) and w == n:
-            # most weights of most classes: one product of matrices
+            # most weights of most classes are nonzero: one matrix product
             flat = D @ grams.reshape(len(grams), n * n)
             return np.asarray(flat.reshape(len(D), n, n))
         if len(used) < len(grams):
@@ -175,12 +175,12 @@ def _combine(grams, used, D, samples, rows, out):  # type: ignore[no-untyped-def
 
 
 class Rows(NamedTuple):
-    """Combined kernels between samples, of which some rows are known so far.
+    """Combined kernels between samples, with the rows computed so far.
 
-    Row i of class c is row ``place[c, i]`` of ``K``, or is not known where that is
-    negative and follows from the ``grams`` (M, n, n) with weights ``D`` (k or 1, M).
-    What is known lies together: memory that is never used costs nothing. The diagonals
-    ``lam`` have shape (k or 1, w).
+    Row i of class c is row ``place[c, i]`` of ``K``. If that is negative, the row has
+    not been computed from the ``grams`` (M, n, n) with weights ``D`` (k or 1, M) yet.
+    The computed rows are contiguous, so memory that is never used is never touched. The
+    diagonals ``lam`` have shape (k or 1, w).
     """
 
     theta: FloatArray
@@ -192,7 +192,7 @@ class Rows(NamedTuple):
     D: FloatArray
 
     def between(self, c: int, part: Index) -> FloatArray:
-        """Return the kernel of a class between a part of the samples, (p, p)."""
+        """Return the kernel of a class between some of the samples, (p, p)."""
         c = min(c, len(self.D) - 1)
         out = np.empty((len(part), len(part)))
         _between(self.K, self.place[c], self.grams, self.D[c], self.samples, part, out)
@@ -244,9 +244,9 @@ class SampleSweeps:
             self.theta, self.A = start.theta, loss.repair(start.A)
         moving = not problem.weights.fixed
         self.products = Products(problem.bank, loss.n_classes, moving)
-        self.sharp = 0.0  # accuracy as a share of the least weight of a class
+        self.sharp = 0.0  # accuracy relative to the smallest weight of a class
         self.random = np.array([2 * seed + 1], dtype=np.uint64)
-        self.shift: FloatArray | None = None  # what is added to scores, (n, k)
+        self.shift: FloatArray | None = None  # added to the scores, (n, k)
         self.visits = 0
         self._rows: Rows | None = None
 
@@ -256,7 +256,7 @@ class SampleSweeps:
         return self.problem.bank
 
     def quads(self, A: FloatArray) -> FloatArray:
-        """Return ``A_c' K_r A_c``, summed over the classes if these share weights."""
+        """Return ``A_c' K_r A_c``, summed over classes if they share the weights."""
         return self.products.quads(A, self.theta.ndim == 2)
 
     def block(self, samples: NDArray[Any]) -> FloatArray:
@@ -279,7 +279,7 @@ class SampleSweeps:
     ) -> Generator[Iterate, Any, tuple[FloatArray, FloatArray]]:
         """Solve for ``theta`` until the inner duality gap is at most ``allowed``.
 
-        Yields signs of life; returns ``A`` and the scores ``K_c A_c``.
+        Yields intermediate points; returns ``A`` and the scores ``K_c A_c``.
         """
         self.theta = theta
         n = len(self.A)
@@ -302,14 +302,14 @@ class SampleSweeps:
             value = self.loss.dual(self.A) - 0.5 * norm - beside
             size = value + gap
             enough = max(min(allowed, self.coarse * abs(size)), 1e-13 * abs(size))
-            # sweeps raise the value, if only by little; what raises nothing is rounding
+            # exact sweeps increase the value; if they do not, only rounding remains
             if gap <= enough or value <= last + 1e-6 * enough:
                 return self.A.copy(), F
             last = value
             yield Iterate(theta, self.A.copy(), complete=False)
             chosen = self._choose(gaps, margins, gap / max(abs(size), 1e-300), enough)
             if rows is None or not np.isin(chosen, samples).all():
-                rows = self._rows = None  # frees the old one first
+                rows = self._rows = None  # free the old one first
                 samples = np.union1d(chosen, samples) if len(chosen) < n else chosen
                 if len(samples) > self._most():
                     samples = chosen
@@ -322,14 +322,14 @@ class SampleSweeps:
                 F = F + self.products.change(theta, self.A - before)
 
     def _most(self) -> int:
-        """Return how many samples a block may have."""
+        """Return the maximum number of samples of a block."""
         count = self.theta.shape[0] if self.theta.ndim == 2 else 1
         return max(64, int((self.products.block_bytes / (8 * count)) ** 0.5))
 
     def _choose(
         self, gaps: FloatArray, margins: FloatArray, gap: float, enough: float
     ) -> Index:
-        """Return the samples that do not rest, the worst if there are too many."""
+        """Return the samples that may change, only the worst if there are too many."""
         margin = min(1.0, 3.0 * gap**0.5)
         awake = np.flatnonzero((margins < margin) | (gaps > 0.1 * enough / len(gaps)))
         if len(awake) > 0.9 * len(gaps):
@@ -368,8 +368,8 @@ class SampleSweeps:
 
 @njit(cache=True, nogil=True)
 def _look(labels, costs, A, F, gaps, margins):  # type: ignore[no-untyped-def]
-    # The gap of each sample, and how much its scores may change before it moves; the
-    # margin is zero for samples with a free variable.
+    # The gap of each sample, and the change of its scores up to which it does not move;
+    # this margin is zero for samples with a free variable.
     for i in range(F.shape[0]):
         y = labels[i]
         top, second, where = -np.inf, -np.inf, -1
@@ -383,7 +383,7 @@ def _look(labels, costs, A, F, gaps, margins):  # type: ignore[no-untyped-def]
                 second = m
         gaps[i] = max(total + costs[i] * (top - F[i, y] + 1.0), 0.0)
         margins[i] = 0.0
-        # all of the cost is on the class with the highest score
+        # the full cost is on the class with the highest score
         full = A[i, y] <= 0.0 if where == y else A[i, where] <= -costs[i]
         if full:
             margins[i] = top - second
@@ -469,9 +469,9 @@ def solve_sample(lam, beta, cost, y, out, knots, rank):  # type: ignore[no-untyp
     """Minimise ``½ sum lam t^2 + beta't``, ``t <= cost [c = y]``, ``sum(t) = 0``.
 
     Algorithm 1 of Kobayashi & Otsu: ``t_c = min(bound_c, (zeta - beta_c) / lam_c)``,
-    where zeta falls from infinity, past one class after the other, until the sum is
-    zero. A class with ``lam_c = 0`` takes whatever is left once zeta has come down to
-    ``beta_c``. The answer is written to ``out``; ``knots`` and ``rank`` are room.
+    where zeta decreases from infinity, passing one class after the other, until the sum
+    is zero. A class with ``lam_c = 0`` takes the remainder once zeta reaches
+    ``beta_c``. The result is written to ``out``; ``knots`` and ``rank`` are workspace.
     """
     k = lam.size
     for c in range(k):
@@ -499,7 +499,7 @@ def solve_sample(lam, beta, cost, y, out, knots, rank):  # type: ignore[no-untyp
             total += out[c]
     if taker >= 0:
         out[taker] = min(-total, cost if taker == y else 0.0)
-    # rounding: the own class gains exactly what the rivals lose
+    # against rounding: the own class gains exactly what the rivals lose
     lost = 0.0
     for c in range(k):
         if c != y:

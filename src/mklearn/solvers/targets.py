@@ -1,16 +1,16 @@
-"""Weights of its own for each of many targets, by factors that targets share.
+"""Separate weights for each of many targets, with factorisations shared by targets.
 
-A target needs ``(I + C_theta)^-1 z`` at its own weights, ``C_theta`` the sum of the
-centred kernels. Factorising a matrix for each target would cost the cube of the number
-of samples each. Here few *references*, weights that stand for a group of targets, are
-decomposed into eigenvectors; the systems of all targets of a group are solved together,
-by conjugate gradients that the reference makes short, which are products of matrices.
-For the evidence, determinants and traces at a target's weights follow from those of the
-reference, to second order in ``log(1 + kappa theta)``, in which they are nearly
-quadratic. Each target then makes a Newton step of its own, and groups are formed anew.
+A target needs ``(I + C_theta)^-1 z`` at its own weights, where ``C_theta`` is the
+combined centred kernel. A factorisation for each target would cost the cube of the
+number of samples. Here only few *references*, weights that represent a group of
+targets, are factorised. The systems of all targets of a group are solved together, by
+conjugate gradients with the reference as preconditioner, which consist of matrix
+products. For the evidence, determinants and traces at a target's weights follow from
+those of the reference, to second order in ``log(1 + kappa theta)``, in which they are
+nearly quadratic. Each target then makes its own Newton step, and new groups are formed.
 
-What the groups leave above the tolerance is finished target by target, by the solver
-for a single one.
+Targets that are still above the tolerance at the end are solved one by one, by the
+solver for a single target.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from mklearn.solvers.newton import Newton
 FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_FEW = 8  # targets that are not worth a group
-_SCALES = np.logspace(-3.0, 3.0, 13)  # of equal weights, that all targets start from
+_FEW = 8  # number of targets up to which there are no groups
+_SCALES = np.logspace(-3.0, 3.0, 13)  # multiples of equal weights, as starting points
 _ROUNDS = 12
 _GROUPS = 256
 _CG = 60  # iterations of conjugate gradients
 _REACH = 1.5  # change of log(1 + kappa theta) in a step
-_ROUGH = 0.05  # log evidence that second order can be trusted with
-_SINGLE = 1e-2  # tolerances for which single precision does
-_BYTES = 2**26  # of the products of a block of targets
+_ROUGH = 0.05  # accuracy of the log evidence to second order
+_SINGLE = 1e-2  # tolerance from which single precision suffices
+_BYTES = 2**26  # memory for the products of a block of targets
 
 
 def _single(problem: MKLProblem) -> Any:
@@ -67,11 +67,11 @@ class OwnWeights:
     Parameters
     ----------
     rest : float
-        A target is done if its log evidence can be expected to grow by less, or if its
-        relative duality gap is below that.
+        A target is finished if the expected increase of its log evidence, or its
+        relative duality gap, is below this.
     single : callable, optional
-        Takes the problem of one target with the squared loss, and returns the solver
-        that finishes it.
+        Function of the problem of one target with the squared loss that returns a
+        solver for it.
     """
 
     rest: float = 1e-3
@@ -80,7 +80,7 @@ class OwnWeights:
     needs: ClassVar[tuple[Need, ...]] = ()
 
     def iterates(self, problem: Any, start: Iterate | None) -> Steps:
-        """Yield all targets after each round, and then after each single one."""
+        """Yield a point of all targets after each round, and after single targets."""
         if isinstance(problem, OwnEvidence):
             task: _Task = _EvidenceTask(problem, self.rest)
         else:
@@ -103,7 +103,7 @@ class OwnWeights:
 
 
 class _Task(ABC):
-    """All targets: where each stands, what its next trial is, and what is claimed."""
+    """State of all targets: current point, next trial, and claims."""
 
     problem: Any
     rest: float
@@ -113,7 +113,7 @@ class _Task(ABC):
         first = problem.first()
         self.theta, self.A = first.theta, first.A
         T, M = self.theta.shape
-        self.value = np.full(T, np.inf)  # what is minimised, for each target
+        self.value = np.full(T, np.inf)  # the objective of each target
         self.promise = np.full(T, np.inf)
         self.slopes, self.quads = np.zeros((T, M)), np.zeros((T, M))
         self.bends, self.size = np.zeros((T, M, M)), np.ones(T)
@@ -131,72 +131,72 @@ class _Task(ABC):
             self.factors = problem.factors
         self.space = None if self.factors is None else _Space.of(self.factors, self)
 
-    # what differs between objectives
+    # specific to the objective
 
     single_precision: bool
     accuracy: float  # of the squared energy norm of residuals
 
     def suits(self) -> bool:
-        """Tell whether groups are of any use."""
+        """Return whether groups can be used."""
         return True
 
     @abstractmethod
     def center(self) -> FloatArray:
-        """Return weights to start from."""
+        """Return the weights of the first reference."""
 
     @abstractmethod
     def starts(self, space: _Space) -> list[tuple[_Reference, Index]]:
-        """Return references to start at, and the targets of each."""
+        """Return the first references, and the targets of each."""
 
     @abstractmethod
     def look(self, reference: _Reference, found: _Found) -> _Seen:
-        """Return what is minimised, for each target, and what is known about it."""
+        """Return the objective and its gradient at the trials of some targets."""
 
     def standing(self, reference: _Reference, targets: Index) -> FloatArray:
-        """Return what a trial must be better than, for each target."""
+        """Return the value that a trial must improve on, for each target."""
         return self.value[targets]
 
     @abstractmethod
     def step(self, targets: Index) -> None:
-        """Move the weights of some targets."""
+        """Compute new trial weights of some targets."""
 
     @abstractmethod
     def about(self) -> Any:
-        """Return what else is known of the solution."""
+        """Return the claims about the solution."""
 
     @abstractmethod
     def unfinished(self) -> NDArray[np.bool_]:
-        """Tell which targets are not at their optimum."""
+        """Return which targets are not at their optimum."""
 
     def settled(self) -> bool:
-        """Tell whether targets that are not at their optimum are close enough."""
+        """Return whether the unfinished targets are close enough to their optimum."""
         return False
 
     @abstractmethod
     def finish(self, target: int) -> Generator[Iterate | None, Any, None]:
-        """Solve for one target alone."""
+        """Solve the problem of a single target."""
 
     @abstractmethod
     def ending(self) -> Status | None:
-        """Return how the run ended, if it has."""
+        """Return the status at the end of the run, or None."""
 
-    # what they share
+    # common to all objectives
 
     @property
     def grouped(self) -> bool:
         return self.space is not None and self.space.size > 0
 
     def point(self) -> Iterate:
-        """Return where all targets stand."""
+        """Return the current point of all targets."""
         return Iterate(self.theta, self.A, about=self.about(), slack=self.slack())
 
     def slack(self) -> float | None:
-        """Return what is left to gain, None where there is nothing to say of it."""
+        """Return the expected further gain, None if it is unknown or negligible."""
         worst = float(np.max(np.where(self.unfinished(), self.promise, 0.0)))
         return worst if np.isfinite(worst) and worst > self.rest else None
 
     def round(self) -> Generator[Iterate | None, Any, None]:
-        """Evaluate the trials of all active targets, and make new ones."""
+        """Evaluate the trials of all active targets, and compute new ones."""
         space = self.space
         assert space is not None
         targets = np.flatnonzero(self.active)
@@ -215,7 +215,7 @@ class _Task(ABC):
         self.step(targets)
 
     def evaluate(self, reference: _Reference, targets: Index) -> None:
-        """Look at the trials of some targets, and keep what is better."""
+        """Evaluate the trials of some targets, and keep those that are better."""
         space, trial = self.space, self.trial[targets]
         assert space is not None
         z = self.problem.values(targets)
@@ -231,7 +231,7 @@ class _Task(ABC):
         now = targets[better]
         a = space.outward(reference.back(found.a[:, better])) + rest[:, better]
         A = self.problem.centred.coefficients(a)
-        # one after the other; should Ctrl-C come between, certificates tell
+        # not atomic; if Ctrl-C comes in between, certificates detect it
         self.A[:, now] = A
         self.theta[now], self.value[now] = trial[better], seen.value[better]
         self.quads[now], self.bends[now] = found.quads[better], found.bends[better]
@@ -243,7 +243,7 @@ class _Task(ABC):
 
 
 class _EvidenceTask(_Task):
-    """Restricted likelihood: determinants from references, weights not negative."""
+    """Restricted likelihood: determinants from references, nonnegative weights."""
 
     problem: OwnEvidence
 
@@ -253,7 +253,7 @@ class _EvidenceTask(_Task):
         self.accuracy = min(1e-5, 0.1 * rest / self.free)
         super().__init__(problem, rest)
         self.constant = float(problem.all.misfit(np.full(1, self.free))[0])
-        # one for all points, as are their arrays: the best one is the last one
+        # shared by all points, as are their arrays: the last point is the best one
         none, T = problem.nothing, len(self.theta)
         self.claims = Likelihoods(
             none.copy(), none, np.zeros(T), np.full(T, np.nan), self.exact
@@ -271,7 +271,7 @@ class _EvidenceTask(_Task):
         return np.where(known, n / (len(traces) * np.where(known, traces, 1.0)), 0.0)
 
     def starts(self, space: _Space) -> list[tuple[_Reference, Index]]:
-        """Return multiples of equal weights, and for which targets each is best."""
+        """Return multiples of equal weights, and the targets for which each is best."""
         best = np.zeros(len(self.theta), dtype=np.intp)
         volumes = np.log1p(np.outer(_SCALES, space.values)).sum(axis=1)
         shrink = 1.0 / (1.0 + np.outer(_SCALES, space.values))
@@ -280,7 +280,7 @@ class _EvidenceTask(_Task):
             here = targets[at : at + space.block]
             z = self.problem.values(here)
             inside = space.inward(z)
-            # what lies outside the span is noise at any weights
+            # the part outside the span is noise at any weights
             rest = np.maximum(np.sum(z**2, axis=0) - np.sum(inside**2, axis=0), 0.0)
             quads = shrink @ np.asarray(inside**2, dtype=float) + rest
             costs = self.free * np.log(np.maximum(quads, 1e-300)) + volumes[:, None]
@@ -297,7 +297,7 @@ class _EvidenceTask(_Task):
         s = np.maximum(found.quad, 1e-300) / self.free
         slopes = 0.5 * (traces - found.quads / s[:, None])
         value = 0.5 * (self.free * np.log(s) + volume)
-        # slopes that are off by e move the weights, which costs ½ e'H^-1 e, about
+        # an error e of the gradient moves the weights, which costs about ½ e'H^-1 e
         bent = np.einsum("tmm->tm", found.bends)
         own = bent - found.quads**2 / (self.free * s)[:, None]
         H = 0.5 * np.maximum(own, 0.05 * bent) / s[:, None]
@@ -306,7 +306,7 @@ class _EvidenceTask(_Task):
         return _Seen(value, slopes, 0.5 * each.sum(axis=1))
 
     def standing(self, reference: _Reference, targets: Index) -> FloatArray:
-        # a value that was lucky with its determinant must not hold a target back
+        # an error of an earlier determinant must not prevent progress
         volume = reference.volume_at(self.theta[targets])[0]
         again = 0.5 * (self.free * np.log(self.size[targets] / self.free) + volume)
         return np.maximum(self.value[targets], again)
@@ -328,7 +328,7 @@ class _EvidenceTask(_Task):
         )
         self.trial[targets], _ = _own_steps(*model, *near)
         self.promise[targets] = gains
-        # those that find nothing better where they look are left to their own factor
+        # targets that make no progress in a group are solved individually
         stuck = reach < 0.02
         done = np.maximum(gains, self.loss[targets]) <= max(self.rest, _ROUGH)
         self.active[targets] = ~(done | stuck)
@@ -345,7 +345,7 @@ class _EvidenceTask(_Task):
         return self.varied & ~(done | self.settled())
 
     def settled(self) -> bool:
-        # a sum over targets: for a few, the last of it costs more than all the rest
+        # the mean over targets decides: the last few would cost more than all others
         return self.rest >= _ROUGH and self._mean() <= self.rest
 
     def slack(self) -> float | None:
@@ -419,14 +419,14 @@ class _SquaredTask(_Task):
         gap = 0.5 * np.maximum(best - np.sum(theta * q, axis=1), 0.0)
         self.lower[targets] = value - gap
         self.promise[targets] = gap / value
-        # half of the tolerance is for what was solved roughly
+        # half of the tolerance allows for systems that were solved approximately
         self.active[targets] = (gap / value > 0.5 * self.rest) & (
             self.reach[targets] > 0.02
         )
         if not ball.fixed:
             model = _in_ball(theta, q, self.bends[targets], ball.p)
             plain = _ball_step(theta, q, ball.p)
-            # a step that made it worse is taken as the formula has it, which cannot
+            # after a step that failed, use the analytic update, which always descends
             use = self.reach[targets] >= 1.0
             self.trial[targets] = np.where(use[:, None], model, plain)
 
@@ -460,7 +460,7 @@ class _SquaredTask(_Task):
 
 @dataclass
 class _Found:
-    """What a reference has found about the trials of some targets."""
+    """Solutions and quadratic forms of the trials of some targets."""
 
     theta: FloatArray  # (T, M)
     a: NDArray[Any]  # (r, T), in the coordinates of the reference
@@ -471,32 +471,32 @@ class _Found:
 
 @dataclass
 class _Seen:
-    """What the objective is at the trials of some targets."""
+    """The objective at the trials of some targets."""
 
     value: FloatArray  # (T,)
     slopes: FloatArray  # (T, M)
-    loss: FloatArray  # (T,)  what the slopes being off costs at most where they vanish
+    loss: FloatArray  # (T,)  bound on the cost of errors in the gradient
 
 
 @dataclass(frozen=True)
 class _Space:
-    """The span of all kernels, in the eigenvectors of the first reference."""
+    """The span of all kernels, in the basis of eigenvectors of the first reference."""
 
     factors: Factors  # in these coordinates
     basis: NDArray[Any]  # (n, r)
     kappa: FloatArray  # (M,) mean eigenvalue of each kernel
     variances: FloatArray  # (M,)
-    stack: NDArray[Any]  # of the factors, in the precision to work with
+    stack: NDArray[Any]  # the stack of factors, in working precision
     block: int
     theta: FloatArray  # (M,) weights of the first reference
-    values: FloatArray  # (r,) and its eigenvalues
+    values: FloatArray  # (r,) eigenvalues of the first reference
 
     @classmethod
     def of(cls, factors: Factors, task: _Task) -> _Space:
         theta, n = task.center(), len(factors.stack)
         dtype = np.float32 if task.single_precision else np.float64
         span, stack = None, factors.stack
-        if 2 * stack.shape[1] <= n:  # few columns: their span is all that is needed
+        if 2 * stack.shape[1] <= n:  # few columns: work within their span
             span, stack = np.linalg.qr(stack)
         scaled = stack * np.sqrt(factors.columns(theta))
         values, vectors = eigh(scaled @ scaled.T, driver="evd")
@@ -523,7 +523,7 @@ class _Space:
 
     @property
     def dtype(self) -> Any:
-        """Of what is computed with many columns."""
+        """Working precision of computations with many columns."""
         return self.stack.dtype
 
     def first(self, scale: float = 1.0) -> _Reference:
@@ -536,11 +536,11 @@ class _Space:
         return len(self.factors.stack)
 
     def inward(self, z: FloatArray) -> NDArray[Any]:
-        """Return coordinates of samples (n, T)."""
+        """Return coordinates in the space from values of samples (n, T)."""
         return self.basis.T @ z.astype(self.dtype)
 
     def outward(self, part: NDArray[Any]) -> FloatArray:
-        """Return samples from coordinates (r, T)."""
+        """Return values of samples from coordinates in the space (r, T)."""
         return np.asarray(self.basis @ part, dtype=float)
 
     def bent(self, theta: FloatArray) -> FloatArray:
@@ -552,9 +552,9 @@ class _Space:
         return ((1.0 + theta * self.kappa) * np.exp(by)[:, None] - 1.0) / self.kappa
 
     def groups(self, trial: FloatArray, targets: Index) -> list[tuple[Any, Index]]:
-        """Return targets with weights that are close, and what is between them."""
+        """Return groups of targets with similar weights, and their mean weights."""
         bent = self.bent(trial[targets])
-        # as much work for the references as for the systems of their targets
+        # balance the work for references with that for the systems of their targets
         r, R = self.size, self.factors.stack.shape[1]
         worth = 1.5 * (r**2 / 3 + 4 * r * R) / (30 * max(R, 1) + 4 * len(self.basis))
         least = min(4, 1 + len(targets) // 4)
@@ -567,21 +567,22 @@ class _Space:
 
 @dataclass(frozen=True)
 class _Reference:
-    """Weights that targets are close to, with all that is known there.
+    """Weights near those of some targets, with a factorisation of their system.
 
-    Coordinates here are those in which the system ``I + C`` of these weights is one.
+    Coordinates are those in which the system ``I + C`` of these weights is the
+    identity.
 
     Attributes
     ----------
     inverse : array of shape (r, r), or (r,)
-        ``S`` with ``S (I + C) S' = I``, lower triangular; of a diagonal one its
+        ``S`` with ``S (I + C) S' = I``, lower triangular; only its diagonal if it is
         diagonal.
     V : array of shape (r, R)
         The factors of the kernels in these coordinates.
     volume : float
         ``log |I + C|``.
     traces, curvature : arrays of shape (M,) and (M, M)
-        Its first derivatives, and minus its second ones.
+        Its gradient, and minus its Hessian, in the weights.
     """
 
     space: _Space
@@ -594,12 +595,12 @@ class _Reference:
 
     @classmethod
     def at(cls, space: _Space, theta: FloatArray) -> _Reference:
-        """Return the reference of any weights: one Cholesky factor."""
+        """Return the reference at given weights, by a Cholesky factorisation."""
         scaled = space.factors.stack * np.sqrt(space.factors.columns(theta))
         system = np.asfortranarray(scaled @ scaled.T)
         system[np.diag_indices(len(system))] += 1.0
         root, definite = cholesky(system)
-        assert definite  # one plus something semidefinite
+        assert definite  # the identity plus a semidefinite matrix
         volume = 2.0 * float(np.log(np.diagonal(root)).sum())
         inverse = np.tril(invert_triangle(root)).astype(space.dtype)
         return cls._known(space, theta, inverse, inverse @ space.stack, volume)
@@ -608,7 +609,7 @@ class _Reference:
     def diagonal(
         cls, space: _Space, theta: FloatArray, values: FloatArray
     ) -> _Reference:
-        """Return the reference of weights whose ``C`` is diagonal in the space."""
+        """Return the reference at weights whose ``C`` is diagonal in the space."""
         inverse = (1.0 / np.sqrt(1.0 + values)).astype(space.dtype)
         volume = float(np.log1p(values).sum())
         return cls._known(space, theta, inverse, inverse[:, None] * space.stack, volume)
@@ -625,23 +626,23 @@ class _Reference:
         return cls(space, theta, inverse, V, volume, *_moments(V, space))
 
     def turn(self, part: NDArray[Any]) -> NDArray[Any]:
-        """Return what a system's right-hand side is in the coordinates here."""
+        """Return right-hand sides in the coordinates of the reference."""
         if self.inverse.ndim == 1:
             return np.asarray(self.inverse[:, None] * part)
         return np.asarray(self.inverse @ part)
 
     def back(self, part: NDArray[Any]) -> NDArray[Any]:
-        """Return the solution in the space from that in the coordinates here."""
+        """Return solutions in the space from those in these coordinates."""
         if self.inverse.ndim == 1:
             return np.asarray(self.inverse[:, None] * part)
         return np.asarray(self.inverse.T @ part)
 
     def volume_at(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return ``log |I + C|`` and its slopes at weights nearby, (T,) and (T, M).
+        """Return ``log |I + C|`` and its gradient at weights nearby, (T,) and (T, M).
 
-        They are to second order in ``log(1 + kappa theta)``. The last one says how far
-        the slopes may be off, about: what a third order of the size of the second
-        makes.
+        They are computed to second order in ``log(1 + kappa theta)``. The last result
+        estimates the error of the gradient, assuming a third-order term of the size of
+        the second-order term.
         """
         kappa = self.space.kappa
         by, unit = self.space.bent(theta) - self.space.bent(self.theta), 1.0 / kappa
@@ -651,7 +652,7 @@ class _Reference:
         turned = by @ bend
         volume = self.volume + by @ slopes + 0.5 * np.sum(turned * by, axis=1)
         traces = (slopes + turned) / (theta + unit)
-        # of many terms of either sign, the root of the sum of squares
+        # terms of either sign are added as the root of the sum of squares
         far = by**2
         third = np.sqrt(far.max(axis=1)[:, None] * (far @ bend**2))
         tilt = third / (4.0 * (theta + unit))
@@ -677,7 +678,7 @@ class _Reference:
 
 
 def _moments(V: NDArray[Any], space: _Space) -> tuple[FloatArray, FloatArray]:
-    """Return ``tr P C_m`` and ``tr P C_k P C_m`` from ``P^½ L``, rows at a time."""
+    """Return ``tr P C_m`` and ``tr P C_k P C_m`` from ``P^½ L``, by blocks of rows."""
     factors, r = space.factors, len(V)
     M = len(factors.ranks)
     traces = factors.totals(np.sum(V**2, axis=0, dtype=float))
@@ -689,7 +690,7 @@ def _moments(V: NDArray[Any], space: _Space) -> tuple[FloatArray, FloatArray]:
         for m in range(M):
             part = V[:, factors.ends[m] : factors.ends[m + 1]]
             np.matmul(part[here], part[:end].T, out=products[m])
-        # what is left of the diagonal counts twice, for what is right of it
+        # by symmetry, blocks left of the diagonal count twice
         curvature += 2.0 * _inner(products)
         curvature -= _inner(np.ascontiguousarray(products[:, :, at:]))
     return traces, curvature
@@ -706,8 +707,8 @@ def _conjugate_gradients(
 ) -> NDArray[Any]:
     """Solve ``(I + V diag(w) V') a = z`` for every column, with its ``change`` w.
 
-    The squared error in the norm of the system is about ``accuracy`` of ``z'a``.
-    Columns that are solved leave the others alone.
+    The squared error in the energy norm is about ``accuracy`` times ``z'a``. Columns
+    that have converged are dropped.
     """
     out, which = z.copy(), np.arange(z.shape[1])
     a = z.copy()
@@ -738,7 +739,7 @@ def _conjugate_gradients(
 
 
 def _split(points: FloatArray, count: int) -> list[Index]:
-    """Return groups of points that are close: the widest is halved, again and again."""
+    """Return groups of nearby points, by repeatedly splitting the widest group."""
     groups = [np.arange(len(points))]
 
     def width(group: Index) -> float:
@@ -776,10 +777,10 @@ def _ball_step(theta: FloatArray, q: FloatArray, p: float) -> FloatArray:
 def _in_ball(
     theta: FloatArray, q: FloatArray, bends: FloatArray, p: float
 ) -> FloatArray:
-    """Return where a quadratic model is about least in the ball, for each target.
+    """Return the approximate minimiser of a quadratic model in the ball, by target.
 
-    The model has the slopes ``-½ q`` and the curvature ``bends``; the analytic update
-    is applied to it, with the q that its slopes stand for.
+    The model has the gradient ``-½ q`` and the Hessian ``bends``. The analytic update
+    is iterated, with the q that corresponds to the gradient of the model.
     """
     x = theta
     for _ in range(60):
@@ -792,10 +793,10 @@ def _in_ball(
 def _own_steps(  # type: ignore[no-untyped-def]
     bends, quads, share, factor, slopes, theta, low, high
 ):
-    """Return the best weights of a quadratic model for each target, and their gains.
+    """Return the optimal weights of a quadratic model for each target, and their gains.
 
-    The curvature is ``factor (bends - share quads quads')``, where ``share`` is lowered
-    to what leaves it positive; weights stay between ``low`` and ``high``.
+    The Hessian is ``factor (bends - share quads quads')``, where ``share`` is lowered
+    such that it is positive definite; weights are between ``low`` and ``high``.
     """
     T, M = theta.shape
     out, gains = theta.copy(), np.zeros(T)

@@ -1,4 +1,4 @@
-"""The inner problem within bounded memory: a large working set at a time."""
+"""The inner problem within bounded memory, by large working sets."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ Index = NDArray[np.intp]
 
 
 class WorkingSetSolver:
-    """SMO on the samples that would move, whose rows fit into memory.
+    """SMO on a working set of samples whose rows fit into memory.
 
-    A cache that holds fewer rows than there are support vectors computes each of them
-    again and again. Rows over the working set alone are short enough to keep all of
-    them, so the variables of that set are optimised with the others fixed; one product
-    of what changed with all samples then tells who would move next. Samples that rest
-    at a bound, the greater part, never need a row.
+    A cache with fewer rows than there are support vectors would compute the same rows
+    repeatedly. Rows restricted to the working set are short enough to store all of
+    them, so the variables of that set are optimised with the others fixed. A product of
+    the changes with all samples then shows which samples would move next. Samples that
+    stay at a bound, which are the majority, never need a row.
 
     Parameters
     ----------
     problem : Problem
-        With a box loss.
+        A problem with a box loss.
     start : Iterate, optional
     spare : float
-        Samples that come next, as a share of those that would move.
+        Additional samples in the working set, as a share of those that would move.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class WorkingSetSolver:
 
     @staticmethod
     def suits(problem: Problem) -> bool:
-        """Tell whether memory holds too few rows for SMO on all samples."""
+        """Return whether there is too little memory for SMO on all samples."""
         return _room(problem.bank, 4) < problem.bank.shape[0]
 
     def block(self, samples: NDArray[Any]) -> FloatArray:
@@ -83,11 +83,11 @@ class WorkingSetSolver:
             size = self.size
             enough = max(min(allowed, self.coarse * size), 1e-13 * size)
             least, idle = (gap, 0) if gap < 0.99 * least else (least, idle + 1)
-            if gap <= enough or idle > 50:  # rounding decides
+            if gap <= enough or idle > 50:  # the rest is rounding
                 return self.A.copy(), self.scores.copy()
             yield Iterate(theta, self.A.copy(), complete=False)
-            # steps are cheap beside the products with all samples, so go as far as
-            # the gap, which falls with the violation, promises to be enough
+            # steps are cheap compared with products with all samples, so continue until
+            # the gap, which decreases with the violation, is likely to be small enough
             worst = self._choose(eps)
             wanted = 0.05 * worst if np.isinf(eps) else 0.5 * eps * enough / gap
             eps = min(max(wanted, 0.01 * worst), 0.3 * worst)
@@ -102,7 +102,7 @@ class WorkingSetSolver:
             parts = members
             if len(box.linear) > len(self.A):
                 parts = np.concatenate([members, members + len(self.A)])
-            # what the fixed variables add to the scores goes into the linear term
+            # the contribution of the fixed variables is part of the linear term
             fixed = self.scores[members, t] - rows.apply(before[:, t])
             linear = box.linear[parts] + np.tile(fixed, len(parts) // len(members))
             lower, upper, ridge = box.lower[parts], box.upper[parts], box.ridge[parts]
@@ -118,9 +118,10 @@ class WorkingSetSolver:
         self.scores += self.bank.apply(self.at, change)
 
     def _choose(self, eps: float) -> float:
-        """Choose the samples to work on; return by how much one would move.
+        """Choose the working set; return the largest violation.
 
-        The set stays if it holds all that would move by more than ``eps``.
+        The set does not change if it contains all samples that violate by more than
+        ``eps``.
         """
         up, down = self._distances()
         far = np.minimum(up, down)
@@ -131,25 +132,25 @@ class WorkingSetSolver:
             moving = np.count_nonzero(far <= 0)
             count = min(len(far), max(64, int((1 + self.spare) * moving)))
             count = min(count, _room(self.exact, 8 if exact else 4))
-            # what one variable gains another one loses: the set needs both kinds
+            # the sum is fixed, so the set needs variables of both directions
             half = count // 2
             both = [np.argpartition(v, half - 1)[:half] for v in (up, down)]
             order = far.copy()
             order[np.concatenate(both)] = -np.inf
             self.members = np.sort(np.argpartition(order, count - 1)[:count])
-            self.rows = None  # frees the old ones first
+            self.rows = None  # free the old ones first
             self.rows = RowCache(self.exact[np.ix_(self.members, self.members)])
             self.rows.set_theta(self.at, exact)
         return float(-far.min())
 
     def _distances(self) -> tuple[FloatArray, FloatArray]:
-        """Return how far each sample is from moving up and down, negative if it would.
+        """Return slopes of samples upwards and downwards, negative if it would move.
 
-        The slopes are those at the best bias, the least over the tasks.
+        The slopes are those at the optimal bias, minimised over the tasks.
         """
         loss, A = self.problem.loss, self.A
         n = len(A)
-        # the scores of a start are right up to their size, if it comes from few samples
+        # the scores of a start from few samples are correct up to their scale
         F = self._length() * self.scores
         bias = loss.bias(F)
         up, down = np.full(n, np.inf), np.full(n, np.inf)
@@ -165,7 +166,7 @@ class WorkingSetSolver:
         return up, down
 
     def _length(self) -> float:
-        """Return the factor of the scores that has the least primal value."""
+        """Return the factor of the scores that minimises the primal value."""
         loss, F = self.problem.loss, self.scores
         norm = 0.5 * float(np.sum(self.A * F))
 

@@ -1,4 +1,4 @@
-"""Solvers around a solver: on fewer and fewer kernels, on more and more samples."""
+"""Solvers that use another solver on subsets of the kernels or of the samples."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ from mklearn.solvers.newton import Newton
 FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_ROUGH = 0.1  # gap on the first few kernels, which are not those that matter
-_NEAR = 0.7  # of the largest form: kernels with less are far from having a weight
+_ROUGH = 0.1  # gap on the first kernels, which are chosen arbitrarily
+_NEAR = 0.7  # share of the largest form below which kernels are unlikely to enter
 
 
 @dataclass(frozen=True)
 class Multilevel:
     """Start a solver from the solution on nested random samples of growing size.
 
-    A pass over the kernels of n samples costs n^2, so that the weights are cheap to
-    find on a part; the full problem then needs few steps, and its certificate is that
-    of the full problem. Costs are scaled up on the part, so that the balance of loss
-    and regulariser stays.
+    A pass over the kernels of n samples costs n^2, so the weights are cheap to find on
+    a subset. The full problem then needs few steps, and the certificate is that of the
+    full problem. Costs are scaled up on the subsets to keep the balance of loss and
+    regulariser.
 
     Parameters
     ----------
     solver : Solver
     coarsest : int
-        Size of the smallest part.
+        Size of the smallest subset.
     factor : int
         Ratio of consecutive sizes.
     tol : float
-        Relative duality gap on the parts.
+        Relative duality gap on the subsets.
     """
 
     solver: Solver = field(default_factory=Newton)
@@ -60,11 +60,11 @@ class Multilevel:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What the solver needs."""
+        """The requirements of the solver."""
         return self.solver.needs
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
-        """Yield signs of life on the parts, then the solver's iterates."""
+        """Yield intermediate points on the subsets, then the solver's iterates."""
         if start is None:
             start = yield from self._coarse(problem)
         yield from self.solver.iterates(problem, start)
@@ -94,7 +94,7 @@ class Multilevel:
     def _on_part(
         self, part: Problem, first: Iterate, whole: Iterate
     ) -> Generator[Iterate, Any, Iterate]:
-        """Return the last point of the solver on a part, which needs no certificate."""
+        """Return the last point of the solver on a subset, without a certificate."""
         run, answer, last = self.solver.iterates(part, first), None, first
         for _ in range(100):
             try:
@@ -111,19 +111,19 @@ class Multilevel:
 
 @dataclass(frozen=True)
 class Screened:
-    """Drop the kernels that provably have no weight at any optimum, and go on.
+    """Remove kernels whose weight is provably zero at every optimum, and continue.
 
-    For p = 1 and a loss whose dual is strongly concave, ``problem.weight_bounds`` tells
-    from the gap which kernels these are. The problem without them has the same optima
-    and the same value, so a bound on its value is one on that of the whole problem;
-    the certificate at the end is that of the whole problem all the same.
+    For p = 1 and a loss whose dual is strongly concave, ``problem.weight_bounds``
+    identifies such kernels from the gap. The problem without them has the same optima
+    and the same value, so bounds on its value are valid for the full problem;
+    nevertheless, the final certificate is computed for the full problem.
 
     Parameters
     ----------
     solver : Solver
-        What solves the problems; it starts anew from the weights it had.
+        The solver of the problems; it is restarted from its last weights.
     share : float
-        Drop kernels when they are at least this share of those that are left.
+        Remove kernels when they are at least this share of the remaining ones.
     """
 
     solver: Solver = field(default_factory=Newton)
@@ -131,7 +131,7 @@ class Screened:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What the solver needs, and that a gap can prove a weight to be zero."""
+        """The requirements of the solver, and those of screening."""
         own = Need(
             "solver='screened' needs weights on the simplex (norm=1) and a loss whose "
             "dual is strongly concave, such as the squared hinge loss; use "
@@ -142,7 +142,7 @@ class Screened:
 
     @staticmethod
     def suits(problem: Problem) -> bool:
-        """Tell whether kernels can be proved to have no weight."""
+        """Return whether a gap can prove that kernels have zero weight."""
         return (
             not problem.per_class
             and problem.weights.sparse
@@ -150,7 +150,7 @@ class Screened:
         )
 
     def iterates(self, problem: Problem, start: Iterate | None) -> Iterates:
-        """Yield the iterates of the solver, with zeros for what was dropped."""
+        """Yield the iterates of the solver, with zeros for removed kernels."""
         M = problem.bank.shape[2]
         kept = np.arange(M)
         part, run = problem, self.solver.iterates(problem, start)
@@ -176,40 +176,41 @@ class Screened:
             answer = None
 
     def _stay(self, part: Problem, iterate: Iterate, upper: float) -> NDArray[np.intp]:
-        """Return the kernels that may have a weight."""
+        """Return the kernels whose weight may be nonzero."""
         if iterate.quads is not None:
             likely = part.weight_bounds(iterate.A, upper, iterate.quads)
             if np.mean(likely == 0) < self.share:
                 return np.arange(len(likely))  # not worth a closer look
-        # what is dropped is dropped for good: only exact values may tell
+        # removal is final, so it must be based on exact values
         value = part.judge(Iterate(iterate.theta, iterate.A)).upper
         return np.flatnonzero(part.weight_bounds(iterate.A, value) > 0)
 
 
 @dataclass(frozen=True)
 class ActiveSet:
-    """Solve on few kernels at a time, and price the others.
+    """Solve on few kernels at a time, and check the others (column generation).
 
-    A solution on some kernels is one of the whole problem with no weight on the others,
-    and its A, feasible for any kernels, bounds the optimum by the quadratic forms of
-    all of them. One pass over the kernels finds these. The largest of them, which are
-    what the bound falls short for, enter; kernels that are left without weight go. What
-    a step costs beside the pass is a matter of the kernels that have a weight, not of
-    those that are there.
+    A solution on some kernels is a point of the full problem with zero weights on the
+    others. Its A is feasible whatever the kernels, and gives a lower bound from the
+    quadratic forms of all kernels, which take one pass over the kernels. Those with the
+    largest forms, which limit the bound, enter; kernels with zero weight leave. Apart
+    from this pass, the cost of a step depends only on the number of kernels with
+    nonzero weight.
 
     Parameters
     ----------
     solver : Solver
-        What solves the problems on few kernels.
+        The solver of the problems on few kernels.
     first : int
-        Kernels to begin with, evenly spread; problems with no more are solved at once.
+        Number of initial kernels, evenly spaced; problems with no more kernels than
+        that are solved directly.
     enter : int
-        Kernels that enter together at the most.
+        Maximum number of kernels that enter together.
     most : int
-        Where every kernel has some weight (p > 1), so many kernels are no longer few:
-        the analytic update goes on with all of them.
+        If all weights are nonzero (p > 1), the number of active kernels above which the
+        analytic update continues with all kernels.
     accuracy : float
-        How exactly the problems on few kernels are solved, as a share of the gap.
+        Accuracy of the problems on few kernels, relative to the gap.
     """
 
     solver: Solver = field(default_factory=Newton)
@@ -220,7 +221,7 @@ class ActiveSet:
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """What the solver needs, and a set that is one on some of the kernels, too."""
+        """The requirements of the solver, and a set that any kernels can have."""
         own = Need(
             "solver='active_set' needs weights that all classes share, in a set that "
             "treats all kernels alike (a norm p >= 1 or an elastic net), not "
@@ -231,7 +232,7 @@ class ActiveSet:
 
     @staticmethod
     def suits(problem: Problem) -> bool:
-        """Tell whether the weight set is the same one on any part of the kernels."""
+        """Return whether the weight set has the same form on any subset of kernels."""
         weights = problem.weights
         alike = isinstance(weights, (LpBall, ElasticNet)) and not weights.fixed
         return alike and not problem.per_class
@@ -247,7 +248,7 @@ class ActiveSet:
         if start is not None:
             quads = problem.quads(problem.loss.repair(start.A))
             known = np.flatnonzero(start.theta)
-            if len(known) > min(self.most, M // 2):  # some weight on every kernel
+            if len(known) > min(self.most, M // 2):  # most weights are nonzero
                 known = np.argsort(-start.theta, kind="stable")[: self.first]
             active = self._entering(known, quads, self._least(problem, 1.0))
         tol, best = _ROUGH, np.inf
@@ -260,13 +261,13 @@ class ActiveSet:
             if len(active) > self.most and not problem.weights.sparse:
                 yield from Alternating().iterates(problem, _spread(problem, point))
                 return None
-            # what brings no progress was not solved exactly enough
+            # without progress, the accuracy on the active kernels was too low
             tol = min(
                 self.accuracy * gap, tol if value < best - 0.01 * own else 0.3 * tol
             )
             best = min(best, value)
             least = self._least(problem, gap)
-            # while the gap is wide, weights on their way out are small rather than zero
+            # while the gap is large, vanishing weights are small but not yet zero
             used = found.theta > 1e-3 * min(1.0, gap) * found.theta.max()
             near = quads[active] >= least * quads[active].max()
             before = active
@@ -277,7 +278,7 @@ class ActiveSet:
     def _on_part(
         self, problem: Problem, active: Index, point: Iterate | None, tol: float
     ) -> Generator[Iterate | None, Judgement | None, tuple[Solution, Iterate]]:
-        """Solve on some kernels; return the solution there, and as one of all."""
+        """Solve on some kernels; return the solution there, and as a point of all."""
         M = problem.bank.shape[2]
         bank = problem.bank.select(active).gathered()
         part = MKLProblem(bank, problem.loss, problem.weights)
@@ -296,7 +297,7 @@ class ActiveSet:
         )
         scores, quads = bank.apply(found.theta, found.A), problem.quads(found.A)
         own = part.judge(Iterate(found.theta, found.A, scores, quads[active]))
-        # a second pass over all kernels, if another point bounds much better
+        # another dual point, if its bound is much better, takes a second pass
         worse = own.lower < found.lower - tol * abs(found.upper)
         return found, replace(
             whole(found.iterate()),
@@ -306,13 +307,13 @@ class ActiveSet:
         )
 
     def _least(self, problem: Problem, gap: float) -> float:
-        """Return which share of the largest form may deserve a weight, at a gap."""
+        """Return the share of the largest form above which kernels enter, at a gap."""
         return max(_NEAR, 1.0 - 3.0 * gap) if problem.weights.sparse else 0.0
 
     def _entering(self, active: Index, quads: FloatArray, least: float) -> Index:
-        """Return kernels with those of the others whose forms are the largest."""
+        """Return the active kernels plus the others with the largest forms."""
         outside = np.setdiff1d(np.arange(len(quads)), active)
-        # where every kernel has some weight, few at a time would never be enough
+        # if all weights are nonzero, adding few at a time would take too long
         more = 0 if least else len(active)
         count = min(max(self.enter, more), len(outside))
         if count < len(outside):
@@ -323,21 +324,21 @@ class ActiveSet:
 
 
 def _spread(problem: Problem, point: Iterate) -> Iterate:
-    """Return a point with some weight on every kernel, which an update can raise."""
+    """Return a point with positive weights, which the analytic update can increase."""
     assert isinstance(problem.weights, ConvexSet)
     theta = np.maximum(point.theta, 0.01 * problem.center())
     return Iterate(outward(theta, problem.weights.constraint), point.A)
 
 
 def _with_zeros(iterate: Iterate, kept: NDArray[np.intp], M: int) -> Iterate:
-    """Return an iterate of the problem with the ``kept`` kernels as one of all."""
+    """Convert an iterate of the ``kept`` kernels to one of all kernels."""
     if len(kept) == M:
         return iterate
     theta = np.zeros(M)
     theta[kept] = iterate.theta
     quads = None
     if iterate.quads is not None:
-        quads = np.zeros(M)  # kernels without weight at the optimum do not bound it
+        quads = np.zeros(M)  # kernels with zero weight do not affect the bound
         quads[kept] = iterate.quads
     return Iterate(
         theta, iterate.A, iterate.scores, quads, iterate.dual, iterate.complete
