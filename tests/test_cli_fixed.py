@@ -22,7 +22,6 @@ QUICK = ("--cv", "3", "--kernels", "rbf", "--norm", "2", "--reg", "1")
 pytestmark = pytest.mark.usefixtures("few_to_choose_from")
 
 
-
 def run(*args):
     return CliRunner().invoke(make_app(), [str(arg) for arg in args])
 

@@ -18,7 +18,6 @@ from mklearn.survival import concordance_index, dynamic_auc, kaplan_meier
 pytestmark = pytest.mark.usefixtures("few_to_choose_from")
 
 
-
 def run(*args):
     return CliRunner().invoke(make_app(), [str(arg) for arg in args])
 

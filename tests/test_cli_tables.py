@@ -20,7 +20,6 @@ GENES = [f"G{j}" for j in range(12)]
 pytestmark = pytest.mark.usefixtures("few_to_choose_from")
 
 
-
 def run(*words):
     return CliRunner().invoke(make_app(), [str(word) for word in words])
 
