@@ -881,8 +881,8 @@ def _times(C: FloatArray, end: End) -> FloatArray:
 
 def _balanced(A: FloatArray) -> FloatArray:
     """Return A with the heavier sign of each column scaled to make it sum to zero."""
-    positive = np.where(A > 0, A, 0.0).sum(axis=0)
-    negative = np.where(A < 0, -A, 0.0).sum(axis=0)
+    positive = np.maximum(A, 0.0).sum(axis=0)
+    negative = -np.minimum(A, 0.0).sum(axis=0)
     least = np.minimum(positive, negative)
     up = np.divide(least, positive, out=np.zeros_like(least), where=positive > 0)
     down = np.divide(least, negative, out=np.zeros_like(least), where=negative > 0)

@@ -159,7 +159,7 @@ class MKLProblem:
         q = self.bank.quad(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)
         upper = self.loss.primal(F, bias) + self.weights.regulariser(theta, q)
-        return Judgement(upper, self.dual(A, q), bias)
+        return Judgement(upper, self._lower(A, q), bias)
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the bounds of two points, computed from the bank alone."""
@@ -168,7 +168,9 @@ class MKLProblem:
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound given by a feasible ``A``."""
         A = self.loss.repair(A)
-        q = self.bank.quad(A) if quads is None else quads
+        return self._lower(A, self.bank.quad(A) if quads is None else quads)
+
+    def _lower(self, A: FloatArray, q: FloatArray) -> float:
         return self.loss.dual(A) - 0.5 * self.weights.support(q)
 
     @cached_property

@@ -94,7 +94,8 @@ class DenseSolver:
             if gap <= enough or eps < 1e-13:  # smaller violations are rounding errors
                 return A, F
             yield Iterate(theta, A, complete=False)
-            eps *= 0.3
+            # the gap decreases roughly in proportion to the violation
+            eps *= min(max(0.5 * enough / gap, 0.02), 0.3)
 
     def _duals(self) -> FloatArray:
         return np.stack([task.a for task in self.tasks], axis=1)
