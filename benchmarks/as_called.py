@@ -1,17 +1,17 @@
-"""What a fit on given Grams costs as users call it, by what not learning costs.
+"""Cost of a fit on given Gram matrices with default settings, relative to plain SVC.
 
-The unit is the sum of the given Grams plus one ``SVC(kernel="precomputed")`` fit. Ours
-is ``MKLClassifier("precomputed", norm=p).fit(K, y)`` with every default, the check of
-the kernels included, for K with kernels last and for ``np.moveaxis`` of kernels first.
-CPU seconds stand beside wall seconds, and the load of the machine beside both. Each row
-runs in a process of its own, on compiled functions that are warm.
+The unit is the sum of the given Grams plus one ``SVC(kernel="precomputed")`` fit. It is
+compared with ``MKLClassifier("precomputed", norm=p).fit(K, y)`` with all defaults,
+including the validation of the kernels, for K with kernels last and for ``np.moveaxis``
+of kernels first. CPU seconds, wall seconds and the load of the machine are reported.
+Each row runs in its own process, after functions have been compiled.
 
     python benchmarks/as_called.py [--quick] [--against CHECKOUT/src] [--busy]
 
-``--against`` runs the same rows with the package that lies there, for a table of before
-and after. ``--busy`` runs one row again beside two processes that do nothing but count,
-and says what that costs in CPU seconds. ``--predict`` compares predictions of 100 000
-samples with those of an ``SVC`` with one kernel.
+``--against`` runs the same rows with the package in another folder, for a comparison of
+before and after. ``--busy`` repeats one row next to two busy processes, and reports the
+increase in CPU seconds. ``--predict`` compares predictions of 100 000 samples with
+those of an ``SVC`` with one kernel.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ NORMS = (1.0, 4 / 3, 2.0, 4.0)
 FULL = [(500, 10), (500, 50), (1000, 10), (1000, 50), (2000, 50), (4000, 50)]
 MANY = [(100, 1000), (100, 10_000)]
 QUICK = [(200, 5)]
-PATIENCE = 120  # seconds after which a row of another package is given up
+PATIENCE = 120  # seconds after which a row of another package is abandoned
 
 
 def cost(function, repeats: int = 2) -> tuple[float, float, object]:
-    """Return the least CPU and wall seconds of some calls, and the last answer."""
+    """Return the smallest CPU and wall seconds of some calls, and the last result."""
     cpu = wall = np.inf
     answer = None
     for _ in range(repeats):
@@ -51,7 +51,7 @@ def cost(function, repeats: int = 2) -> tuple[float, float, object]:
 
 
 def grams(X: np.ndarray, M: int) -> np.ndarray:
-    """Return M RBF Grams, kernels first."""
+    """Return M RBF Gram matrices, with the kernels first."""
     squares = (X**2).sum(axis=1)
     D = np.maximum(squares[:, None] + squares - 2 * X @ X.T, 0.0)
     D = (D + D.T) / 2
@@ -95,7 +95,7 @@ def run(n: int, M: int, norms: list[float]) -> dict:
 
 
 def measured(n: int, M: int, norms: list[float], source: Path | None) -> dict | None:
-    """Run a row in a process of its own, None if it takes too long."""
+    """Run a row in its own process; None if it takes too long."""
     names = ",".join(map(str, norms))
     command = [sys.executable, __file__, "--row", f"{n},{M}", "--norms", names]
     environment = dict(os.environ)
@@ -136,7 +136,7 @@ def show(row: dict | None, title: str) -> None:
 
 
 def beside_others(n: int, M: int) -> dict:
-    """Return the CPU seconds of one row on its own, and beside two busy processes."""
+    """Return the CPU seconds of one row, alone and next to two busy processes."""
     alone = measured(n, M, [2.0], None)
     loop = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(loop) for _ in range(2)]
@@ -158,9 +158,9 @@ def beside_others(n: int, M: int) -> dict:
 
 
 def predicting(n: int, M: int, new: int, columns: int = 20) -> dict:
-    """Return what predicting costs, by ``SVC.predict`` with one RBF kernel.
+    """Return the cost of predictions, relative to ``SVC.predict`` with one RBF kernel.
 
-    Labels are noise, so that nearly all of the n training samples are support vectors.
+    Labels are noise, so nearly all of the n training samples are support vectors.
     """
     from mklearn import MKLClassifier, kernels
 
@@ -228,10 +228,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one small row")
     parser.add_argument("--against", type=Path, help="src of another checkout")
-    parser.add_argument("--busy", action="store_true", help="beside busy processes")
+    parser.add_argument("--busy", action="store_true", help="next to busy processes")
     parser.add_argument("--predict", action="store_true", help="predicting, too")
     parser.add_argument("--many", action="store_true", help="thousands of kernels")
-    parser.add_argument("--cells", help="n,M n,M ... in place of the usual ones")
+    parser.add_argument("--cells", help="n,M n,M ... instead of the default")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     parser.add_argument("--row", help=argparse.SUPPRESS)

@@ -1,16 +1,18 @@
-"""Attacks on model files and on the command line: what was tried, what gave way.
+"""Attacks on model files and on the command line, and their results.
 
-``raw``       bytes of model files changed at random: refused, or the same model
-``resigned``  values and arrays changed, with a digest that fits: refused, or a model
-              that answers, and never NaN
-``forged``    files made to take memory, to run code or to reach other files
-``cli``       tables, encodings and options that nobody meant: a line, and exit code 2
-``kills``     runs ended at a random moment: old results or new ones, whole, and the
-              next run unimpeded
+``raw``       randomly changed bytes of model files: must be rejected, or give the same
+              model
+``resigned``  changed values and arrays with a valid digest: must be rejected, or give a
+              model whose predictions are never NaN
+``forged``    files made to exhaust memory, to run code or to access other files
+``cli``       invalid tables, encodings and options: must give one line, and exit code 2
+``kills``     runs killed at a random moment: must leave complete old or new results,
+              and not impede the next run
 
-A finding is anything else: another error, NaN, a traceback, memory, a file left behind,
-code executed. They are listed, and make the exit code 1. Every kind of estimator that
-can be saved is attacked. ``--seed`` decides all of it but the moments of the kills.
+Anything else is a finding: another error, NaN, a traceback, excessive memory, a file
+left behind, executed code. Findings are listed, and make the exit code 1. All kinds of
+estimators that can be saved are attacked. ``--seed`` determines everything except the
+moments of the kills.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ from mklearn.table import TableModel
 sys.path.insert(0, str(Path(__file__).parent))
 from pages import page
 
-SLOW, MEMORY = 60.0, 2**29  # seconds of one attack, bytes of all: a finding
+SLOW, MEMORY = 60.0, 2**29  # limits in seconds and bytes; above, it is a finding
 FORBIDDEN = (
     "pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork",
     "subprocess.Popen", "socket.connect", "ctypes.dlopen", "shutil.rmtree", "os.remove",
@@ -80,7 +82,7 @@ FORBIDDEN = (
 
 
 class Watch:
-    """Tells what a file that is loaded makes the interpreter do."""
+    """Records the actions of the interpreter while a file is loaded."""
 
     def __init__(self):
         self.on, self.seen = False, []
@@ -107,7 +109,7 @@ WATCH = Watch()
 
 
 class Tally:
-    """Counts how attacks ended, and keeps the findings."""
+    """Counts the outcomes of attacks, and collects the findings."""
 
     def __init__(self, name):
         self.name, self.ends, self.findings = name, Counter(), []
@@ -130,7 +132,7 @@ class Tally:
 
 
 def models():
-    """Return fitted models of every kind, each with samples to ask about."""
+    """Return fitted models of every kind, each with samples to predict."""
     X, y = load_iris(return_X_y=True)
     X, y = X[::5] + 0.0, y[::5]
     two, sets = y > 0, [kernels.RBF(), kernels.Linear(standardize=True)]
@@ -195,13 +197,13 @@ def models():
 
 
 def answers(model, X):
-    """Return all that a model says about samples."""
+    """Return all predictions of a model for samples."""
     names = ("predict", "decision_function", "predict_proba", "transform")
     return [np.asarray(getattr(model, n)(X)) for n in names if hasattr(model, n)]
 
 
 def declared(model):
-    """Return what samples a model says that it takes."""
+    """Return the form of the samples that a model declares."""
     inner = (
         getattr(model, "estimator_", model) if isinstance(model, TableModel) else model
     )
@@ -239,7 +241,7 @@ class Files:
             )
 
     def attack(self, tally, one, content, what):
-        """Load a file, ask the model, and tell how it ended."""
+        """Load a file, use the model, and record the outcome."""
         name, X, _, _, expected, takes = one
         self.path.write_bytes(content)
         clock = time.time()
@@ -287,7 +289,7 @@ def members_of(path):
 
 
 def signed(members):
-    """Return an archive with a digest that fits."""
+    """Return an archive with a valid digest."""
     members = {k: v for k, v in members.items() if k != "sha256"}
     total = hashlib.sha256()
     for name in sorted(members):
@@ -306,7 +308,7 @@ def signed(members):
 
 
 def spoilt(data, rng):
-    """Return bytes with a change, and what it was."""
+    """Return bytes with a random change, and its description."""
     data = bytearray(data or b"\0")
     at = rng.randrange(len(data))
     size = rng.choice([1, 1, 2, 4, 8, 64, 1024])
@@ -317,7 +319,7 @@ def spoilt(data, rng):
         for _ in range(rng.choice([1, 1, 3, 20])):
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     elif kind == "byte":
-        if rng.random() < 0.5:  # where archives keep their own numbers
+        if rng.random() < 0.5:  # in the directory of the archive
             at = rng.randrange(max(0, len(data) - 2000), len(data))
         data[at] = rng.choice([0, 1, 127, 128, 255, rng.randrange(256)])
     elif kind == "noise":
@@ -385,7 +387,7 @@ def places(value):
 
 
 def changed_value(content, rng):
-    """Change a value of model.json, near to what it was or not at all."""
+    """Change a value of model.json, slightly or completely."""
     where = places(content["model"])
     at, key = rng.choice(where)
     old = at[key]
@@ -477,7 +479,7 @@ def resigned(files, count, rng):
 
 
 class Runs:
-    """What a pickle must not get to do."""
+    """An object whose unpickling runs code."""
 
     def __reduce__(self):
         return os.system, ("true",)
@@ -490,7 +492,7 @@ def header(shape, descr="<f8", order="False"):
 
 
 def overlapping(count, size, names=None):
-    """Return an archive whose members are all the same bytes."""
+    """Return an archive whose members all refer to the same bytes."""
     body, first = b"\0" * size, b"arrays/0.npy"
     crc = zlib.crc32(body)
     local = struct.pack("<4s5H3I2H", b"PK\3\4", 20, 0, 0, 0, 33, crc, size, size,
@@ -509,7 +511,7 @@ def overlapping(count, size, names=None):
 
 
 def forgeries(members):
-    """Yield files that were made to hurt, with a digest that fits."""
+    """Yield malicious files with a valid digest."""
     one = {"$": "array", "is": 0}
 
     def with_value(value, **more):
@@ -625,7 +627,7 @@ NAMES = ["a", "b", "c", "y", "y", "", " ", "a", "=a", "\x1b[2Jb", "é", "1",
 
 
 def table_bytes(rng):
-    """Return a table, more or less, and the end of its name."""
+    """Return the bytes of a more or less valid table, and its file extension."""
     rows, columns = rng.choice([0, 1, 8, *[24] * 7]), rng.choice([0, *[1, 2, 3] * 4])
     names = [
         rng.choice(NAMES) if rng.random() < 0.1 else f"c{j}" for j in range(columns)
@@ -662,7 +664,7 @@ def table_bytes(rng):
 
 
 def grams_bytes(rng):
-    """Return Gram matrices, more or less."""
+    """Return the bytes of more or less valid Gram matrices."""
     n = rng.choice([0, 1, 4, 12])
     X = np.random.default_rng(rng.randrange(99)).normal(size=(n, 3))
     K = np.stack([X @ X.T, (1 + X @ X.T) ** 2], axis=2)
@@ -688,7 +690,7 @@ def grams_bytes(rng):
 
 
 def options(rng, command):
-    """Return options of which some mean nothing."""
+    """Return options, some of which are invalid."""
     pool = [
         ("--norm", ["1", "2", "inf", "auto", "0.5", "nan", "x", "-1", "1e400", ""]),
         ("--reg", ["1", "0.1", "1e308", "inf", "-1", "auto", "loo", "nan", "learn"]),
@@ -789,7 +791,7 @@ def cli(files, count, rng, folder):
             after = {p: p.read_bytes() for p in place.rglob("*") if p.is_file()}
             if after != before or set(place.rglob("*")) != entries:
                 tally.found(f"{tried} {text!r}: failed, and files have changed")
-            # usage is shown in a box of several lines, by the parser of options
+            # the option parser shows usage in a box of several lines
             if "Usage:" not in result.stderr and "mklearn: " not in result.stderr:
                 tally.found(f"{tried} {text!r}: says nothing: {result.stderr!r}")
         elif command == "fit" and code == 0:
@@ -804,7 +806,7 @@ def cli(files, count, rng, folder):
 
 
 def run_to_end(args, log):
-    """Run a command in a process of its own, which somebody may end."""
+    """Run a command in its own process, which may be killed."""
     try:
         with open(log, "w") as file:
             os.dup2(file.fileno(), 1)
@@ -817,7 +819,7 @@ def run_to_end(args, log):
 
 
 def results_of(folder):
-    """Return which run each file in a folder is from; raise if one is not whole."""
+    """Return the run that wrote each file in a folder; raise if one is incomplete."""
     names = {}
     for path in folder.iterdir():
         if path.name == "model.mkl":
@@ -908,11 +910,11 @@ def kills(count, rng, folder):
     return tally
 
 
-# --- all of it ------------------------------------------------------------------------
+# --- main -----------------------------------------------------------------------------
 
 
 def write_row(row):
-    """Write what came of an attack into its row of the page."""
+    """Write the result of an attack to its row of the page."""
     path = Path(__file__).parent.parent / "docs" / "results" / "attacks.md"
     rows = {name: {"attack": name} for name in ATTACKS}
     if path.exists():

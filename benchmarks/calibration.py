@@ -1,23 +1,23 @@
-"""Are p-values uniform, tests powerful, and intervals as wide as they should be?
+"""Calibration: uniformity of p-values, power of tests, and coverage of intervals.
 
-*Uniform.* Targets are drawn anew many times: covariates (or none), the effect of
-another kernel where tests are given the others (a sine of its column), noise, and
-nothing of the kernels that are tested. A test keeps its promise if the share of
-p-values below a level is that level, up to binomial error, and if they are uniform as a
-whole (Kolmogorov-Smirnov; the likelihood ratio has p = 1 for about half of the targets,
-and permutations have few values, so that only their levels are counted). Tests given
-covariates alone are done for twenty kernels of each target. Their p-values are nearly
-independent, being of independent columns; how far the number below 0.05 varies more
-from target to target than it should makes their number smaller in what is called off.
+*Uniformity.* Targets are simulated many times from covariates (or none), the effect of
+another kernel if tests are given the others (a sine of its column), and noise, without
+any effect of the tested kernels. A test is calibrated if the share of p-values below a
+level equals that level, up to binomial error, and if the p-values are uniform
+(Kolmogorov-Smirnov; the likelihood ratio has p = 1 for about half of the targets, and
+permutations have few distinct values, so only their levels are checked). Tests given
+only covariates are done for twenty kernels of each target. Their p-values are nearly
+independent, since the columns are; if the number below 0.05 varies more between targets
+than it should, their effective number is reduced accordingly in the test of deviations.
 
-*Powerful.* Targets with an effect of the kernel are tested by score, likelihood ratio
-and permutations: how often is p at most 0.05?
+*Power.* Targets with an effect of the kernel are tested by score, likelihood ratio and
+permutations: how often is p at most 0.05?
 
-*Intervals.* Targets are drawn from the model itself, with known shares of variance and
-known effects of two covariates: how often do 90 % intervals hold them, by standard
+*Coverage.* Targets are drawn from the model itself, with known shares of variance and
+known effects of two covariates: how often do 90 % intervals contain them, by standard
 errors and by profile likelihood?
 
-Each part can be run alone, with a number of draws of its own; the page is made of all
+Each part can be run separately, with its own number of draws; the page is made from all
 rows in ``--rows``.
 
     python benchmarks/calibration.py [--quick] [--part PART] [--draws N]
@@ -41,7 +41,7 @@ from mklearn.inference import TestedKernels, kernel_tests
 from mklearn.kernels.normalise import fit_normaliser
 
 LEVELS = (0.05, 0.01, 0.001)
-M = 20  # kernels of a target, where these share a null model
+M = 20  # number of kernels of a target, if they share a null model
 PERMUTATIONS = 199
 # samples, target, given, method
 CASES = {
@@ -73,18 +73,18 @@ PARTS = (*CASES, "power", *(f"intervals-{k}" for k in range(len(INTERVALS))))
 QUICK = (
     "numbers-50", "classes-50", "numbers-others-50", "classes-others-50", "intervals-0"
 )  # fmt: skip
-FAR = 1e-3  # chance below which a count is called off
+FAR = 1e-3  # probability below which a count is marked as off
 
 
 class Case:
-    """Samples, and targets of them without an effect of the kernels that are tested."""
+    """Samples, and targets without an effect of the tested kernels."""
 
     def __init__(self, case: tuple, covariates: bool) -> None:
         self.n, self.target, self.given, self.method = case
         n, rng = self.n, np.random.default_rng(self.n)
         X, Z = rng.standard_normal((n, M)), rng.standard_normal((n, 2))
         self.groups = None
-        if "subjects" in self.target:  # samples of one resemble each other
+        if "subjects" in self.target:  # samples of a subject are similar
             self.groups = np.repeat(np.arange(20), n // 20)
             X = 0.5 * X + rng.standard_normal((20, M))[self.groups]
         columns = [0, M - 1] if self.given == "others" else range(M)
@@ -125,12 +125,12 @@ class Case:
 
 
 def uniformity(case: tuple, draws: int, covariates: bool) -> dict:
-    """Return how many p-values are below some levels, and whether that is too many."""
+    """Return shares of p-values below some levels, and whether they are too large."""
     n, target, given, method = case
     drawn = Case(case, covariates)
     shared = len(drawn.tested.names) if drawn.which is None else 1
     p = drawn.p_values(-(-draws // shared))
-    # p-values of one target may go together: as if there were fewer of them
+    # p-values of one target may be correlated: use a smaller effective number
     counts = np.sum(p <= LEVELS[0] + 1e-12, axis=1)
     alone = p.shape[1] * LEVELS[0] * (1 - LEVELS[0])
     together = max(1.0, float(counts.var()) / alone) if shared > 1 else 1.0
@@ -145,7 +145,7 @@ def uniformity(case: tuple, draws: int, covariates: bool) -> dict:
         count = int(np.sum(p <= level + 1e-12))
         row[f"p <= {level:g}"] = count / len(p)
         if method == "permutation" and level * (PERMUTATIONS + 1) < 1:
-            continue  # which so few permutations cannot reach
+            continue  # so few permutations cannot reach this level
         if binomtest(round(count / together), number, level).pvalue < FAR:
             off.append(f"{level:g}")
     if method == "score":
@@ -157,7 +157,7 @@ def uniformity(case: tuple, draws: int, covariates: bool) -> dict:
 
 
 def power(n: int, size: float, draws: int) -> dict:
-    """Return how often an effect is found."""
+    """Return how often an effect is detected."""
     rng = np.random.default_rng(n)
     X, Z = rng.standard_normal((n, 2)), rng.standard_normal((n, 2))
     tested = TestedKernels.of(X, [kernels.RBF(0.5, columns=[0])])
@@ -177,7 +177,7 @@ def power(n: int, size: float, draws: int) -> dict:
 
 
 def coverage(n: int, shares: tuple[float, float], draws: int, level=0.9) -> list[dict]:
-    """Return how often intervals of weights, shares and effects hold the truth."""
+    """Return how often intervals of weights, shares and effects cover the truth."""
     rng = np.random.default_rng(n)
     X, Z = rng.standard_normal((n, 2)), rng.standard_normal((n, 2))
     family = [kernels.RBF(0.5, columns=[j]) for j in (0, 1)]
@@ -251,7 +251,7 @@ def written(rows: dict[str, list[dict]]) -> str:
 
 
 def rows_of(part: str, draws: int, quick: bool) -> Iterator[dict]:
-    """Yield the rows of a part as they are found."""
+    """Yield the rows of a part as they are computed."""
     if part == "power":
         for n, size in POWER:
             yield power(n, size, draws)
@@ -262,7 +262,7 @@ def rows_of(part: str, draws: int, quick: bool) -> Iterator[dict]:
         for case in CASES[part][: 1 if quick else None]:
             for covariates in (False, True):
                 if covariates and "one label" in case[1]:
-                    continue  # these have none that vary between subjects alone
+                    continue  # these have no covariates that vary only between subjects
                 yield uniformity(case, draws, covariates)
 
 
@@ -283,7 +283,7 @@ def main() -> int:
     off = []
     for part in parts:
         if part in rows:
-            continue  # is known
+            continue  # already in the file
         for row in rows_of(part, 200 if args.quick else args.draws, args.quick):
             row["commit"] = commit()
             show(row)

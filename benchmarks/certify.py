@@ -1,13 +1,13 @@
-"""Whether certificates hold: random fits, and their bounds computed by other code.
+"""Independent verification of certificates, in extended precision, on random fits.
 
 Fits of random losses, norms, solvers and estimators, with kernels, targets and costs
-that are scaled by 1e-12 to 1e12, are run through the public interface. Each certificate
-that is made on the way is computed again here, in extended precision (``longdouble``,
-64 bits of mantissa), from the Gram matrices (or the features of each row), the weights,
-the dual variables and the bias alone, by formulas that are written down in this file. A
-certificate fails if the objective of its point is above ``upper``, if no point that is
-feasible in extended precision proves ``lower``, or if the gap is larger than it says. A
-fit fails, too, if it raises anything but a ValueError, or returns what is not finite.
+scaled by 1e-12 to 1e12, are run through the public interface. Each certificate is
+recomputed here, in extended precision (``longdouble``, 64 bits of mantissa), only from
+the Gram matrices (or the features of each row), the weights, the dual variables and the
+bias, by separate formulas in this file. A certificate fails if the objective of its
+point is above ``upper``, if no point that is feasible in extended precision gives
+``lower``, or if the gap is larger than stated. A fit also fails if it raises anything
+but a ValueError, or returns values that are not finite.
 
     python benchmarks/certify.py [--quick] [--fits N] [--seed S] [--only K]
 """
@@ -55,7 +55,7 @@ from mklearn.problems.weights import BlockNorm, ElasticNet, Ellipsoid, LpBall
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "certificates.md"
 LD = np.longdouble
 EPS = np.finfo(LD).eps
-CHECKED = 4  # certificates of a fit: the last ones, which solutions are made of
+CHECKED = 4  # number of certificates checked per fit: the last ones, of the solutions
 
 
 # --- formulas in extended precision ---------------------------------------------------
@@ -85,7 +85,7 @@ def norm_ld(x, p):
 
 
 def net_value(weights, theta):
-    """Return the function that describes an elastic net."""
+    """Return the constraint function of an elastic net."""
     mix = LD(weights.mix)
     return (1 - mix) * theta.sum() + mix * (theta @ theta)
 
@@ -132,7 +132,7 @@ def support_ld(weights, q):
 
 
 def gauge_ld(weights, theta):
-    """Return by what weights must be divided to be members."""
+    """Return the gauge of weights: the divisor that makes them members."""
     if isinstance(weights, LpBall):
         return norm_ld(theta, weights.p)
     if isinstance(weights, Ellipsoid):
@@ -157,12 +157,12 @@ def formula(loss):
 
 
 def epsilon_ld(loss):
-    """Return the width in which errors cost nothing."""
+    """Return the width of the insensitive zone."""
     return LD(getattr(loss, "formula", loss).epsilon)
 
 
 def as_ld(y):
-    """Return targets in extended precision; those that are censored are complex."""
+    """Return targets in extended precision; censored ones are complex."""
     return y.astype(np.clongdouble if np.iscomplexobj(y) else LD)
 
 
@@ -187,7 +187,7 @@ def losses_ld(loss, f, y):
 
 
 def interval_ld(loss, y, C):
-    """Return between what dual variables may be."""
+    """Return the bounds on the dual variables."""
     name = formula(loss)
     far = np.full(y.shape, LD(np.inf))
     if name.startswith("Censored"):
@@ -222,7 +222,7 @@ def duals_ld(loss, A, y, C):
 
 
 def balanced_ld(A):
-    """Return columns of which the heavier sign is shrunk until they sum to zero."""
+    """Return columns whose heavier sign is scaled down so that they sum to zero."""
     out = A.copy()
     for column in out.T:
         up, down = column[column > 0].sum(), -column[column < 0].sum()
@@ -269,7 +269,7 @@ def fisher_ld(loss):
 
 
 def feasible_ld(loss, A):
-    """Return a point that is feasible in extended precision, next to A."""
+    """Return a point near A that is feasible in extended precision."""
     A = A.astype(LD)
     if isinstance(loss, OneClass):
         C = loss.C.astype(LD)
@@ -319,9 +319,9 @@ def dual_ld(loss, A):
 
 
 def cox_times(loss):
-    """Yield the event times of each stratum, from the last: who dies, who is at risk.
+    """Yield the event times of each stratum, from the last: events, samples at risk.
 
-    With what tied events count in each term, and the cost of a term.
+    They come with the weights of tied events in each term, and the cost of a term.
     """
     for stratum in np.unique(loss.stratum):
         here, found = loss.stratum == stratum, []
@@ -335,12 +335,12 @@ def cox_times(loss):
 
 
 def cox_given(loss):
-    """Return the costs of the events, sample by sample."""
+    """Return the cost of the event of each sample."""
     return np.where(loss.event, LD(loss.C) * loss.weight.astype(LD), LD(0))
 
 
 def cox_primal(loss, f):
-    """Return minus the log likelihood, times its cost."""
+    """Return the negative log likelihood times its cost."""
     w, value = loss.weight.astype(LD), -(cox_given(loss) @ f)
     for _, found in cox_times(loss):
         for dies, risk, left, k in found:
@@ -366,7 +366,7 @@ def cox_even(loss):
 
 
 def cox_flow(found, m):
-    """Return what comes from earlier event times, at each of them."""
+    """Return the mass from earlier events at each event time."""
     paid = np.cumsum([len(left) * k for _, _, left, k in found])
     rho = np.array([m[risk].sum() for _, risk, _, _ in found]) - paid
     rho[-1] = 0  # the first event has no earlier ones
@@ -374,7 +374,7 @@ def cox_flow(found, m):
 
 
 def cox_feasible(loss, A):
-    """Return masses next to those of A that can be handed out."""
+    """Return feasible masses near those of A."""
     m, even = np.maximum(cox_given(loss) - A[:, 0], 0), cox_even(loss)
     m[even == 0] = 0  # never at risk
     for here, found in cox_times(loss):
@@ -398,7 +398,7 @@ def entropy(x):
 
 
 def cox_dual(loss, m):
-    """Return the entropy of a way to hand out masses, the best one for no ties."""
+    """Return the entropy of a distribution of masses, the largest one without ties."""
     w = loss.weight.astype(LD)
     value = -(entropy(m) - m * np.log(w)).sum()
     for _, found in cox_times(loss):
@@ -430,7 +430,7 @@ def cox_dual(loss, m):
 
 
 def bounds_ld(problem, found):
-    """Return both bounds of a certificate of kernels, and what they may err by here."""
+    """Return both bounds of a certificate of kernels, and their errors in this file."""
     M = problem.bank.shape[2]
     grams = [problem.bank.gram(m).astype(LD) for m in range(M)]
     theta, bias = found.theta.astype(LD), found.bias.astype(LD)
@@ -457,7 +457,7 @@ def bounds_ld(problem, found):
         upper = primal_ld(problem.loss, F, bias) + reg
         size = support_ld(problem.weights, under.sum(axis=0))
         lower = dual_ld(problem.loss, dual) - size / 2
-    # what this file rounds off itself: by the magnitudes of all terms
+    # rounding errors of this file itself, from the magnitudes of all terms
     sizes = [np.abs(K) for K in grams]
     most = np.abs(np.atleast_2d(theta)).max(axis=0)
     big = sum(t * K for t, K in zip(most, sizes, strict=True))
@@ -482,9 +482,9 @@ def class_norm(weights, d, q):
 
 
 def features_ld(problem, found, rows):
-    """Return both bounds of a certificate of features seen in passes.
+    """Return both bounds of a certificate of features that are read in passes.
 
-    ``rows`` are features, targets, costs and dual variables as the pass had them.
+    ``rows`` are the features, targets, costs and dual variables of the pass.
     """
     Z = np.vstack([one[0] for one in rows]).astype(LD)
     y = as_ld(np.vstack([one[1] for one in rows]))
@@ -516,7 +516,7 @@ def features_ld(problem, found, rows):
 
 
 def understated(problem, found, rows):
-    """Return by how much a certificate says too little, relatively; zero if not."""
+    """Return the relative amount by which a certificate is understated, or zero."""
     if isinstance(problem, lowrank.FeatureProblem):
         upper, lower, slack = features_ld(problem, found, rows)
     else:
@@ -534,7 +534,7 @@ def understated(problem, found, rows):
 
 
 class Recorder:
-    """Keep every certificate that is made, with its problem and the rows of a pass."""
+    """Record all certificates, with their problem and the rows of the pass."""
 
     def __enter__(self):
         self.found, self.rows = [], []
@@ -665,7 +665,7 @@ def as_set(norm):
 
 
 def problems(case):
-    """Problems as they are, of any scale."""
+    """Problems without estimators, of any scale."""
     X = case.samples()
     n, T = len(X), int(case.pick(1, 1, 2, 3))
     B = case.stack(X)
@@ -723,7 +723,7 @@ def regressors(case):
 
 
 def one_class(case):
-    """One-class problems, those of all samples included."""
+    """One-class problems, including those with nu = 1."""
     X = case.samples(3)
     B = KernelBank.from_grams(case.stack(X))
     options = case.pick(
@@ -739,7 +739,7 @@ def one_class(case):
 
 
 def multiclass(case):
-    """All classes at once, with weights that they share or do not."""
+    """Joint multiclass problems, with weights shared or per class."""
     X = case.samples(8)
     y, B = case.labels(len(X), int(case.pick(2, 3, 4))), case.stack(X)
     per_class = bool(case.rng.random() < 0.6)
@@ -770,7 +770,7 @@ def discriminants(case):
 
 
 def approximations(case):
-    """Features of low rank: statistics for the squared loss, passes for others."""
+    """Low-rank features: statistics for the squared loss, passes for others."""
     X = case.samples(12, 60)
     options = dict(
         C=case.scale(6), norm=case.pick(1, 4 / 3, 2, np.inf),
@@ -853,7 +853,7 @@ FAMILIES = {
 
 
 def fit(seed, number, solver, shown):
-    """Make one fit; return its family, how it ended, and its last certificates."""
+    """Make one fit; return its family, its outcome, and its last certificates."""
     case = Case(seed, number, solver)
     shares = np.array(list(FAMILIES.values()))
     family = list(FAMILIES)[case.rng.choice(len(shares), p=shares / shares.sum())]
@@ -875,9 +875,9 @@ def fit(seed, number, solver, shown):
 
 
 def run(seed, number, shown=False):
-    """Make one fit; return its family, how it ended, and what was understated."""
+    """Make one fit; return its family, its outcome, and understated amounts."""
     family, ended, found = fit(seed, number, None, shown)
-    if ended == "declined":  # a solver that does not suit
+    if ended == "declined":  # the requirements of the solver are not met
         family, ended, found = fit(seed, number, "auto", shown)
     worst = 0.0
     with np.errstate(all="ignore"):
@@ -904,7 +904,7 @@ def main():
     parser.add_argument("--fits", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="one fit, with all that is known")
+    parser.add_argument("--only", type=int, help="one fit, with all details")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", action="store_true", help=f"{PAGE.name} of the docs")
     given = parser.parse_args()

@@ -1,9 +1,9 @@
-"""What a fit costs by samples, kernels, classes, loss, norm and representation.
+"""Cost of a fit by samples, kernels, classes, loss, norm and representation.
 
-Every row is a call of the public API with its defaults, in a process of its own whose
-compiled functions are on disk: CPU seconds of ``fit``, validation included, wall
-seconds, and the memory that it takes beyond that of the data. ``growth`` is the power
-of n between the last two sizes.
+Every row is a call of the public API with its defaults, in its own process, with
+compiled functions cached on disk: CPU seconds of ``fit`` including validation, wall
+seconds, and the memory in addition to that of the data. ``growth`` is the exponent of n
+between the last two sizes.
 
     python benchmarks/costs.py [--quick] [--page FILE]
 """
@@ -57,7 +57,7 @@ CASES: dict[str, tuple[str, dict, int, str, tuple[int, ...]]] = {
 
 
 def fitted(name: str, n: int) -> dict[str, float]:
-    """Fit one case in this process and return what it took."""
+    """Fit one case in this process and return its cost."""
     import numpy as np
     from sklearn.datasets import make_classification, make_regression
 
@@ -79,7 +79,7 @@ def fitted(name: str, n: int) -> dict[str, float]:
         return make_regression(n, 20, n_informative=10, noise=10.0, random_state=0)
 
     cls = getattr(mklearn, estimator)
-    cls(kernels, **parameters).fit(*data(200))  # compiled functions are loaded
+    cls(kernels, **parameters).fit(*data(200))  # load compiled functions
     X, y = data(n)
     before = resource.getrusage(resource.RUSAGE_SELF)
     began = time.perf_counter()

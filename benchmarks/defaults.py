@@ -1,22 +1,21 @@
-"""Whether defaults are good enough: beside the plain sum, and beside ``SVC`` + grid.
+"""Quality of the defaults, compared with the unweighted sum and ``SVC`` with a grid.
 
     python benchmarks/defaults.py [--quick] [--json FILE] [--page FILE]
 
-Of each table some random parts are learned from, at most ``--rows`` of them, and the
-rest is predicted. ``default`` chooses as ``mklearn fit`` does (range of widths, cost,
-and norm, by ``rule="sum"``); ``best`` is ``MKLClassifierCV()``; ``sum`` has the same
-choices but equal weights; ``all widths`` keeps all of them; ``SVC`` is a grid of 16
-cells, on all columns where there are several views. For numbers these are
-``MKLRegressorCV`` and ``SVR`` with a standardised target. All choose on five folds of
-what they learn from, or on as many as the smallest class has samples. Differences are
-paired, with the standard error over parts, corrected for their overlap. A difference to
-the sum below minus one standard error, or to SVC below minus two, is marked.
+Models are trained on random parts of each table, of at most ``--rows`` rows, and tested
+on the rest. ``default`` selects like ``mklearn fit`` (range of widths, cost, and norm,
+by ``rule="sum"``); ``best`` is ``MKLClassifierCV()``; ``sum`` has the same choices but
+equal weights; ``all widths`` keeps all widths; ``SVC`` is a grid of 16 cells, on all
+columns if there are several views. For regression these are ``MKLRegressorCV`` and
+``SVR`` with a standardised target. All select on five folds of the training part, or on
+as many as the smallest class has samples. Differences are paired, with the standard
+error over parts, corrected for their overlap. A difference to the sum below minus one
+standard error, or to SVC below minus two, is marked.
 
-Figures of several runs, for instance of one for each table, are put together by
-``--read``.
+``--read`` combines the figures of several runs, for instance of one for each table.
 
-What ``select="widths"`` leaves out, and how it is chosen, was settled on the tables of
-``CHOSEN_ON``; the others had no part in it.
+The rule of ``select="widths"`` was developed on the tables of ``CHOSEN_ON``; the others
+were not used for it.
 """
 
 from __future__ import annotations
@@ -64,12 +63,12 @@ HELD_OUT = (
 NUMBERS = ("diabetes", "friedman1", "friedman2", "line")
 QUICK = ("heart_statlog", "wine")
 REFERENCE = "default"
-FEW = 5  # parts below which standard errors are rough
-COMPARED = {"sum": 1.0, "SVC": 2.0}  # standard errors that are no clear difference
+FEW = 5  # number of parts below which standard errors are unreliable
+COMPARED = {"sum": 1.0, "SVC": 2.0}  # tolerated difference, in standard errors
 
 
 def table(name: str) -> tuple[Any, np.ndarray]:
-    """Return samples and targets, of a data set or drawn."""
+    """Return samples and targets, of a data set or simulated."""
     kind, _, seed = name.partition(" ")
     rng = np.random.default_rng(int(seed or 0))
     if kind == "diabetes":
@@ -78,10 +77,10 @@ def table(name: str) -> tuple[Any, np.ndarray]:
         return datasets.make_friedman1(600, 10, noise=1.0, random_state=int(seed))
     if kind == "friedman2":
         return datasets.make_friedman2(600, noise=100.0, random_state=int(seed))
-    if kind == "line":  # nothing to be found by anything but a linear kernel
+    if kind == "line":  # a linear kernel is sufficient
         X = rng.normal(size=(600, 12))
         return X, X[:, :4].sum(axis=1) + 2.0 * rng.normal(size=600)
-    if kind == "quadratic":  # classes with covariances of their own: smooth borders
+    if kind == "quadratic":  # a covariance for each class: smooth boundaries
         y = rng.integers(0, 4, 846)
         X = np.zeros((846, 18))
         for c in range(4):
@@ -109,7 +108,7 @@ def columns(X: Any) -> np.ndarray:
 
 
 def models(X: Any, numbers: bool, folds: int) -> dict:
-    """Return what is compared."""
+    """Return the models to compare."""
     ours: Any = MKLRegressorCV if numbers else MKLClassifierCV
     alone: Any = SVR() if numbers else SVC()
     n_features = columns(X[:1]).shape[1]
@@ -161,7 +160,7 @@ def measured(
 
 
 def difference(found: dict, to: str) -> tuple[float, float]:
-    """Return how far the default is above another, in points, and its error."""
+    """Return the difference of the default to another, in points, and its error."""
     off = 100 * np.subtract(found["scores"][REFERENCE], found["scores"][to])
     if len(off) < 2:
         return float(off.mean()), float("nan")
@@ -170,7 +169,7 @@ def difference(found: dict, to: str) -> tuple[float, float]:
 
 
 def row(found: dict) -> dict:
-    """Return what the page shows of a table."""
+    """Return the row of the page for a table."""
     name = found["table"]
     out = {
         "table": name,
@@ -194,7 +193,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two small tables")
     parser.add_argument("--tables", nargs="+", help="by name")
     parser.add_argument("--parts", type=int, help="random parts of each table")
-    parser.add_argument("--rows", type=int, default=300, help="to learn from, at most")
+    parser.add_argument("--rows", type=int, default=300, help="to train on, at most")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--read", type=Path, nargs="+", help="take figures from there")
     parser.add_argument(
@@ -209,7 +208,7 @@ def main() -> None:
     if args.read:
         found = [one for file in args.read for one in json.loads(file.read_text())]
         names, parts = (), found[0]["parts"]
-    else:  # the first fit of a process compiles
+    else:  # the first fit of a process compiles functions
         MKLClassifierCV(cv=2).fit(*datasets.load_iris(return_X_y=True))
     for name in names:
         found.append(measured(name, parts, args.rows, wanted))

@@ -1,4 +1,4 @@
-"""Speed of discriminant kernel learning, as ratios in one run.
+"""Speed of discriminant kernel learning, as ratios within one run.
 
     python benchmarks/discriminant.py solvers  # newton, silp: n, k, M
     python benchmarks/discriminant.py conic    # qcqp, sdp against newton, few samples
@@ -6,11 +6,11 @@
     python benchmarks/discriminant.py growth   # the exponent of n
     python benchmarks/discriminant.py memory   # n = 10 000, 10 kernels: peak memory
 
-The unit of every part but ``conic`` and ``search``, whose unit is newton, is the floor:
-one Cholesky factor of size n by LAPACK, with all cores. Newton goes to a certified gap
-of 1e-6, silp to the 5e-4 of Ye, Ji and Chen (2008). Kernels are RBF, evaluated from
-squared distances that are stored. ``--quick`` runs small sizes, ``--json FILE`` writes
-all numbers, ``--page FILE`` a Markdown table.
+The unit of ``conic`` and ``search`` is newton; that of all other parts is a lower bound
+on the work: one Cholesky factorisation of size n by LAPACK, with all cores. Newton
+stops at a certified gap of 1e-6, silp at the 5e-4 of Ye, Ji and Chen (2008). Kernels
+are RBF, evaluated from stored squared distances. ``--quick`` runs small sizes, ``--json
+FILE`` writes all numbers, ``--page FILE`` a Markdown table.
 
 Data: USPS digits if MKLEARN_DATA names a folder with usps.npz, otherwise the digits of
 scikit-learn with noise.
@@ -44,7 +44,7 @@ REG = 5e-4
 
 
 def samples(n: int, k: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return n samples of the first k digits, their classes and the data's name."""
+    """Return n samples of the first k digits, their classes and the data set's name."""
     rng = np.random.default_rng(0)
     try:
         X, y = load("usps", download=False, return_X_y=True)
@@ -66,7 +66,7 @@ def rbf(M: int, X: np.ndarray) -> list:
 
 
 def task(n: int, k: int, M: int, learned: bool = False, criterion: str = "rkda"):
-    """Return a problem with its kernels in memory, and the data's name."""
+    """Return a problem with its kernels in memory, and the name of the data."""
     X, y, name = samples(n, k)
     bank = KernelBank(X, rbf(M, X)).stored()
     bank = fit_normaliser(CENTRED_TRACE, bank).train(bank)
@@ -174,7 +174,7 @@ def conic(quick: bool, chosen: Sequence[int] = (50, 100, 150)) -> list[dict]:
                 }[program]
                 row = {"data": name, "n": n, "k": k, "M": M, "criterion": label}
                 row |= {"solver": program} | run(problem, solver, 1e-6)
-                row["status"] = "judged"  # general solvers reach what they reach
+                row["status"] = "judged"  # the accuracy of general solvers varies
                 row["ratio"] = row["time_s"] / ours["time_s"]
                 rows.append(row)
                 print(
@@ -211,7 +211,7 @@ def search(quick: bool) -> list[dict]:
 
 
 def growth(quick: bool) -> list[dict]:
-    """How newton grows with n, beside a Cholesky factor."""
+    """Growth of the time of newton with n, compared with a Cholesky factorisation."""
     warm_up()
     sizes = (100, 200) if quick else (500, 1000, 2000, 4000)
     rows = []
@@ -229,7 +229,7 @@ def growth(quick: bool) -> list[dict]:
 
 
 def memory(quick: bool) -> list[dict]:
-    """Many samples: peak memory of a whole fit."""
+    """Peak memory of a complete fit with many samples."""
     n, k, M = (300, 3, 3) if quick else (10_000, 3, 10)
     X, y, name = samples(n, k)
     model = MKLDiscriminant(rbf(M, X))

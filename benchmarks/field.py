@@ -1,4 +1,4 @@
-"""Does learning kernels pay? Every method on every data set at hand.
+"""Does learning kernels pay? Every method on every available data set.
 
     python benchmarks/field.py --page docs/results/field.md    # about two hours
     python benchmarks/field.py --training 800 --repeats 2 --limit 150 --page FILE
@@ -6,22 +6,24 @@
     python benchmarks/field.py --sets mfeat wine --methods "MKL p by CV" boosting
     python benchmarks/field.py --no-run --page FILE            # from what is finished
 
-Learned kernels of each family against the unweighted sum, the best single kernel, and
-what a user without kernels to combine would take: ``SVC`` with ``GridSearchCV``,
-gradient boosting, logistic regression, all on the concatenated features; EasyMKL of
-MKLpy, and for regression himalaya, where they are installed.
+Learned kernels of each family are compared with the unweighted sum, the best single
+kernel, and the usual alternatives without kernels to combine: ``SVC`` with
+``GridSearchCV``, gradient boosting and logistic regression, all on the concatenated
+features; and, if installed, EasyMKL of MKLpy and, for regression, himalaya.
 
-The splits, the Grams and the inner folds of a split are the same for all methods, and
-methods that have something to choose do so by cross-validation on these folds; boosting
-has its defaults, the discriminant its own leave-one-out, and evidence has no settings.
-Times are CPU seconds of one thread. They hold everything from the training samples to
-the fitted model: the search, the last fit and the kernels. The Grams are computed once
-for a split, and their time is added to that of each method that takes them.
+The splits, the Gram matrices and the inner folds of a split are the same for all
+methods, and methods with settings choose them by cross-validation on these folds;
+boosting uses its defaults, the discriminant its own leave-one-out, and evidence has no
+settings. Times are CPU seconds of one thread. They include everything from the training
+samples to the fitted model: the search, the final fit and the kernels. The Gram
+matrices are computed once per split, and their time is added to that of each method
+that uses them.
 
-Each finished cell is written at once to ``--out`` (``field-output`` by default); the
-same command again goes on where it was stopped. A cell that fails, or takes longer than
-``--limit`` CPU seconds, has the reason as its result and counts as the worst rank; a
-method that needs longer on the first split of a data set is not tried on the others.
+Each finished cell is written immediately to ``--out`` (``field-output`` by default);
+running the same command again continues where it was stopped. A cell that fails, or
+takes longer than ``--limit`` CPU seconds, records the reason and counts as the worst
+rank; a method that exceeds the limit on the first split of a data set is not tried on
+the others.
 """
 
 from __future__ import annotations
@@ -102,14 +104,14 @@ from reproduction.page import outside
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 FACTORS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)  # widths of the kernels "auto"
 REGS = (1e-5, 1e-3, 1e-1)
-SHARE = 0.7  # of every class, to learn from
-TRAINING = 200  # at most, about; --training changes it
-PER_CLASS = 3  # or as many as make this many of each class
-TESTING = 1000  # at most
+SHARE = 0.7  # share of every class for training
+TRAINING = 200  # approximate maximum number of training samples; set by --training
+PER_CLASS = 3  # minimum number of training samples of each class
+TESTING = 1000  # maximum number of test samples
 
 
 def chosen(training: int) -> dict[str, str]:
-    """Return what was chosen for a run with so many training samples."""
+    """Return the settings of a run with this number of training samples."""
     samples = (
         f"{SHARE:.0%} of every class, or as many as make about {training} in all, "
         f"{PER_CLASS} for each class if that is more; at most {TESTING} of the others "
@@ -142,7 +144,7 @@ CHOICES = {
 
 # --- data -----------------------------------------------------------------------------
 
-# two receptors that doctors ask for, and every 20th protein of the table
+# two receptors of clinical interest, and every 20th protein of the table
 PROTEINS = (
     "ER-alpha",
     "HER2",
@@ -165,7 +167,7 @@ REGRESSION = ("diabetes", *FRIEDMAN, "views", *PROTEINS)
 
 @dataclass(frozen=True)
 class Split:
-    """What all methods get of one repetition of one data set."""
+    """The input of all methods for one repetition of a data set."""
 
     bank: KernelBank  # Grams of the training samples
     cross: KernelBank  # test x training
@@ -178,7 +180,7 @@ class Split:
 
 
 def classification_sets() -> tuple[list[str], dict[str, str]]:
-    """Return the data sets with classes that are at hand, and why others are not."""
+    """Return the available classification data sets, and why others are missing."""
     names, missing = [], {}
     for line in available():
         if not line.at_hand:
@@ -191,7 +193,7 @@ def classification_sets() -> tuple[list[str], dict[str, str]]:
 
 
 def regression_sets() -> list[str]:
-    """Return the data sets with numbers to predict that are at hand."""
+    """Return the available regression data sets."""
     proteins = any(s.name == "tcga_breast_train" and s.at_hand for s in available())
     return [n for n in REGRESSION if proteins or n not in PROTEINS]
 
@@ -214,10 +216,10 @@ def samples(name: str) -> tuple[Any, np.ndarray]:
 
 
 def make_views(n: int, seed: int = 0) -> tuple[MultiView, np.ndarray]:
-    """Return eight views of five columns, of which three tell something of the target.
+    """Return eight views of five columns, of which three are informative.
 
-    The first is linear in it, the second is not, the third is a noisy copy of the
-    first, and the others are noise.
+    The target is linear in the first and nonlinear in the second; the third is a noisy
+    copy of the first, and the others are noise.
     """
     random = np.random.default_rng(seed)
     views = {f"noise{i}": random.standard_normal((n, 5)) for i in range(5)}
@@ -232,7 +234,7 @@ def make_views(n: int, seed: int = 0) -> tuple[MultiView, np.ndarray]:
 def rows(
     name: str, y: np.ndarray, random: Any, training: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the samples to learn from and to test on."""
+    """Return the training and test samples."""
     if name in REGRESSION:
         order = random.permutation(len(y))
         at = min(round(SHARE * len(y)), training)
@@ -245,7 +247,7 @@ def rows(
 
 @lru_cache(maxsize=1)
 def split(name: str, repetition: int, seed: int, training: int = TRAINING) -> Split:
-    """Return one repetition of a data set, with its Grams."""
+    """Return one repetition of a data set, with its Gram matrices."""
     X, y = samples(name)
     train, test = rows(name, y, rng(seed, repetition), training)
     table, test_table = features(X, train, test)
@@ -273,7 +275,7 @@ def split(name: str, repetition: int, seed: int, training: int = TRAINING) -> Sp
 
 
 def inner_folds(name: str, y: np.ndarray, seed: int) -> tuple:
-    """Return the folds on which every method chooses."""
+    """Return the folds on which all methods choose their settings."""
     if name in REGRESSION:
         splitter: Any = KFold(3, shuffle=True, random_state=seed)
     else:
@@ -315,17 +317,18 @@ def _is_text(X: Any) -> bool:
 
 @dataclass(frozen=True)
 class Method:
-    """How a model is made for a split.
+    """A method that is compared.
 
     Parameters
     ----------
     make : callable
-        Takes the split and returns an estimator whose ``fit`` chooses everything.
+        Function of a split that returns an estimator whose ``fit`` chooses all
+        settings.
     family : {"learned", "fixed", "features", "peer"}
         Learned kernel weights, kernels without learning, no given kernels, or another
         package.
     package : str
-        What must be installed.
+        Package that must be installed.
     """
 
     make: Callable[[Split], Any]
@@ -334,7 +337,7 @@ class Method:
 
     @property
     def installed(self) -> bool:
-        """Whether the package that it needs can be found."""
+        """Whether the required package is installed."""
         return not self.package or find_spec(self.package) is not None
 
 
@@ -342,17 +345,17 @@ GIVEN: dict[str, Any] = {"kernels": "precomputed", "psd": "ignore"}
 
 
 def path(*norms: float) -> Callable[[Split], Any]:
-    """Return what makes an MKL that chooses C, and the norm if there are several."""
+    """Return a factory of MKL models that choose C, and the norm if several."""
     return lambda s: MKLClassifierCV(Cs=COSTS, norms=norms, cv=s.folds, **GIVEN)
 
 
 def regression_path(*norms: float) -> Callable[[Split], Any]:
-    """Return what makes a regression on kernels that chooses C and the norm."""
+    """Return a factory of kernel regressions that choose C and the norm."""
     return lambda s: MKLRegressorCV(Cs=COSTS, norms=norms, cv=s.folds, **GIVEN)
 
 
 def search(model: Any, grid: Any, s: Split) -> GridSearchCV:
-    """Return a search on the folds of a split, whose failures are not hidden."""
+    """Return a search on the folds of a split that raises on failures."""
     return GridSearchCV(model, grid, cv=s.folds, error_score="raise")
 
 
@@ -380,7 +383,7 @@ def svr(s: Split) -> Any:
 
 
 class BestKernel(BaseEstimator):
-    """Regression on the one kernel, and with the cost, that do best on the folds."""
+    """Regression on the single kernel and cost that perform best on the folds."""
 
     def __init__(self, folds: Any) -> None:
         self.folds = folds
@@ -413,7 +416,7 @@ class EasyMKL(BaseEstimator):
 
     def fit(self, bank: KernelBank, y: Any) -> EasyMKL:
         """Try every lam on every fold, then fit the best."""
-        self.classes_, y = np.unique(y, return_inverse=True)  # it takes numbers only
+        self.classes_, y = np.unique(y, return_inverse=True)  # it accepts only numbers
         scores = [
             np.mean([self._score(bank, y, a, b, lam) for a, b in self.folds])
             for lam in self.lams
@@ -447,7 +450,7 @@ class Himalaya(BaseEstimator):
         self.folds = folds
 
     def fit(self, bank: KernelBank, y: Any) -> Himalaya:
-        """Search for weights and penalty at random."""
+        """Run a random search for weights and penalty."""
         from himalaya.kernel_ridge import MultipleKernelRidgeCV
 
         self._normaliser = fit_normaliser("multiplicative", bank)
@@ -556,10 +559,10 @@ def work(
 
 
 def limited(job: Callable[[], Values], seconds: float) -> Values:
-    """Return what a job returns, or that it was stopped after some CPU seconds.
+    """Return the result of a job, or that it was stopped after some CPU seconds.
 
-    Long functions in C cannot be interrupted, so that the job runs in a process that
-    can be ended. It is forked: what is compiled and computed is there already.
+    Long functions in C cannot be interrupted, so the job runs in a process that can be
+    killed. It is forked, so that it has all compiled functions and computed values.
     """
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
@@ -590,7 +593,7 @@ def _send(job: Callable[[], Values], seconds: float, sender: Any) -> None:
 
 
 def measure(s: Split, cell: Cell) -> Values:
-    """Fit and test a method, and return score, time and what it chose."""
+    """Fit and test a method, and return score, time and chosen settings."""
     method = METHODS[cell.table][cell.method]
     X, X_test, made = s.bank, s.cross, s.kernel_seconds
     if method.family == "features":
@@ -611,7 +614,7 @@ def measure(s: Split, cell: Cell) -> Values:
 
 
 def slow_before(cell: Cell, folder: Path, limit: float) -> str:
-    """Return why the first repetition is enough: it was stopped at this limit."""
+    """Return a reason to skip a cell if the first repetition exceeded the limit."""
     if not cell.repetition:
         return ""
     try:
@@ -624,7 +627,7 @@ def slow_before(cell: Cell, folder: Path, limit: float) -> str:
 
 
 def facts(model: Any) -> Values:
-    """Return what a model chose, how many kernels it uses and how exact it is."""
+    """Return the settings a model chose, its number of kernels and its accuracy."""
     found: Values = dict(getattr(model, "best_params_", {}))
     for name in ("C", "norm", "reg"):
         if hasattr(model, f"{name}_") and name not in found:
@@ -678,7 +681,7 @@ def make_protocol(
     quick: bool = False,
     training: int = TRAINING,
 ) -> Protocol:
-    """Return the cells of a run and how they are worked on."""
+    """Return the cells of a run and how they are computed."""
     protocol = Protocol(
         name="field" if training == TRAINING else f"field-{training}",
         title="Does learning kernels pay?",
@@ -717,7 +720,7 @@ def make_tables(args: argparse.Namespace) -> tuple[Table, ...]:
 
 
 def warm_up(tables: Sequence[Table]) -> None:
-    """Have every method compiled before it is timed."""
+    """Compile the functions of all methods before timing them."""
     for table in tables:
         s = split("iris" if table.name == "accuracy" else "diabetes", 0, 0)
         few = replace(s, folds=s.folds[:2])
@@ -725,7 +728,7 @@ def warm_up(tables: Sequence[Table]) -> None:
             method = METHODS[table.name][name]
             on_table = method.family == "features"
             method.make(few).fit(s.table if on_table else s.bank, s.y)
-    split.cache_clear()  # the kernels of these were timed while they were compiled
+    split.cache_clear()  # the times of these kernels include compilation
 
 
 def show(found: Results) -> None:
@@ -741,12 +744,12 @@ def show(found: Results) -> None:
 
 
 def main() -> int:
-    """Run what is not finished yet, and write the page."""
+    """Run the unfinished cells, and write the page."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="two sets, few methods")
-    parser.add_argument("--sets", nargs="+", help="data sets, all at hand by default")
+    parser.add_argument("--sets", nargs="+", help="data sets, all available by default")
     parser.add_argument("--methods", nargs="+", help="by their names in the tables")
     parser.add_argument("--repeats", type=int, help="splits, 5 by default")
     parser.add_argument("--seed", type=int, default=0)
@@ -755,7 +758,7 @@ def main() -> int:
         help="samples to learn from; other than by default, sets with fewer are left "
         "out",
     )  # fmt: skip
-    parser.add_argument("--limit", type=float, default=40.0, help="CPU s for a cell")
+    parser.add_argument("--limit", type=float, default=40.0, help="CPU s per cell")
     parser.add_argument("--out", type=Path, help="folder of the finished cells")
     parser.add_argument("--page", type=Path, help="write a Markdown page and a figure")
     parser.add_argument("--no-run", action="store_true", help="only write the page")
@@ -768,7 +771,7 @@ def main() -> int:
 
 
 def compare(args: argparse.Namespace, out: Path) -> int:
-    """Run what was asked for, and return 1 if a quick run shows a fault."""
+    """Run the requested cells, and return 1 if a quick run shows a fault."""
     tables = make_tables(args)
     protocol = make_protocol(tables, args.limit, out, args.quick, args.training)
     settings = Settings(args.seed, args.quick, args.repeats, args.limit)

@@ -1,4 +1,4 @@
-"""The page of benchmarks/field.py: tables, ranks, a figure and what they say."""
+"""The page of benchmarks/field.py: tables, ranks, a figure and conclusions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reproduction.cells import Results, Table, Values
 
 FloatArray = NDArray[np.float64]
 
-CHAMPION = "MKL p by CV"  # what one would take without knowing the data; named before
+CHAMPION = "MKL p by CV"  # the default choice for unknown data; named before the run
 SUM = "unweighted sum"
 EVIDENCE = "evidence"
 UNIT = {"accuracy": "SVC + grid", "R2": "SVR + grid"}  # of time
@@ -39,7 +39,7 @@ RELATED = (
 class Field:
     """The finished cells of one table, as arrays.
 
-    A repetition of a data set counts if every method has a result there, be it a
+    A repetition of a data set counts if every method has a result, even if it is a
     failure.
     """
 
@@ -48,7 +48,7 @@ class Field:
 
     @cached_property
     def repetitions(self) -> dict[str, list[int]]:
-        """Which repetitions of each data set are complete; none without any."""
+        """Complete repetitions of each data set that has any."""
         complete = {
             data: [
                 r
@@ -87,7 +87,7 @@ class Field:
         return [self._cells[data, method, r] for r in self.repetitions[data]]
 
     def values(self, data: str, method: str, key: str) -> FloatArray:
-        """Return one value of all complete repetitions, NaN where it failed."""
+        """Return one value of all complete repetitions, NaN for failures."""
         return np.array([v.get(key, np.nan) for v in self.cells(data, method)])
 
     def scores(self, data: str, method: str) -> FloatArray:
@@ -114,7 +114,7 @@ class Field:
 
     @cached_property
     def ratios(self) -> FloatArray:
-        """Seconds in units of the reference's."""
+        """Seconds relative to the reference."""
         unit = UNIT[self.table.name]
         if unit not in self.methods:
             return np.full(self.seconds.shape, np.nan)
@@ -128,7 +128,7 @@ class Field:
         return [m for m in self.methods if known[m].family in families]
 
     def best(self, i: int, methods: Sequence[str]) -> tuple[float, str]:
-        """Return the best mean score of some methods on a data set, and whose it is."""
+        """Return the best mean score of some methods on a data set, and the method."""
         means = {m: self.mean[i, self.column(m)] for m in methods}
         return max((-np.inf if np.isnan(v) else v, m) for m, v in means.items())
 
@@ -142,7 +142,7 @@ class Field:
         if len(d) < 2 or np.isnan(d).any():
             return float(d.mean()), np.nan
         one = self.cells(data, a)[0]
-        # where parts are capped the splits overlap less, not more
+        # if the number of samples is capped, splits overlap less
         share = min(one["testing"] / one["training"], (1 - SHARE) / SHARE)
         return float(d.mean()), float(np.sqrt((1 / len(d) + share) * d.var(ddof=1)))
 
@@ -160,7 +160,7 @@ class Versus:
 
 
 def versus(field: Field, a: str, b: str, sets: Sequence[str]) -> Versus:
-    """Compare two methods on some data sets where both have a score."""
+    """Compare two methods on the data sets on which both have a score."""
     pairs = [field.difference(data, a, b) for data in sets]
     d, error = np.array([p for p in pairs if np.isfinite(p[0])]).reshape(-1, 2).T
     d = d.round(9)
@@ -215,7 +215,7 @@ CAPTION = (
 
 
 def head(found: Results, fields: dict[str, Field]) -> list[str]:
-    """Say who made the page, from what, with what."""
+    """Return the origin of the page: command, data and versions."""
     settings = found.settings
     commits = sorted({v["commit"] for v in found.cells.values()})
     spent = sum(v["spent"] for v in found.cells.values())
@@ -278,7 +278,7 @@ def _version(package: str) -> str:
 
 
 def verdict(field: Field) -> list[str]:
-    """Say who wins and where learning kernels does not pay, from the numbers."""
+    """Return the conclusions that follow from the numbers."""
     N, k = field.mean.shape
     each = ranks(field.mean)
     test = _test(each)
@@ -314,7 +314,7 @@ def _test(each: FloatArray) -> Friedman | None:
 
 
 def champion(field: Field) -> Iterator[str]:
-    """Compare the learned method that was named before with all others, in a table."""
+    """Compare the learned method named in advance with all others, in a table."""
     views, tables = _kinds(field)
     yield (
         f"- **Learned against not learned.** {CHAMPION} is the method of this library "
@@ -349,7 +349,7 @@ def champion(field: Field) -> Iterator[str]:
 
 
 def where_it_pays(field: Field) -> Iterator[str]:
-    """Name the data sets that learned weights win and lose."""
+    """Name the data sets on which learned weights win and lose."""
     learned = field.of_family("learned")
     others = [m for m in field.methods if m not in learned]
     if not learned or not others:
@@ -383,7 +383,7 @@ def where_it_pays(field: Field) -> Iterator[str]:
 
 
 def cost(field: Field) -> Iterator[str]:
-    """Say what the methods cost."""
+    """Return the costs of the methods."""
     if np.isnan(field.ratios).all():
         return
     middle = np.nanmedian(field.ratios, axis=0)
@@ -396,7 +396,7 @@ def cost(field: Field) -> Iterator[str]:
 
 
 def ends(field: Field) -> str:
-    """Say how often a cost at the end of its grid was chosen, if any was chosen."""
+    """Return how often a cost at the end of its grid was chosen, if any."""
     shares = []
     for method in field.methods:
         chosen = [
@@ -417,7 +417,7 @@ def ends(field: Field) -> str:
 
 
 def doubts(field: Field) -> Iterator[str]:
-    """Say what should make a reader careful."""
+    """Return caveats."""
     edges = ends(field)
     if edges:
         yield f"- **Grids.** {edges}"
@@ -443,7 +443,7 @@ def doubts(field: Field) -> Iterator[str]:
 
 
 def rank_table(field: Field) -> list[str]:
-    """Return mean ranks, firsts, accuracies and times of all methods."""
+    """Return mean ranks, numbers of wins, accuracies and times of all methods."""
     each = ranks(field.mean)
     mean = each.mean(axis=0)
     views, tables = _kinds(field)
@@ -534,7 +534,7 @@ def time_table(field: Field) -> list[str]:
 
 
 def regression_verdict(field: Field) -> list[str]:
-    """Say how regressions went; there are too few data sets for a test."""
+    """Return the results of regressions; there are too few data sets for a test."""
     mean = ranks(field.mean).mean(axis=0)
     order = np.argsort(mean, kind="stable")
     listed = ", ".join(f"{field.methods[j]} {mean[j]:.2f}" for j in order)

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of what reads files: models, arrays and tables.
+"""Coverage-guided fuzzing of the readers of files: models, arrays and tables.
 
 Each target takes bytes, in the form that reaches furthest into a reader:
 
@@ -6,9 +6,9 @@ Each target takes bytes, in the form that reaches furthest into a reader:
 ``array``    an array of a model, as npy       ``table``  a table or Gram matrices; the
                                                           first byte tells which kind
 
-A reader may accept the bytes or refuse them by its own error; anything else is a
-finding, and atheris keeps the input. Needs ``pip install mklearn[fuzz]``; where it
-cannot be had, the script says so and has nothing to do.
+A reader may accept the bytes or reject them with its own error; anything else is a
+finding, and atheris stores the input. Needs ``pip install mklearn[fuzz]``; if this is
+not installed, the script says so and only reads its corpus.
 
     python benchmarks/fuzz.py --seconds 10     # shared by the targets
     python benchmarks/fuzz.py --target json --seconds 600
@@ -43,7 +43,7 @@ def written(data, end):
 
 
 def archive(data):
-    """Load a model file, and ask the model for its kernels."""
+    """Load a model file, and read the kernels of the model."""
     from mklearn.persistence import ModelFileError, load, read_header
 
     path = written(data, ".mkl")
@@ -57,7 +57,7 @@ def archive(data):
 
 
 def json(data):
-    """Load a model file with another model.json, and a digest that fits."""
+    """Load a model file with another model.json and a valid digest."""
     with zipfile.ZipFile(CORPUS / "archive" / "classifier.mkl") as base:
         members = {n: base.read(n) for n in base.namelist() if n != "sha256"}
     members["model.json"] = data
@@ -75,7 +75,7 @@ def json(data):
 
 
 def array(data):
-    """Read an array as it stands in a model file."""
+    """Read an array in the format of a model file."""
     from mklearn import persistence
 
     try:
@@ -85,7 +85,7 @@ def array(data):
 
 
 def table(data):
-    """Read a table as the command line does."""
+    """Read a table like the command line."""
     from mklearn.table import (
         TableError,
         find_layout,
@@ -111,7 +111,7 @@ TARGETS = {"archive": archive, "json": json, "array": array, "table": table}
 
 
 def replay(name):
-    """Run a target on its corpus and return how many inputs there were."""
+    """Run a target on its corpus and return the number of inputs."""
     paths = sorted((CORPUS / name).iterdir())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,24 +1,23 @@
-"""What every public estimator costs as a user calls it, kept as a history.
+"""History of the cost of every public estimator with default settings.
 
-A cell calls one estimator or command with its defaults, validation included, and the
-unit is what the same user would type without multiple kernel learning. Both are timed
-in turn in a process of their own: CPU time of all threads, the shortest of a few
-repetitions, and the ratio of the two. The unit differs from cell to cell, and each cell
-names it.
+A cell calls one estimator or command with its defaults, including validation. The unit
+is the usual alternative without multiple kernel learning; it differs from cell to cell,
+and each cell names it. Both are timed alternately in a separate process: CPU time of
+all threads, the shortest of a few repetitions, and the ratio of the two.
 
     python benchmarks/history.py               run all cells, append to history.csv
     python benchmarks/history.py --quick       small cells; compare with the last entry
     python benchmarks/history.py --against DIR also run the cells on another checkout
 
-The quick mode ends with an error where a cell takes twice the CPU time that it took at
-the last quick entry. Ratios of milliseconds differ between machines and from hour to
-hour, so a ratio above twice the last one is only a suspicion: the cell is measured
-again, and then in turn with the library as it was when the entry was made, here and
-now. What that says counts, unless git does not know that version.
+The quick mode fails if a cell takes twice the CPU time of the last quick entry. Ratios
+of milliseconds differ between machines and over time, so a ratio above twice the last
+one is only a suspicion: the cell is measured again, and then alternately with the
+library at the version of the entry, on this machine. This comparison decides, unless
+git does not have that version.
 
-``--record`` makes an entry, of what is committed, and so it does with ``--only WORD
-...``, cells whose names have a word: what is measured at one commit on one day is one
-entry, in as many parts as one likes.
+``--record`` adds an entry for the committed version, also with ``--only WORD ...``,
+which selects cells by words in their names: all measurements of one commit on one day
+are one entry, in any number of parts.
 """
 
 from __future__ import annotations
@@ -49,21 +48,21 @@ FIELDS = (
     "date", "commit", "mode", "processor", "load", "cell", "unit", "ratio", "cpu",
     "wall", "unit_cpu", "unit_wall", "peak_mb",
 )  # fmt: skip
-LIMIT = 2.0  # times the ratio of the last entry
+LIMIT = 2.0  # multiple of the ratio of the last entry
 ATTEMPTS = 2
-TURNS = 3  # of the version of the last entry and of this one, where in doubt
-PAUSE = 0.5  # seconds of CPU that the repetitions of a call add up to, at the least
-REPEATS = 5  # at the most
+TURNS = 3  # repetitions of the comparison of both versions in case of doubt
+PAUSE = 0.5  # minimum total CPU seconds of the repetitions of a call
+REPEATS = 5  # maximum number of repetitions
 
 Call = Callable[[], Any]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A call of ours and what it is compared with.
+    """A call of this library and the call it is compared with.
 
-    ``make`` takes whether the run is quick and returns both calls. ``process`` says
-    that they start processes, whose CPU time counts.
+    ``make`` is a function of ``quick`` that returns both calls. With ``process``, the
+    calls start processes, whose CPU time counts.
     """
 
     name: str
@@ -76,7 +75,7 @@ class Cell:
 
 
 def table(name: str, quick: bool) -> tuple[Any, Any]:
-    """Return a table that scikit-learn ships or makes, fewer rows in quick mode."""
+    """Return a data set of scikit-learn, with fewer rows in quick mode."""
     from sklearn import datasets
 
     if name == "wide":  # two classes, as many rows and columns as filters of mail see
@@ -95,7 +94,7 @@ def table(name: str, quick: bool) -> tuple[Any, Any]:
 
 
 def svc() -> Any:
-    """Return what most people would take."""
+    """Return the usual alternative for classification."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import SVC
@@ -126,7 +125,7 @@ def search(model: Any, step: str) -> Any:
 def fits(
     estimator: str, data: str, unit: Callable[[], Any], **parameters: Any
 ) -> Callable[[bool], tuple[Call, Call]]:
-    """Return how a cell is made that fits an estimator with a few parameters."""
+    """Return the factory of a cell that fits an estimator with some parameters."""
 
     def make(quick: bool) -> tuple[Call, Call]:
         import mklearn
@@ -141,7 +140,7 @@ def fits(
 def grams(
     norm: float, n: int, M: int, **parameters: Any
 ) -> Callable[[bool], tuple[Call, Call]]:
-    """Return how a cell is made that learns from given Grams."""
+    """Return the factory of a cell that learns from given Gram matrices."""
 
     def make(quick: bool) -> tuple[Call, Call]:
         import numpy as np
@@ -194,9 +193,9 @@ def outliers(quick: bool) -> tuple[Call, Call]:
 
 
 def survival(estimator: str) -> Callable[[bool], tuple[Call, Call]]:
-    """Return how a cell is made that learns from times, a third of them censored.
+    """Return the factory of a cell that learns from times, a third of them censored.
 
-    Without a model for such times one would learn their logarithms.
+    The alternative is regression of their logarithms.
     """
 
     def make(quick: bool) -> tuple[Call, Call]:
@@ -219,7 +218,7 @@ def survival(estimator: str) -> Callable[[bool], tuple[Call, Call]]:
 
 
 def views(quick: bool) -> tuple[Call, Call]:
-    """Steps for each of two views, beside those for columns of a table."""
+    """Transformers of two views, compared with those of columns of a table."""
     from sklearn.compose import make_column_transformer
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import StandardScaler
@@ -236,7 +235,7 @@ def views(quick: bool) -> tuple[Call, Call]:
 
 
 def reduction(quick: bool) -> tuple[Call, Call]:
-    """Supervised reduction of dimension."""
+    """Supervised dimension reduction."""
     from sklearn.decomposition import KernelPCA
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -261,7 +260,7 @@ def single_kernel(quick: bool) -> tuple[Call, Call]:
 
 
 def many_rows(loss: str) -> Callable[[bool], tuple[Call, Call]]:
-    """Return how a cell is made that learns from many rows in feature space."""
+    """Return the factory of a cell that learns from many rows in feature space."""
 
     def make(quick: bool) -> tuple[Call, Call]:
         from sklearn.datasets import make_classification
@@ -296,7 +295,7 @@ def predictions(quick: bool) -> tuple[Call, Call]:
 
 
 def many_widths(quick: bool) -> tuple[Call, Call]:
-    """Fifty widths of one distance, computed as they are needed."""
+    """Fifty widths of one distance, computed on demand."""
     import numpy as np
     from sklearn.datasets import make_classification
     from sklearn.svm import SVC
@@ -311,7 +310,7 @@ def many_widths(quick: bool) -> tuple[Call, Call]:
 
 
 def fifty_kernels(quick: bool) -> tuple[Call, Call]:
-    """Prediction by many support vectors: labels are noise, nearly all samples stay."""
+    """Prediction with many support vectors, since the labels are noise."""
     import warnings
 
     import numpy as np
@@ -332,7 +331,7 @@ def fifty_kernels(quick: bool) -> tuple[Call, Call]:
 
 
 def evidence(quick: bool) -> tuple[Call, Call]:
-    """Noise and weights by the evidence, of as many rows as a factor is worth."""
+    """Noise and weights by the evidence, with enough rows for factors to dominate."""
     from sklearn.datasets import make_friedman1
 
     from mklearn import EvidenceMKLRegressor
@@ -344,7 +343,7 @@ def evidence(quick: bool) -> tuple[Call, Call]:
 def run(*command: str) -> None:
     """Run a command that must succeed, without its output.
 
-    Installed packages come with their bytecode; a checkout is given its own here.
+    Installed packages have bytecode; for a checkout it is created here.
     """
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode()}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -358,7 +357,7 @@ def bytecode() -> str:
 
 
 def imports(quick: bool) -> tuple[Call, Call]:
-    """A process that imports, and ends."""
+    """A process that only imports."""
     return (
         lambda: run(sys.executable, "-c", "import mklearn"),
         lambda: run(sys.executable, "-c", "import sklearn.svm"),
@@ -405,7 +404,7 @@ else:
 
 
 def command(which: str) -> Callable[[bool], tuple[Call, Call]]:
-    """Return how a cell is made that runs a command on a table."""
+    """Return the factory of a cell that runs a command on a table."""
 
     def make(quick: bool) -> tuple[Call, Call]:
         import pandas as pd
@@ -443,7 +442,7 @@ _LINEAR = "Nystroem(600) + LinearSVC"
 
 
 def grid_svc() -> Any:
-    """Return the search that CV forms are compared with."""
+    """Return the search with which CV estimators are compared."""
     return search(svc(), "svc")
 
 
@@ -543,14 +542,14 @@ CELLS = (
 
 
 def cpu(process: bool) -> float:
-    """Return the CPU seconds so far, of this process or of those it has started."""
+    """Return the CPU seconds so far, of this process or of its child processes."""
     who = resource.RUSAGE_CHILDREN if process else resource.RUSAGE_SELF
     used = resource.getrusage(who)
     return used.ru_utime + used.ru_stime
 
 
 def measure(cell: Cell, quick: bool) -> dict[str, float]:
-    """Return the shortest times of both calls, made in turn after one of each."""
+    """Return the shortest times of both calls, run alternately after a warm-up."""
     calls = dict(zip(("ours", "unit"), cell.make(quick), strict=True))
     best = {name: [float("inf")] * 2 for name in calls}
     spent = dict.fromkeys(calls, 0.0)
@@ -584,7 +583,7 @@ def measure(cell: Cell, quick: bool) -> dict[str, float]:
 
 
 class CellError(RuntimeError):
-    """A cell whose process has ended with an error."""
+    """The process of a cell ended with an error."""
 
 
 def in_process(cell: Cell, quick: bool, source: Path) -> dict[str, float]:
@@ -604,7 +603,7 @@ def in_process(cell: Cell, quick: bool, source: Path) -> dict[str, float]:
 
 @cache
 def checkout(commit: str) -> Path | None:
-    """Return the sources of a commit in a folder of their own, None if not known."""
+    """Return a folder with the sources of a commit, None if it is unknown."""
     found = git("archive", commit, "src")
     if found is None:
         return None
@@ -615,7 +614,7 @@ def checkout(commit: str) -> Path | None:
 
 
 def git(*arguments: str) -> bytes | None:
-    """Return what git says, None if that is an error."""
+    """Return the output of git, None on errors."""
     command = ["git", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, cwd=ROOT, check=False)
@@ -625,10 +624,10 @@ def git(*arguments: str) -> bytes | None:
 
 
 def as_entered(commit: str) -> Path | None:
-    """Return the sources as they were when an entry was made.
+    """Return the sources at the time of an entry.
 
-    Where the commit is not known under this name any more, the sources are those of the
-    commit that has brought the last entry; a shallow clone cannot tell which that was.
+    If the commit does not exist any more, the sources are those of the commit that
+    added the last entry; in a shallow clone this commit is unknown.
     """
     found = checkout(commit)
     if found is None and git("rev-parse", "--is-shallow-repository") == b"false\n":
@@ -639,10 +638,10 @@ def as_entered(commit: str) -> Path | None:
 
 
 def slowdown(cell: Cell, quick: bool, commit: str) -> float | None:
-    """Return the CPU time of a cell by that with the sources of a commit.
+    """Return the CPU time of a cell relative to that with the sources of a commit.
 
-    Both are measured in turn, so that what else the machine does, or which one it is,
-    meets both. None if the commit, or what the cell calls, is not there.
+    Both are measured alternately on this machine, so that other load affects both. None
+    if the commit, or what the cell calls, does not exist.
     """
     before = as_entered(commit)
     if before is None:
@@ -661,7 +660,7 @@ def slowdown(cell: Cell, quick: bool, commit: str) -> float | None:
 
 
 def about(mode: str) -> dict[str, str]:
-    """Return what is the same for all cells of an entry."""
+    """Return the values that all cells of an entry share."""
     found = git("rev-parse", "--short", "HEAD")
     return {
         "date": datetime.date.today().isoformat(),
@@ -673,7 +672,7 @@ def about(mode: str) -> dict[str, str]:
 
 
 def processor() -> str:
-    """Return what the machine calls its processor, and how many cores it has."""
+    """Return the name of the processor, and the number of its cores."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""What tests of kernels cost beside a fit, and tests of thousands of gene sets.
+"""Cost of kernel tests compared with a fit, and of tests of thousands of gene sets.
 
 All score tests of 50 kernels are compared with one fit of EvidenceMKLRegressor on the
 same kernels; gene sets are linear kernels of 30 columns each, tested given covariates

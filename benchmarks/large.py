@@ -9,21 +9,20 @@
     python benchmarks/large.py evidence  # weights by evidence, n = 1000, 2000, 4000
     python benchmarks/large.py evidence-rows  # the same of low rank, up to 10^6 rows
 
-``passes`` and ``evidence`` take ``--against PATH/src``, the sources of another version:
-each cell is run there, too, in a process of its own and right after, and ``cpu_ratio``
-is what is left of its seconds of all cores.
+``passes`` and ``evidence`` accept ``--against PATH/src``, the sources of another
+version: each cell is also run there, right after and in its own process, and
+``cpu_ratio`` is the ratio of the seconds of all cores.
 
 ``--quick`` runs small sizes, ``--json FILE`` writes all numbers, ``--page FILE`` a
 Markdown page. The synthetic task is ``make_groups``: five groups of four columns, of
 which three matter, and ten kernels, two widths for each group. The unit of ``growth``
 and of ``evidence-rows`` is the time for a tenth of the rows (``cpu_ratio``: in seconds
-of all cores, which other work on the machine changes less), that of ``workers`` one
-worker, that of ``versus`` the fit of mklearn. Times are those of ``fit``, without
-making the rows if they are in memory and with it if they come in blocks; ``cost``
-counts seconds of one core.
+of all cores, which depend less on other load), that of ``workers`` one worker, that of
+``versus`` the fit of mklearn. Times are those of ``fit``; generating the rows is
+included only if they come in blocks; ``cost`` counts seconds of one core.
 
-MNIST and satimage are read if MKLEARN_DATA names a folder with their files; otherwise
-the digits of scikit-learn stand in for them.
+MNIST and satimage are used if MKLEARN_DATA names a folder with their files; otherwise
+the digits of scikit-learn are used instead.
 """
 
 from __future__ import annotations
@@ -67,29 +66,29 @@ SEED = 7
 
 
 def peak_mb() -> float:
-    """Return the most memory that this process has had, in MB."""
+    """Return the peak memory of this process, in MB."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
 
 
 def timed(function: Callable) -> tuple[float, object]:
-    """Return the seconds of a call, and its answer."""
+    """Return the seconds of a call, and its result."""
     start = time.perf_counter()
     answer = function()
     return time.perf_counter() - start, answer
 
 
 def worked(function: Callable) -> tuple[float, object]:
-    """Return the seconds that this process worked in a call, and its answer."""
+    """Return the CPU seconds of a call, and its result."""
     start = time.process_time()
     answer = function()
     return time.process_time() - start, answer
 
 
 def alone(function: Callable, *args: object, source: Path | None = None) -> dict:
-    """Return the answer of a function of this file, from a process of its own.
+    """Return the result of a function of this file, run in a separate process.
 
-    ``source`` is where mklearn is imported from instead of where this process does.
+    ``source`` is the folder from which mklearn is imported, if not the default.
     """
     call = f"print(json.dumps(large.{function.__name__}(*json.loads(sys.argv[1]))))"
     code = f"import json, sys; sys.path.insert(0, sys.argv[2]); import large; {call}"
@@ -153,7 +152,7 @@ def digit_tasks(quick: bool) -> Iterator[tuple]:
 
 
 def rank(quick: bool, figure: Path | None = None) -> list[dict]:
-    """Accuracy against rank, beside the exact fit where it is possible."""
+    """Accuracy against rank, compared with the exact fit if that is possible."""
     warm_up()
     rows = []
     for name, X, y, X_test, y_test, ranks, exact in digit_tasks(quick):
@@ -247,7 +246,7 @@ def fit_blocks(n: int, r: int, loss: str) -> dict:
 
 
 def growth(quick: bool, sizes: Sequence[int] = (10**4, 10**5, 10**6)) -> list[dict]:
-    """Tenfold rows: how much more time and memory."""
+    """Growth of time and memory for tenfold rows."""
     r = 10 if quick else 200
     rows: list[dict] = []
     for n in (2000, 20_000) if quick else sizes:
@@ -265,7 +264,7 @@ def growth(quick: bool, sizes: Sequence[int] = (10**4, 10**5, 10**6)) -> list[di
 
 
 def on_cluster(n: int, workers: int, r: int, block: int) -> dict:
-    """Fit on a local cluster; return time, and the most memory of a worker."""
+    """Fit on a local cluster; return time, and the peak memory of a worker."""
     import logging
 
     import dask
@@ -316,7 +315,7 @@ def workers(quick: bool) -> list[dict]:
     return rows
 
 
-# --- what a user would do instead -----------------------------------------------------
+# --- alternatives ---------------------------------------------------------------------
 
 
 def side_by_side(r: int) -> ColumnTransformer:
@@ -338,7 +337,7 @@ def versus(quick: bool) -> list[dict]:
     X_test, y_test = make_groups(50_000, random_state=[SEED + 1, 0])
     for n, r in [(3000, 10)] if quick else [(50_000, 100), (50_000, 200)]:
         X, y = (np.concatenate(parts) for parts in zip(*group_blocks(n), strict=True))
-        # cost 1 / C is that of a row: the same trade-off in all of them
+        # the cost of a row is the same, so all have the same trade-off
         models = {
             "mklearn, squared": model(r),
             "mklearn, squared hinge": model(r, loss="squared_hinge"),
@@ -361,7 +360,7 @@ def versus(quick: bool) -> list[dict]:
     return rows
 
 
-# --- what it costs, and how far that goes ---------------------------------------------
+# --- costs, and extrapolation ---------------------------------------------------------
 
 
 def cost_of_rows(M: int, r: int, n: int) -> dict:
@@ -401,12 +400,12 @@ def cost_of_rows(M: int, r: int, n: int) -> dict:
 
 
 def small_count(block: object) -> Statistics:
-    """Return the statistics of a block itself: the least that can be added up."""
+    """Return the statistics of a block itself, the smallest possible summands."""
     return Statistics.of(block.X, block.y[:, None].astype(float), block.weight)
 
 
 def simulate(partitions: int, workers: int, rows_each: int = 8) -> dict:
-    """Add up as many partitions on a cluster as many rows would need, but small."""
+    """Sum as many partitions on a cluster as for many rows, but small ones."""
     import logging
 
     from dask.distributed import Client, LocalCluster
@@ -448,14 +447,14 @@ def levels_of(partitions: int, cores: int) -> int:
 
 
 def calculate(unit: dict, simulated: dict, n: int) -> dict:
-    """Return what n rows take on the named cluster, from what was measured.
+    """Return the estimated cost of n rows on the given cluster, from measurements.
 
-    Every core works on rows by itself, and adds the sums of one partition after the
-    other. The tree of these has as many levels as a power of four needs to reach their
-    number, four for each core at least; at each level a core receives three sums, adds
-    them up, and the sixteen cores of a machine share its network. The scheduler spends
-    the measured time on each partition. A worker alone would hold at most three sums of
-    each level that wait for the fourth.
+    Every core processes rows independently, and adds the sums of its partitions one
+    after the other. The tree of sums has four branches at each node and at least four
+    leaves for each core; at each level a core receives three sums and adds them, and
+    the sixteen cores of a machine share its network. The scheduler spends the measured
+    time on each partition. A worker holds at most three sums of each level that wait
+    for the fourth.
     """
     cores = CLUSTER["machines"] * CLUSTER["cores"]
     partitions = math.ceil(n / CLUSTER["rows"])
@@ -484,7 +483,7 @@ def calculate(unit: dict, simulated: dict, n: int) -> dict:
 
 
 def cost(quick: bool) -> list[dict]:
-    """Costs of rows, a simulated reduction, and what follows for many rows."""
+    """Costs of rows, a simulated reduction, and the extrapolation to many rows."""
     n = 2000 if quick else 4096
     shapes = [(2, 10)] if quick else [
         (5, 100), (5, 200), (10, 50), (10, 100), (10, 200), (20, 100)
@@ -521,7 +520,7 @@ def table(name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
 def fit_in_passes(
     name: str, n: int, C: float, norm: float, normalize: str, loss: str
 ) -> dict:
-    """Fit as a user does; return passes, gap and seconds."""
+    """Fit with the public interface; return passes, gap and seconds."""
     X, y = table(name, n)
     settings = {"loss": loss, "norm": norm, "C": C, "normalize": normalize}
     settings |= {"approximation": "nystroem", "rank": 60}
@@ -540,7 +539,7 @@ def fit_in_passes(
 
 
 def beside(function: Callable, args: Sequence, against: Path | None) -> dict:
-    """Return a cell of this version and, with other names, of another one."""
+    """Return a cell of this version and, under other names, of another version."""
     found = alone(function, *args)
     if against is None:
         return found
@@ -568,7 +567,7 @@ def passes(quick: bool, against: Path | None = None) -> list[dict]:
 
 
 def fit_evidence(n: int, outputs: int) -> dict:
-    """Find weights by evidence as a user does; return seconds and what was found."""
+    """Fit an evidence model with the public interface; return seconds and results."""
     rng = np.random.default_rng(SEED)
     X = rng.standard_normal((n, 8))
     Y = np.sin(np.cumsum(X[:, :outputs], axis=1))
@@ -600,7 +599,7 @@ def evidence(quick: bool, against: Path | None = None) -> list[dict]:
 
 
 def value_blocks(n: int, block: int = BLOCK, seed: int = SEED) -> Iterator:
-    """Yield n rows with values in blocks: two of eight columns matter, smoothly."""
+    """Yield n rows in blocks, with values that depend smoothly on two of 8 columns."""
     for number, start in enumerate(range(0, n, block)):
         rng = np.random.default_rng([seed, number])
         X = rng.standard_normal((min(block, n - start), 8))
@@ -609,7 +608,7 @@ def value_blocks(n: int, block: int = BLOCK, seed: int = SEED) -> Iterator:
 
 
 def fit_evidence_rows(n: int, r: int | None) -> dict:
-    """Find weights by evidence on n rows in blocks, exactly without a rank."""
+    """Fit an evidence model on n rows in blocks; without a rank, the exact one."""
     specs = kernels.per_feature(["linear", "rbf"])
     options = {} if r is None else {"approximation": "nystroem", "rank": r}
     X, y = next(value_blocks(500))
@@ -638,7 +637,7 @@ def fit_evidence_rows(n: int, r: int | None) -> dict:
 
 
 def evidence_rows(quick: bool) -> list[dict]:
-    """Evidence of low rank: time and memory for tenfold rows, and the exact fit."""
+    """Low-rank evidence: time and memory for tenfold rows, and the exact fit."""
     r = 10 if quick else 50
     cells = [(300, None), (300, r), (3000, r)] if quick else [
         (3000, None), (3000, r), (10**4, r), (10**5, r), (10**6, r),

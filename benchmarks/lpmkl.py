@@ -1,4 +1,4 @@
-"""Speed of lp-norm MKL, as ratios in one run.
+"""Speed of lp-norm MKL, as ratios within one run.
 
     python benchmarks/lpmkl.py solvers   # (a) every solver and norm, Grams given
     python benchmarks/lpmkl.py kernels   # (b) n = 1000 and growing numbers of kernels
@@ -72,7 +72,7 @@ def run(task: MKLProblem, solver: object, tol: float, limit: float = 120.0) -> d
 
 
 def given_grams(n: int, M: int) -> tuple[list[np.ndarray], np.ndarray, float]:
-    """Return M Grams, the labels and the seconds that the Grams took.
+    """Return M Gram matrices, the labels and the time for computing the Grams.
 
     Above 4000 samples they are in single precision: 50 of 8000 take 26 GB in double.
     """
@@ -110,7 +110,7 @@ def warm_up() -> None:
 
 
 def solvers(quick: bool) -> list[dict]:
-    """(a) Each solver and norm on given Grams."""
+    """(a) Each solver and norm on given Gram matrices."""
     warm_up()
     rows = []
     sizes = [(200, 5)] if quick else [(1000, 50), (4000, 50), (8000, 50)]
@@ -180,8 +180,8 @@ def many(quick: bool) -> list[dict]:
 def columns(quick: bool) -> list[dict]:
     """(b) Independent kernels, one Gram for each of many columns, most of them noise.
 
-    Given as a stack in single precision to ``MKLClassifier("precomputed")``, which
-    checks them; CPU time.
+    They are passed as a stack in single precision to ``MKLClassifier("precomputed")``,
+    which validates them; CPU time.
     """
     warm_up()
     rows = []
@@ -214,7 +214,7 @@ def columns(quick: bool) -> list[dict]:
 
 
 def large(quick: bool, sizes: list[int], alternative: bool) -> list[dict]:
-    """(c) 50 kernels on the fly, 2 GB beside the samples, against one-kernel SVC."""
+    """(c) 50 kernels on the fly, 2 GB besides the samples, against one-kernel SVC."""
     warm_up()
     rows = []
     for n in [600] if quick else sizes:
@@ -246,7 +246,7 @@ def large(quick: bool, sizes: list[int], alternative: bool) -> list[dict]:
 
 
 def growth(quick: bool, figure: Path | None) -> list[dict]:
-    """How time grows: exponents of n and of M, fitted on a logarithmic scale."""
+    """Growth of the time: exponents of n and M, fitted on a logarithmic scale."""
     warm_up()
     along = {
         "n": [(n, 20) for n in ((100, 200) if quick else (500, 1000, 2000, 4000))],
@@ -301,7 +301,7 @@ def draw(lines: dict, figure: Path) -> None:
     plt.close(fig)
 
 
-# what the time goes to: label, and the function that does it
+# parts of the time: label, and the function that is profiled
 STAGES = {
     "rows of the combined kernel": ("bank.py", "columns"),
     "scores of all samples": ("bank.py", "apply"),
@@ -315,7 +315,7 @@ STAGES = {
 
 
 def profile(quick: bool) -> list[dict]:
-    """Where the time goes, as shares of the whole, for given Grams and samples."""
+    """Shares of the total time, for given Gram matrices and for samples."""
     warm_up()
     rows = []
     for n, given in (

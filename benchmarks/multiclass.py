@@ -1,20 +1,20 @@
-"""Multi-class MKL against its competitors: time as ratios in one run, and errors.
+"""Multi-class MKL against its competitors: ratios of time within one run, and errors.
 
     python benchmarks/multiclass.py paper    # 1000 samples, 10 RBF kernels, 4 data sets
     python benchmarks/multiclass.py general  # Zien & Ong by a general conic solver
     python benchmarks/multiclass.py protein  # up to 5000 sequences, 69 kernels
 
-The Grams are given, so that only learning is timed. The unit is "sum + SVC": summing
-the Grams and fitting ``OneVsRestClassifier(SVC(kernel="precomputed"))`` on the sum.
-Every method stops at a relative duality gap of 1e-3 of its own problem; ``status``
-tells which did not get there within ``--limit`` seconds. ``--cost cv`` chooses C of
-each method from 0.5, 1 and 10 by 3-fold cross-validation, as Kobayashi & Otsu do; only
-the last fit is timed. ``--quick`` runs small sizes, ``--json FILE`` writes all numbers,
+The Gram matrices are given, so that only learning is timed. The unit is "sum + SVC":
+summing the Grams and fitting ``OneVsRestClassifier(SVC(kernel="precomputed"))`` on the
+sum. Every method stops at a relative duality gap of 1e-3 of its own problem; ``status``
+shows which did not reach it within ``--limit`` seconds. ``--cost cv`` chooses C of each
+method from 0.5, 1 and 10 by 3-fold cross-validation, like Kobayashi & Otsu; only the
+final fit is timed. ``--quick`` runs small sizes, ``--json FILE`` writes all numbers,
 ``--page FILE`` a Markdown table.
 
-Data: the .npz files in the folder that MKLEARN_DATA names; the digits of scikit-learn
-and random sequences where there is none. The 69 kernels of the protein task cannot be
-had: in their place are those of ``reproduction.proteins``.
+Data: the .npz files in the folder named by MKLEARN_DATA; without them, the digits of
+scikit-learn and random sequences. The 69 kernels of the protein task are not available;
+those of ``reproduction.proteins`` are used instead.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ COSTS = (0.5, 1.0, 10.0)
 
 
 class SumSVC:
-    """One-vs-rest SVC on the sum of the Grams, in the clothes of the others."""
+    """One-vs-rest SVC on the sum of the Grams, with the interface of the others."""
 
     def __init__(self, C: float = 1.0) -> None:
         self.C = C
@@ -78,7 +78,7 @@ class SumSVC:
         return float(self.model.score(total(bank), y))
 
     def set_params(self, C: float) -> SumSVC:
-        """Return a new one with this cost."""
+        """Return a new instance with this cost."""
         return SumSVC(C)
 
 
@@ -122,7 +122,7 @@ def methods(limit: float, slow: bool = True) -> dict[str, Any]:
 
 
 def samples(name: str) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return a data set and its name, the digits of scikit-learn in place of others."""
+    """Return a data set and its name; the digits of scikit-learn if it is missing."""
     try:
         X, y = load(
             "waveform21" if name == "waveform" else name,
@@ -188,7 +188,7 @@ def measure(
     C = best_cost(model, train, y) if cost == "cv" else float(cost)
     model = copy_of(model, C)
     if isinstance(model, MKLClassifier) and model.weights == "per-class":
-        # a problem for each class: the limit is for all of them
+        # a problem for each class; the limit is for all of them together
         model.set_params(time_limit=model.time_limit / len(np.unique(y)))
     start = time.perf_counter()
     model.fit(train, y)
@@ -248,7 +248,7 @@ def paper(args: argparse.Namespace) -> Iterator[list[dict]]:
 
 
 def general(args: argparse.Namespace) -> Iterator[list[dict]]:
-    """Zien & Ong's problem by a conic solver, asked for no more than we are."""
+    """Zien & Ong's problem by a conic solver, with the same tolerance as ours."""
     warm_up()
     for n in (40,) if args.quick else args.sizes or (100, 200):
         for name in ("waveform",) if args.quick else ("waveform", "segment"):
@@ -282,7 +282,7 @@ def general(args: argparse.Namespace) -> Iterator[list[dict]]:
 
 
 def proteins(n: int) -> tuple[list[str], np.ndarray, str]:
-    """Return sequences of proteins and where in the cell they are."""
+    """Return sequences of proteins and their locations in the cell."""
     rng = np.random.default_rng(0)
     try:
         strings, y = sequences()
@@ -300,7 +300,7 @@ def proteins(n: int) -> tuple[list[str], np.ndarray, str]:
 
 
 def protein(args: argparse.Namespace) -> Iterator[list[dict]]:
-    """Many kernels and many samples; the rest of the sequences is for the test."""
+    """Many kernels and many samples; the other sequences are test samples."""
     warm_up()
     sizes = [80] if args.quick else args.sizes or [1000, 2400, 5000]
     rest = 40 if args.quick else 900
@@ -356,7 +356,7 @@ def main() -> None:
 
 
 def write(args: argparse.Namespace, rows: list[dict]) -> None:
-    """Write what is known so far: a run that is stopped leaves what it measured."""
+    """Write the results so far, so that an interrupted run keeps its measurements."""
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:

@@ -1,26 +1,28 @@
-"""Gene sets on single cells: accuracy, time and memory beside scMKL.
+"""Gene sets on single cells: accuracy, time and memory compared with scMKL.
 
-All learn the same task from the same cells and sets, each in a process of its own on
-one thread: CPU seconds from the cells in memory to the scores of new ones (imports and
-compiling left out), and how far the peak of memory rises meanwhile. scMKL runs with its
-defaults but ``alpha=0.1``, for its default of 0.9 leaves no set here; its kernels are
-Gaussian, by random Fourier features. Ours is ``MKLClassifier(per_group(sets,
-kernel=...), norm=1)`` with linear kernels and with ``RBF("scale")``, on standardised
-columns; beyond 1000 cells, or 50 sets of RBF kernels, with the squared loss and
+All methods learn the same task from the same cells and sets, each in its own process
+with one thread. Reported are CPU seconds from the cells in memory to the scores of new
+ones (without imports and compilation), and the increase of peak memory. scMKL runs with
+its defaults except ``alpha=0.1``, because its default of 0.9 leaves no set here; its
+kernels are Gaussian, by random Fourier features. Ours is
+``MKLClassifier(per_group(sets, kernel=...), norm=1)`` with linear kernels and with
+``RBF("scale")``, on standardised columns; above 1000 cells, or 50 sets of RBF kernels,
+with the squared loss and
 ``approximation="nystroem"``: the columns themselves for linear kernels, whose 30 genes
-are no more than ``rank``, and 20 or 3 features for each set of RBF kernels. Beyond 700
-cells ``C`` is divided as cells are multiplied, for cells that are drawn again are no
-news; the alpha of scMKL belongs to the mean loss, so that it needs no change.
+are no more than ``rank``, and 20 or 3 features for each set of RBF kernels. Above 700
+cells ``C`` is divided by the factor by which cells are multiplied, because cells that
+are drawn again add no information; the alpha of scMKL refers to the mean loss, and
+needs no change.
 
 Cells are those of scanpy's reduced PBMC, 700 cells and 765 genes, CD8 T cells against
-all others; more of them are drawn with replacement, with noise, those to test from
-other cells than those to learn from. Sets are drawn: 30 of the genes each. Where scanpy
-is not installed, cells are made up.
+all others; more of them are drawn with replacement, with noise, and test cells are
+drawn from other cells than training cells. Sets are random: 30 of the genes each. If
+scanpy is not installed, cells are simulated.
 
-scMKL is not needed to run this: its part is left out without it. It is installed into
-an environment of its own (it is under the GPL), whose interpreter is told.
+scMKL is optional: without it, its part is left out. It is installed into a separate
+environment (it is under the GPL), whose interpreter is passed as an option.
 
-A fit that takes more CPU seconds than ``--seconds``, or more than 6 GB, is ended.
+A fit that takes more CPU seconds than ``--seconds``, or more than 6 GB, is stopped.
 
     python benchmarks/omics.py [--quick] [--scmkl PYTHON] [--sizes CELLSxSETS ...]
         [--seconds N] [--page FILE] [--rows FILE]
@@ -42,8 +44,8 @@ from pathlib import Path
 
 import numpy as np
 
-MEMORY = 6 * 2**30  # bytes that a process may take
-SECONDS = 600  # of CPU that it may take by default, imports included
+MEMORY = 6 * 2**30  # memory limit of a process, in bytes
+SECONDS = 600  # default limit of CPU seconds, including imports
 SIZES = [
     (700, 50, 3), (700, 500, 1), (5000, 50, 1), (5000, 500, 1), (50_000, 50, 1),
     (50_000, 500, 1),
@@ -63,7 +65,7 @@ FILE = Path("datasets", "10x_pbmc68k_reduced.h5ad")
 
 
 def find_cells(python: str | None) -> Path | None:
-    """Return scanpy's file, of this environment or of another interpreter's."""
+    """Return scanpy's file, from this environment or that of another interpreter."""
     code = "import importlib.util as u; print(u.find_spec('scanpy').origin)"
     spec = importlib.util.find_spec("scanpy")
     origin = None if spec is None else spec.origin
@@ -75,7 +77,7 @@ def find_cells(python: str | None) -> Path | None:
 
 
 def read_cells(path: Path | None):
-    """Return expression, genes and labels, and what they are."""
+    """Return expression, genes and labels, and a description."""
     if path is None:
         rng = np.random.default_rng(0)
         labels = rng.uniform(size=700) < 0.15
@@ -93,7 +95,7 @@ def read_cells(path: Path | None):
 
 
 def draw(X, y, n, seed):
-    """Return cells to learn from, four fifths of n, and cells to test."""
+    """Return training cells, four fifths of n, and test cells."""
     rng = np.random.default_rng(seed)
     test = np.zeros(len(X), dtype=bool)
     for label in (False, True):  # a fifth of each class
@@ -115,7 +117,7 @@ def draw(X, y, n, seed):
 
 
 def worker(kind: str, folder: Path, seconds: int) -> None:
-    """Fit in this process and print what it took, as JSON."""
+    """Fit in this process and print the cost as JSON."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     spec = json.loads((folder / "spec.json").read_text())
@@ -130,7 +132,7 @@ def peak() -> float:
 
 
 def ours(spec, X, y, Z, z, genes) -> dict:
-    """Return what a fit of mklearn takes and gives."""
+    """Return the cost and results of a fit of mklearn."""
     import pandas as pd
     from sklearn.metrics import roc_auc_score
 
@@ -159,7 +161,7 @@ def ours(spec, X, y, Z, z, genes) -> dict:
 
 
 def theirs(spec, X, y, Z, z, genes) -> dict:
-    """Return what a fit of scMKL takes and gives."""
+    """Return the cost and results of a fit of scMKL."""
     import warnings
 
     warnings.simplefilter("ignore")
@@ -192,7 +194,7 @@ def theirs(spec, X, y, Z, z, genes) -> dict:
         "mb": high - before,
         "sets used": len(result["Selected_groups"][alpha]),
     }
-    if spec.get("keep"):  # what it has learned from, and what it found
+    if spec.get("keep"):  # its training data and results
         model = scmkl.train_model(adata, alpha=0.1).uns["model"]
         np.savez(
             spec["keep"], Z=adata.uns["Z_train"], y=2 * y - 1,
@@ -203,7 +205,7 @@ def theirs(spec, X, y, Z, z, genes) -> dict:
 
 
 def measure(kind: str, python: str, folder: Path, seconds: int) -> dict:
-    """Return what a process says, or why it says nothing."""
+    """Return the output of a process, or why there is none."""
     threads = {
         f"{name}_NUM_THREADS": "1" for name in ("NUMBA", "OPENBLAS", "OMP", "MKL")
     }
@@ -233,7 +235,7 @@ METHODS = {
 
 
 def options_for(kernel: str, n: int, count: int) -> dict:
-    """Return what our estimator is given beside the sets."""
+    """Return the options of our estimator."""
     if n <= 1000 and (kernel == "linear" or count <= 50):
         return {}
     rank = 30 if kernel == "linear" else 20 if count <= 50 else 3
@@ -289,10 +291,10 @@ def compare(cells, n, count, splits, scmkl, seconds=SECONDS) -> list[dict]:
 
 
 def same_criterion(cells, scmkl, seconds) -> str:
-    """Return how the two agree on the features and in the criterion of scMKL.
+    """Compare the two in the criterion of scMKL, on its features.
 
     Its criterion is ``1/(2n) |y - Z w - b|^2 + alpha sum_g |w_g|``; ours at C and norm
-    1 has the same minimiser for ``alpha = sum_g |w_g| / (n C)``: this C is looked for.
+    1 has the same minimiser for ``alpha = sum_g |w_g| / (n C)``; this C is computed.
     """
     from scipy.optimize import brentq
 
@@ -345,7 +347,7 @@ def same_criterion(cells, scmkl, seconds) -> str:
         return np.log(total / (n * np.exp(log))) - np.log(alpha)
 
     if criterion(-coef, -intercept) < criterion(coef, intercept):
-        coef, intercept = -coef, -intercept  # it has called the other label 1
+        coef, intercept = -coef, -intercept  # its label 1 is the other class
     w, b = solved(np.exp(brentq(excess, np.log(1e-4), np.log(1e4), xtol=1e-6)))
     mine, yours = (
         {
@@ -371,7 +373,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", help="such as 5000x50; all by default")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="of CPU for a fit")
     parser.add_argument("--page", type=Path)
-    parser.add_argument("--rows", type=Path, help="what an earlier run has printed")
+    parser.add_argument("--rows", type=Path, help="output of an earlier run")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.worker:

@@ -13,7 +13,7 @@ import sklearn
 
 
 def commit() -> str:
-    """Return the commit that is checked out, "?" if there is none."""
+    """Return the current commit, "?" if there is none."""
     found = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         capture_output=True,
@@ -25,7 +25,7 @@ def commit() -> str:
 
 
 def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
-    """Return a Markdown page with all figures and how they came about."""
+    """Return a Markdown page with all figures and their origin."""
     names = list(dict.fromkeys(key for row in rows for key in row))
     unit = ""
     if any("ratio" in name for name in names):

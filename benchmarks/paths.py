@@ -1,8 +1,8 @@
-"""What choosing C and the norm costs, in multiples of a grid search and of one fit.
+"""Cost of choosing C and the norm, relative to a grid search and to a single fit.
 
 For each data set ``MKLClassifierCV`` (one bank, one warm-started path for each fold)
 and ``GridSearchCV(MKLClassifier())`` run over the same grid of C and p on the same
-folds. Printed are the ratio of their times, how far the scores of the cells are apart
+folds. The output is the ratio of their times, the difference of the scores of the cells
 if kernels are the same, and whether the choices are the same.
 
     python benchmarks/paths.py [--quick] [--json FILE]
@@ -45,7 +45,7 @@ def data_sets(quick: bool):
 
 
 def timed(function):
-    """Return the seconds of a call and its answer."""
+    """Return the seconds of a call and its result."""
     start = time.perf_counter()
     answer = function()
     return time.perf_counter() - start, answer
@@ -60,8 +60,8 @@ def compare(name, X, y, kernel, Cs, n_folds, tol) -> dict:
     cv_s, model = timed(lambda: ours.fit(X, y))
     search = GridSearchCV(MKLClassifier(kernel, tol=tol), grid, cv=folds)
     search_s, search = timed(lambda: search.fit(X, y))
-    # the same search on kernels computed beforehand, with the same parameters: its
-    # scores must be those of the paths
+    # the same search on precomputed kernels, with the same parameters, whose scores
+    # must be those of the paths
     bank = KernelBank(X, kernel).stored()
     given = MKLClassifier("precomputed", tol=tol)
     given = GridSearchCV(given, grid, cv=folds, refit=False)

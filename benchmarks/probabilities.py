@@ -1,25 +1,25 @@
-"""How good are probabilities: the softmax loss, one against the rest, and others.
+"""Quality of probabilities: the softmax loss, one against the rest, and others.
 
     python benchmarks/probabilities.py [--quick] [--names NAME ...] [--rows FILE]
         [--page FILE]
 
-On the same stratified folds: ``MKLClassifier`` with the softmax loss of all classes at
-once and with the logistic loss of each class against the rest, both with default
-kernels, ``LogisticRegression`` on standardised columns, and ``SVC`` with sigmoid
-calibration on folds of its own (``CalibratedClassifierCV``). ``C`` is one of 0.1, 1,
-10, 100 for all of them, by log loss on three inner folds: ``MKLClassifierCV`` at norm
-2 for ours, ``GridSearchCV`` for the others. ``log_loss`` is the mean over folds and
-``se`` its standard error; ``ece`` is the expected calibration error of the most likely
-class, in ten bins of equal counts, from the predictions of all folds; ``ratio`` is the
-time of all cores for the fits, with their searches, in units of that of
+The following are compared on the same stratified folds: ``MKLClassifier`` with the
+joint softmax loss of all classes and with the logistic loss of each class against the
+rest, both with default kernels, ``LogisticRegression`` on standardised columns, and
+``SVC`` with sigmoid calibration on its own folds (``CalibratedClassifierCV``). ``C`` is
+one of 0.1, 1, 10, 100 for all of them, by log loss on three inner folds:
+``MKLClassifierCV`` at norm 2 for ours, ``GridSearchCV`` for the others. ``log_loss`` is
+the mean over folds and ``se`` its standard error; ``ece`` is the expected calibration
+error of the most likely class, in ten bins of equal counts, from the predictions of all
+folds; ``ratio`` is the time of all cores for the fits, including searches, relative to
 ``LogisticRegression``.
 
-``--rows`` keeps rows in a file, one after the other, and goes on after an interruption:
-data sets that are in it are not run again.
+``--rows`` stores rows in a file as they are computed, and continues after an
+interruption: data sets in the file are not run again.
 
-Data sets that come in files are read if MKLEARN_DATA names their folder; those of
-scikit-learn are always there. Of more than 300 samples, 300 are drawn with classes in
-their shares.
+Data sets in files are used if MKLEARN_DATA names their folder; those of scikit-learn
+are always available. If there are more than 300 samples, 300 are drawn, stratified by
+class.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ UNIT = "LogisticRegression"
 
 
 def models(costs: list[float]) -> dict:
-    """Return what is compared."""
+    """Return the models to compare."""
     ours = {
         name: MKLClassifierCV(loss=loss, Cs=costs, norms=[2], cv=3, scoring=SCORING)
         for name, loss in (("MKL, softmax", "multinomial"),
@@ -136,7 +136,7 @@ def measured(name: str, quick: bool) -> list[dict]:
 
 
 def said(rows: list[dict]) -> str:
-    """Return how often each model has the least log loss, in words."""
+    """Return how often each model has the lowest log loss, in words."""
     best: dict[str, int] = {row["model"]: 0 for row in rows}
     for name in dict.fromkeys(row["data"] for row in rows):
         own = [row for row in rows if row["data"] == name]
@@ -150,7 +150,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--names", nargs="+", help="data sets, all by default")
-    parser.add_argument("--rows", type=Path, help="file that rows are kept in")
+    parser.add_argument("--rows", type=Path, help="file in which rows are stored")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     args = parser.parse_args()
     rows: list[dict] = []

@@ -1,7 +1,8 @@
 """Ranks of several methods over many data sets, after Demšar (JMLR 2006).
 
-``friedman`` asks whether the methods differ at all, ``critical_difference`` by how much
-two mean ranks must differ to be told apart (Nemenyi), and ``draw`` shows both.
+``friedman`` tests whether the methods differ at all, ``critical_difference`` returns
+the smallest significant difference of two mean ranks (Nemenyi), and ``draw`` shows
+both.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Friedman:
-    """Mean ranks and the test that they are all the same."""
+    """Mean ranks and the test of equal ranks."""
 
     ranks: FloatArray  # (k,), 1 is best
     chi2: float
@@ -29,8 +30,8 @@ class Friedman:
 def ranks(scores: Any) -> FloatArray:
     """Return the rank of each method on each data set, 1 for the highest score.
 
-    Ties share the mean of their ranks. A score that is not there (NaN) is worse than
-    any other: a method that failed is not left out of the count.
+    Ties get the mean of their ranks. A missing score (NaN) is worse than any other: a
+    method that failed is not left out.
 
     Parameters
     ----------
@@ -67,14 +68,14 @@ def critical_difference(n_sets: int, n_methods: int, level: float = 0.05) -> flo
 
 
 def cliques(mean: Any, difference: float) -> list[tuple[int, int]]:
-    """Return the longest runs of methods that cannot be told apart.
+    """Return the longest runs of methods whose ranks do not differ significantly.
 
     Parameters
     ----------
     mean : array of shape (k,)
         Mean ranks, ascending.
     difference : float
-        The critical one.
+        The critical difference.
 
     Returns
     -------
@@ -91,9 +92,9 @@ def cliques(mean: Any, difference: float) -> list[tuple[int, int]]:
 
 
 def draw(ax: Any, names: list[str], mean: Any, difference: float) -> None:
-    """Draw mean ranks on a line; bars join what cannot be told apart.
+    """Draw mean ranks on a line; bars join methods that do not differ significantly.
 
-    The best methods hang on the left, the others on the right.
+    The best methods are on the left, the others on the right.
     """
     order = np.argsort(mean, kind="stable")
     values = np.asarray(mean, dtype=np.float64)[order]

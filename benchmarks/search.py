@@ -1,10 +1,11 @@
-"""What a search costs as users call it, beside a grid search of ``SVC``.
+"""Cost of a search with default settings, compared with a grid search of ``SVC``.
 
-On each table ``MKLClassifierCV()``, all defaults, is compared with
+On each table ``MKLClassifierCV()`` with all defaults is compared with
 ``GridSearchCV(make_pipeline(StandardScaler(), SVC()))`` over 16 cells of C and gamma,
-both with 5 stratified folds. Each runs in a process of its own, several times, and the
-least counts: CPU seconds of ``fit``, of the whole process with its imports, and seconds
-by the clock. Accuracies are means over random halves of the table, the same for all.
+both with 5 stratified folds. Each runs several times in its own process, and the
+smallest values count: CPU seconds of ``fit``, of the whole process with its imports,
+and wall seconds. Accuracies are means over random halves of the table, the same for
+all.
 
     python benchmarks/search.py [--quick] [--json FILE]
     python benchmarks/search.py --against ../other/src    # another checkout beside it
@@ -41,7 +42,7 @@ OTHERS = {
 
 
 def table(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return samples and labels; those of scikit-learn, or drawn as others look."""
+    """Return samples and labels, of scikit-learn or simulated with similar shapes."""
     from sklearn import datasets
 
     n, d, k = TABLES[name]
@@ -81,7 +82,7 @@ def model(name: str, X: np.ndarray):
 
 
 def measured(name: str, on: str, halves: int) -> dict:
-    """Return what one search costs in this process, and how good its models are."""
+    """Return the cost of one search in this process, and the scores of its models."""
     X, y = table(on)
     search = model(name, X)
     cpu, wall = time.process_time(), time.perf_counter()
@@ -97,7 +98,7 @@ def measured(name: str, on: str, halves: int) -> dict:
 
 
 def in_process(name: str, on: str, source: str, repeats: int, halves: int) -> dict:
-    """Return the least costs over several processes, and the scores."""
+    """Return the smallest costs over several processes, and the scores."""
     found = []
     for number in range(repeats):
         command = [sys.executable, __file__, "--one", name, on]
@@ -112,7 +113,7 @@ def in_process(name: str, on: str, source: str, repeats: int, halves: int) -> di
 
 
 def shown(name: str, own: dict, unit: dict) -> str:
-    """Return a line about one search, in units of another."""
+    """Return a line about one search, relative to another."""
     ratios = "  ".join(f"{own[k] / unit[k]:6.2f}" for k in ("cpu", "process", "wall"))
     text = f"  {name:30s} {ratios}   {own['cpu']:8.2f} s"
     if own["scores"]:
@@ -130,7 +131,7 @@ def main() -> None:
     parser.add_argument("--others", action="store_true", help="all that search")
     parser.add_argument("--tables", nargs="+", choices=list(TABLES))
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--halves", type=int, help="splits that accuracies come from")
+    parser.add_argument("--halves", type=int, help="number of splits for accuracies")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -143,10 +144,10 @@ def main() -> None:
     sources = {"": SOURCE}
     if args.against:
         sources[", other"] = str(Path(args.against).resolve())
-    for source in sources.values():  # what is compiled is in its cache afterwards
+    for source in sources.values():  # fill the cache of compiled functions
         for ours in pairs:
             in_process(ours, "wine", source, 1, 0)
-    print("ratios of CPU time of fit, CPU time with imports, time by the clock")
+    print("ratios of CPU time of fit, CPU time with imports, wall time")
     rows = []
     for on in names:
         print("{}: {} samples, {} columns, {} classes".format(on, *TABLES[on]))

@@ -1,10 +1,10 @@
-"""A soak: fit, predict, save, load and cancel on two threads, and nothing is left.
+"""Soak test: fit, predict, save, load and cancel on two threads, without leaks.
 
 One process does on two threads what a server does all day: it fits models of several
-kinds, predicts with them, saves and loads them (both threads the same file), and
-cancels fits in the middle by their callback and by an error in it. At the end memory,
-open files, threads, temporary files and the settings of BLAS must be what they were at
-the start, which is after a warm-up, when caches and pools are there.
+kinds, predicts with them, saves and loads them (both threads use the same file), and
+cancels running fits by their callback and by an error in it. At the end memory, open
+files, threads, temporary files and the settings of BLAS must be the same as at the
+start, which is after a warm-up that fills caches and pools.
 
     python benchmarks/soak.py              # ten minutes
     python benchmarks/soak.py --quick      # twenty seconds
@@ -43,7 +43,7 @@ from mklearn.persistence import load, save
 sys.path.insert(0, str(Path(__file__).parent))
 from pages import page
 
-GROWTH = 32 * 2**20  # bytes that the allocator may keep to itself
+GROWTH = 32 * 2**20  # bytes that the allocator may retain
 
 
 class CancelledError(Exception):
@@ -51,7 +51,7 @@ class CancelledError(Exception):
 
 
 def state(folder):
-    """Return what must be the same at the end."""
+    """Return the state that must be the same at the end."""
     gc.collect()
     status = Path("/proc/self/status").read_text().splitlines()
     kilobytes = next(line.split()[1] for line in status if line.startswith("VmRSS"))
@@ -67,7 +67,7 @@ def state(folder):
 
 
 def work(folder, seconds, seed, counts, faults):
-    """Do what a server does, until the time is over."""
+    """Work like a server until the time is over."""
     rng = random.Random(seed)
     X, y = load_breast_cancer(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -101,7 +101,7 @@ def work(folder, seconds, seed, counts, faults):
             other = folder / f"{threading.get_ident()}.mkl"
             save(model, other)
             if not np.array_equal(before, load(other).predict(X[:50])):
-                faults.append(f"{model} answers otherwise after it was loaded")
+                faults.append(f"{model} predicts differently after it was loaded")
             counts["fits"] += 1
         except CancelledError:
             counts["cancelled"] += 1
@@ -111,7 +111,7 @@ def work(folder, seconds, seed, counts, faults):
 
 
 def soak(folder, seconds, seed):
-    """Return what two threads did, and what went wrong."""
+    """Return the counts and the faults of two threads."""
     counts, faults = Counter(), []
     threads = [
         threading.Thread(target=work, args=(folder, seconds, seed + i, counts, faults))
@@ -125,9 +125,9 @@ def soak(folder, seconds, seed):
 
 
 def fill_pool():
-    """Let the pool of threads have all of its threads; they come as they are needed.
+    """Make the pool start all of its threads, which it otherwise does on demand.
 
-    Whether a fit of the warm-up needed the last one depends on how two fits met.
+    Whether the warm-up needs the last one depends on how two fits overlap.
     """
     both = threading.Barrier(2)
 

@@ -1,15 +1,15 @@
-"""Speed of subspace kernels, as ratios in one run.
+"""Speed of subspace kernels, as ratios within one run.
 
     python benchmarks/subspace.py eigen   # (8), (19) against the n x n eigenproblem
     python benchmarks/subspace.py skfe    # against SKFE, kernel-target alignment
     python benchmarks/subspace.py joint   # (9), (20) against one round of k SVMs
     python benchmarks/subspace.py mkl     # (27), (39) over kernels, in Cholesky factors
 
-The unit of ``eigen`` and ``skfe`` is the closed form of (19), one Cholesky factor and a
-k x k eigenproblem: the ratios say how many times as long the others take. The unit of
-``joint`` is one round of k SVMs on the features of (19), the unit of ``mkl`` one
-Cholesky factor of size n. The Gram is formed before. ``--quick`` runs small sizes,
-``--json FILE`` writes all numbers, ``--page FILE`` a Markdown table.
+The unit of ``eigen`` and ``skfe`` is the closed form of (19), one Cholesky
+factorisation and a k x k eigenproblem. The unit of ``joint`` is one round of k SVMs on
+the features of (19), the unit of ``mkl`` one Cholesky factorisation of size n. The time
+for the Gram matrix is not included. ``--quick`` runs small sizes, ``--json FILE``
+writes all numbers, ``--page FILE`` a Markdown table.
 
 Data: USPS digits if MKLEARN_DATA names a folder with usps.npz, otherwise the digits of
 scikit-learn with noise.
@@ -47,7 +47,7 @@ CLASSES = 10
 
 
 def task(n: int, M: int = 1):
-    """Return kernels of unit trace, targets, labels and the data's name."""
+    """Return kernels of unit trace, targets, labels and the name of the data."""
     X, y, name = samples(n, CLASSES)
     specs = rbf(M if M > 1 else 5, X)
     bank = KernelBank(X, specs if M > 1 else specs[2:3]).stored()
@@ -55,7 +55,7 @@ def task(n: int, M: int = 1):
 
 
 def costs(features: np.ndarray, y: np.ndarray) -> Hinge:
-    """Return the hinge loss of k SVMs, its cost the usual one for the features."""
+    """Return the hinge loss of k SVMs, with the default cost for the features."""
     Y = np.where(y[:, None] == np.arange(CLASSES), 1.0, -1.0)
     return Hinge(Y, np.full(Y.shape, len(y) / np.sum(features**2)))
 
@@ -70,7 +70,7 @@ def closed(G: np.ndarray, L: np.ndarray, uncorrelated: bool):
 
 
 def eigen(quick: bool) -> list[dict]:
-    """The closed forms against all, and the largest, eigenvectors of size n."""
+    """The closed forms against eigenproblems of size n, for all or the largest."""
     rows = []
     for n in sizes(quick):
         bank, y, name = task(n)
@@ -81,8 +81,8 @@ def eigen(quick: bool) -> list[dict]:
             left = G @ L
             left = left @ left.T
             right = G @ G + REG * G if uncorrelated else G + REG * np.eye(n)
-            # the ones, on which both sides of (19) vanish, are made regular, and so
-            # are directions that rounding took away
+            # regularise the vector of ones, on which both sides of (19) vanish, and
+            # directions that are lost by rounding
             right = right + np.trace(right) / n * (1 / n + 1e-12 * np.eye(n))
             first = n - CLASSES
             theirs, values = seconds(
@@ -170,7 +170,7 @@ def joint(quick: bool) -> list[dict]:
 def mkl(quick: bool) -> list[dict]:
     """HSIC_mkl (27) and SVM_mkl (39) over several kernels."""
     rows = []
-    for n in (60, *sizes(quick)):  # the first one compiles, and does not count
+    for n in (60, *sizes(quick)):  # the first one compiles and does not count
         M = 3 if quick else 10
         bank, y, name = task(n, M)
         L = label_factor(y, CLASSES)

@@ -1,18 +1,18 @@
-"""Times to an event: concordance and time beside scikit-survival, on its own data.
+"""Survival analysis: concordance and time compared with scikit-survival, on its data.
 
-Part ``sets``: the sets that come with scikit-survival (breast cancer GSE7390, flchain,
-veteran, whas500), on folds that all methods share; each has its share of the events.
-Categories become indicators, gaps medians and columns standard scores, by the training
-part of each fold. The ridge penalty of Cox regression is chosen on five folds within,
-by ``GridSearchCV`` over the seven costs that ``MKLCoxCV`` tries; all else are defaults.
-``error`` is the standard error over folds, ``CPU`` the mean processor time
-of a fit in seconds, choice included. Cause of death in flchain is left out, which only
-the dead have, and the kernel machine of scikit-survival learns from the first 1000 rows
-of each training part there. ``beside Cox`` is the mean difference to chosen ridge Cox
-regression on the same folds, with its standard error.
+Part ``sets``: the data sets of scikit-survival (breast cancer GSE7390, flchain,
+veteran, whas500), on the same folds for all methods, stratified by events. Categories
+become indicators, missing values are imputed by medians and columns are standardised,
+on the training part of each fold. The ridge penalty of Cox regression is chosen on five
+inner folds, by ``GridSearchCV`` over the seven costs of ``MKLCoxCV``; everything else
+is at its defaults. ``error`` is the standard error over folds, ``CPU`` the mean CPU
+time of a fit in seconds, including the choice. The cause of death in flchain, which is
+known only after death, is left out, and the kernel machine of scikit-survival is
+trained on the first 1000 rows of each training part there. ``beside Cox`` is the mean
+difference to ridge Cox regression on the same folds, with its standard error.
 
-Part ``large``: rows of flchain drawn again, with noise so that no two are equal, up to
-100 000; each fit in a process of its own, whose peak memory is measured.
+Part ``large``: rows of flchain resampled with noise, so that no two are equal, up to
+100 000; each fit runs in its own process, whose peak memory is measured.
 
     python benchmarks/survival.py sets|large [--quick] [--only SET] [--resume LOG]
         [--page FILE]
@@ -44,7 +44,7 @@ from mklearn import MKLCox, MKLCoxCV, MKLSurvivalSVM, MultiView
 from mklearn.survival import concordance_index
 
 COSTS = np.logspace(-3, 3, 7)
-FEW = 1000  # rows that a kernel machine learns from, where there are thousands
+FEW = 1000  # training rows of the kernel machine if there are thousands
 SETS = ("veteran", "whas500", "GSE7390", "flchain")
 
 
@@ -83,7 +83,7 @@ def preparation():
 
 
 def prepared(X: pd.DataFrame, train, test):
-    """Return the parts of a fold, as arrays, with the names of their columns."""
+    """Return the parts of a fold as arrays, with the column names."""
     made = preparation().fit(X.iloc[train])
     return made.transform(X.iloc[train]), made.transform(X.iloc[test]), (
         made.get_feature_names_out()
@@ -91,7 +91,7 @@ def prepared(X: pd.DataFrame, train, test):
 
 
 def as_views(X: np.ndarray, names) -> MultiView:
-    """Return genes and clinic as views."""
+    """Return genes and clinical columns as views."""
     genes = np.array(["X" in name.split("__")[1][:1] for name in names])
     return MultiView({"clinic": X[:, ~genes], "genes": X[:, genes]})
 
@@ -100,7 +100,7 @@ def as_views(X: np.ndarray, names) -> MultiView:
 
 
 def methods(name: str, quick: bool) -> dict:
-    """Return what is fitted, by name; a second value asks for views."""
+    """Return the methods by name; a second value requests views."""
     from sksurv.ensemble import RandomSurvivalForest
     from sksurv.linear_model import CoxPHSurvivalAnalysis
     from sksurv.svm import FastKernelSurvivalSVM
@@ -117,7 +117,7 @@ def methods(name: str, quick: bool) -> dict:
         "random survival forest": RandomSurvivalForest(random_state=0),
     }
     machine = FastKernelSurvivalSVM(kernel="rbf", random_state=0)
-    # of thousands of rows, a fit takes many minutes
+    # with thousands of rows, a fit takes many minutes
     found[f"kernel survival SVM, {FEW} rows" if large else "kernel survival SVM"] = (
         machine
     )
@@ -145,7 +145,7 @@ class StratifiedByEvent(StratifiedKFold):
 
 
 def sets(quick: bool, only: str, rows: list[dict]) -> list[dict]:
-    """Return concordance and time of all methods, on the sets that rows lack."""
+    """Return concordance and time of all methods, on the sets not yet in ``rows``."""
     known = {row["set"] for row in rows}
     for name in SETS[:1] if quick else SETS:
         if name in known or name not in (only or name):
@@ -194,7 +194,7 @@ def sets(quick: bool, only: str, rows: list[dict]) -> list[dict]:
 
 
 def drawn(n: int):
-    """Return rows of flchain, drawn again with noise."""
+    """Return rows of flchain, resampled with noise."""
     X, y = load("flchain")
     Z = preparation().fit_transform(X)
     rng = np.random.default_rng(0)
@@ -206,7 +206,7 @@ def drawn(n: int):
 
 
 def one(method: str, n: int) -> dict:
-    """Fit one method to n rows, in this process; return what it took."""
+    """Fit one method to n rows, in this process; return its cost."""
     Z, y = drawn(n)
     if method == "ridge Cox":
         from sksurv.linear_model import CoxPHSurvivalAnalysis
@@ -269,7 +269,7 @@ def main() -> int:
     parser.add_argument("--method", default="")
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--only", default="", help="one of the sets")
-    parser.add_argument("--resume", type=Path, help="what an earlier run has printed")
+    parser.add_argument("--resume", type=Path, help="output of an earlier run")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     args = parser.parse_args()
     try:
@@ -289,7 +289,7 @@ def main() -> int:
     if args.page:
         title, more = TITLES[args.part], MORE[args.part]
         args.page.write_text(page(title, f"survival.py {args.part}", rows, more))
-    # quick: that ours order times no worse than ridge Cox regression does, by far
+    # quick: check that ours are not much worse than ridge Cox regression
     ours = [row for row in rows if row["method"].startswith("MKLCox")]
     base = [row for row in rows if row["method"].startswith("ridge")]
     behind = min(r["concordance"] for r in ours) < base[0]["concordance"] - 0.1

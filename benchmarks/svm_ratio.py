@@ -1,14 +1,14 @@
-"""What learning the kernel weights costs, in multiples of not learning them.
+"""Cost of learning the kernel weights, relative to not learning them.
 
-For n samples and M RBF kernels the unit is what a user pays without multiple kernel
-learning: forming the sum of the given Grams plus one ``SVC(kernel="precomputed")`` fit.
-Ours is the time of ``solve`` to a relative duality gap of 1e-3, certified, on the same
-Grams, and on kernels evaluated from the samples. Each row runs in a process of its own,
-after the compiled functions are warm, so that the peak memory is that row's.
+For n samples and M RBF kernels the unit is the cost without multiple kernel learning:
+summing the given Grams plus one ``SVC(kernel="precomputed")`` fit. It is compared with
+the time of ``solve`` to a certified relative duality gap of 1e-3, on the same Grams,
+and on kernels evaluated from the samples. Each row runs in its own process, after
+functions have been compiled, so that its peak memory can be measured.
 
     python benchmarks/svm_ratio.py [--quick] [--json FILE]
 
-Data: MNIST odd against even if its file is at hand (docs/datasets.md), otherwise the
+Data: MNIST odd against even if its file is available (docs/datasets.md), otherwise the
 digits of scikit-learn with noise.
 """
 
@@ -34,7 +34,7 @@ QUICK = [(200, 5)]
 
 
 def samples(n: int) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return n samples, odd against even digits as -1 and 1, and the data's name."""
+    """Return n samples, odd against even digits as -1 and 1, and their name."""
     rng = np.random.default_rng(0)
     try:
         mnist = load("mnist", download=False)
@@ -55,7 +55,7 @@ def widths(M: int) -> np.ndarray:
 
 
 def seconds(function, repeats: int = 1) -> tuple[float, object]:
-    """Return the shortest time of some calls, and the last answer."""
+    """Return the shortest time of some calls, and the last result."""
     best, answer = np.inf, None
     for _ in range(repeats):
         start = time.perf_counter()

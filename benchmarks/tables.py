@@ -1,18 +1,18 @@
-"""What models cost on small tables as users call them, and what the first fit costs.
+"""Cost of models with default settings on small tables, and cost of the first fit.
 
     python benchmarks/tables.py fit      # fit and predict, defaults, kernels="auto"
     python benchmarks/tables.py first    # import, first fit, compilation
 
-The unit of ``fit`` is ``make_pipeline(StandardScaler(), SVC())``, fitted and asked for
-predictions on the same table in the same process, in turns with the models, so that
-all meet the same load; the shortest of the turns counts. Times are CPU times of all
-threads, with ratios of wall times beside them. ``first`` starts processes of their
-own: what ``import mklearn`` costs in units of ``import sklearn.svm``, by how much the
-first fits of a process exceed the second ones when compiled functions lie on disk, and
-how long they take where nothing is compiled yet.
+The unit of ``fit`` is ``make_pipeline(StandardScaler(), SVC())``, fitted and used for
+predictions on the same table in the same process, alternating with the models, so that
+all have the same load; the shortest times count. Times are CPU times of all threads,
+with ratios of wall times in brackets. ``first`` starts separate processes and measures
+``import mklearn`` in units of ``import sklearn.svm``, the difference between the first
+and second fits of a process if compiled functions are on disk, and the time if nothing
+is compiled yet.
 
 ``--against SRC`` measures the library in another folder (``src`` of another checkout)
-in turns with this one and prints both; ``--quick`` runs two small tables; ``--json
+alternately with this one and prints both; ``--quick`` runs two small tables; ``--json
 FILE`` writes all figures.
 """
 
@@ -44,7 +44,7 @@ def table(name: str):
     """Return samples and labels."""
     from sklearn import datasets
 
-    if name == "two of 57":  # as spam is: more columns than say something
+    if name == "two of 57":  # like spam, with many uninformative columns
         return datasets.make_classification(
             1500, 57, n_informative=20, n_redundant=10, flip_y=0.05, random_state=0
         )
@@ -63,7 +63,7 @@ def clocked(function: Callable[[], object]) -> tuple[float, float]:
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-# --- in a process of its own ----------------------------------------------------------
+# --- in separate processes ------------------------------------------------------------
 
 
 def measure_fit(name: str, seconds: float) -> dict:
@@ -79,7 +79,7 @@ def measure_fit(name: str, seconds: float) -> dict:
     for label, call in CALLS.items():
         models[label] = eval(call, vars(mklearn))  # the text that is printed, too
     out: dict = {label: {"fit": [], "predict": []} for label in models}
-    for model in models.values():  # compiled functions are read, caches are warm
+    for model in models.values():  # load compiled functions, and warm up caches
         model.fit(X, y).predict(X)
     began, turns = time.perf_counter(), 0
     while turns < 3 or time.perf_counter() - began < seconds:
@@ -112,7 +112,7 @@ def measure_first() -> dict:
 
 
 def measured(source: Path, part: str, *args: object, **env: str) -> dict:
-    """Return what a process says that imports the library from ``source``."""
+    """Return the output of a process that imports the library from ``source``."""
     command = [sys.executable, __file__, part, "--row", *map(str, args)]
     paths = os.pathsep.join(
         [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -164,7 +164,7 @@ IMPORT = (
 
 
 def imported(source: Path, module: str, repeats: int) -> list[float]:
-    """Return the CPU and wall seconds of an import, the shortest of some."""
+    """Return the shortest CPU and wall seconds of several imports."""
     environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # installed ones have bytecode
     times = []
@@ -181,7 +181,7 @@ def imported(source: Path, module: str, repeats: int) -> list[float]:
 
 
 def first(sources: list[Path], quick: bool, seconds: float) -> list[dict]:
-    """Print what the first fits cost."""
+    """Print the cost of the first fits."""
     rows, repeats = [], 2 if quick else 7
     for source in sources:
         print(f"\n{source}" if len(sources) > 1 else "")

@@ -1,4 +1,4 @@
-"""Weights of their own for many targets: cost and held-out R2 beside himalaya's.
+"""Separate weights for many targets: cost and held-out R2 compared with himalaya.
 
 Targets are sums of linear functions of M feature spaces of 60 columns each, with
 shares of the variance drawn from a Dirichlet distribution (half of them near zero), and
@@ -7,22 +7,22 @@ centred and of mean diagonal one, and values without their mean, in double preci
 300 further samples are held out.
 
 himalaya is `MultipleKernelRidgeCV`, numpy backend, eleven alphas, five folds;
-`candidates` are the kernel weights that its random search tries, 100 by default. Ours
-is `EvidenceMKLRegressor("precomputed", weights="per-target")` with all other settings
-as they come, unless the row says otherwise. `CPU s` is the fit; `ratio` is that of
-himalaya's random search with 20 candidates over it, in the same run, and `of 100` the
-same with 100 candidates. BLAS has one thread.
+`candidates` are the kernel weights of its random search, 100 by default. Ours is
+`EvidenceMKLRegressor("precomputed", weights="per-target")` with all other settings at
+their defaults, unless the row says otherwise. `CPU s` is the time of the fit; `ratio`
+is the time of himalaya's random search with 20 candidates relative to it, in the same
+run, and `of 100` the same with 100 candidates. BLAS has one thread.
 
-`elsewhere` is about other targets than those that the default tolerance was chosen on:
-one space each; spaces that have most of their columns in common; little signal in noise
-with heavy tails (Student's t, three degrees of freedom); and pixels of real images, the
-right half of scikit-learn's digits from the four columns of pixels on the left, 600 of
-them in training.
+`elsewhere` uses other targets than those on which the default tolerance was chosen: one
+space each; spaces with most of their columns in common; little signal in noise with
+heavy tails (Student's t, three degrees of freedom); and pixels of real images, the
+right half of scikit-learn's digits predicted from the four columns of pixels on the
+left, with 600 training images.
 
     python benchmarks/targets.py versus|recovery|large|shared|elsewhere [--quick]
         [--cell N,M,T ...] [--rows FILE] [--page FILE]
 
-With --rows, rows are added to FILE, and a page is made of all that are in it.
+With --rows, rows are appended to FILE, and the page is made from all rows in it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from mklearn import EvidenceMKLRegressor, MKLRegressor, MKLRegressorCV
 
 try:
     from himalaya.kernel_ridge import MultipleKernelRidgeCV
-except ImportError:  # compared with where it is installed
+except ImportError:  # the comparison is optional
     MultipleKernelRidgeCV = None
 
 COLUMNS, TEST = 60, 300
@@ -100,12 +100,12 @@ def measured(model, K, Y, n: int):
 
 
 def ours(K, n: int):
-    """Return kernels as mklearn takes them."""
+    """Return kernels in the form of mklearn."""
     return K[:n], K[n:]
 
 
 def theirs(K, n: int):
-    """Return kernels as himalaya takes them."""
+    """Return kernels in the form of himalaya."""
     first = np.moveaxis(K, 2, 0)
     return first[:, :n].copy(), first[:, n:].copy()
 
@@ -133,7 +133,7 @@ def search(candidates: int, t: int):
 
 
 def simulated(kind: str, n: int, M: int, t: int, seed: int = 1):
-    """Return kernels (n + TEST, n, M) and values of targets of another kind."""
+    """Return kernels (n + TEST, n, M) and values of other kinds of targets."""
     rng = np.random.default_rng(seed)
     N = n + TEST
     shares = rng.dirichlet(np.full(M, 0.5), size=t)
@@ -158,16 +158,16 @@ def simulated(kind: str, n: int, M: int, t: int, seed: int = 1):
 
 
 def images(n: int):
-    """Return kernels of columns of pixels, and those of the right half as values."""
+    """Return kernels of columns of pixels, and the right half of images as values."""
     pixels = load_digits().images
     pixels = pixels[np.random.default_rng(0).permutation(len(pixels))[: n + TEST]]
     Y = pixels[:, :, 4:].reshape(len(pixels), -1)
-    Y = Y[:, Y[:n].std(axis=0) > 0.5]  # some are dark in nearly all images
+    Y = Y[:, Y[:n].std(axis=0) > 0.5]  # some pixels are dark in nearly all images
     return kernels_of([pixels[:, :, j] for j in range(4)], n), Y - Y[:n].mean(axis=0)
 
 
 def kernels_of(spaces, n: int):
-    """Return linear kernels (N, n, M), centred and of mean diagonal one."""
+    """Return linear kernels (N, n, M), centred and with mean diagonal one."""
     made = []
     for X in spaces:
         X = X - X[:n].mean(axis=0)
@@ -244,13 +244,13 @@ def recovery(args):
     found = {}
     for name, options in (("mklearn", {}), ("mklearn, tol=0.1", {"tol": 0.1})):
         model, _, _ = measured(own(**options), ours(K, n), Y, n)
-        # kernels have the mean diagonal one: variance in units of the noise
+        # kernels have mean diagonal one: variances are in units of the noise
         weights = model.kernel_weights_
         found[name] = weights / (1.0 + weights.sum(axis=1, keepdims=True))
     if MultipleKernelRidgeCV is not None:
         for candidates in (20,) if args.quick else (20, 100):
             other, _, _ = measured(search(candidates, t), theirs(K, n), Y, n)
-            # its penalty is one on kernels times exp(deltas)
+            # its penalty is one for kernels times exp(deltas)
             theta = np.exp(np.asarray(other.deltas_)).T
             share = theta / (1.0 + theta.sum(axis=1, keepdims=True))
             found[f"himalaya, {candidates} candidates"] = share
@@ -342,11 +342,11 @@ def main() -> int:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--most", type=float, default=2e8,
-                        help="samples times targets times candidates of a search "
-                        "that is not left out")  # fmt: skip
+                        help="maximum of samples times targets times candidates "
+                        "of a search")  # fmt: skip
     parser.add_argument("--cell", dest="cells", action="append", default=[],
                         type=lambda text: tuple(map(int, text.split(","))))  # fmt: skip
-    parser.add_argument("--rows", type=Path, help="keep rows here, one in a line")
+    parser.add_argument("--rows", type=Path, help="append rows to this file")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     args = parser.parse_args()
     rows = []

@@ -1,8 +1,8 @@
-"""Multiple kernel learning the textbook way: a loop around ``SVC`` on full Grams.
+"""Textbook multiple kernel learning: a loop around ``SVC`` on full Gram matrices.
 
-These are what a user would write from the papers in an afternoon, with a correct
-stopping rule: the relative duality gap at p = 1. They stand in benchmarks as the
-alternative, so they do nothing that their descriptions do not have.
+These are straightforward implementations of the papers, with a correct stopping rule:
+the relative duality gap at p = 1. Benchmarks use them as the alternative, so they do
+nothing beyond the published descriptions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 
 
 class _Wrapper:
-    """The inner step: sum the Grams, fit ``SVC``, read off value and slopes."""
+    """The inner step: sum the Grams, fit ``SVC``, and compute value and gradient."""
 
     def __init__(self, grams: list[np.ndarray], y: np.ndarray, C: float) -> None:
         self.grams, self.y, self.C = grams, y, C
@@ -79,7 +79,7 @@ def simple_mkl(grams, y, C=1.0, tol=1e-3, max_fits=400) -> dict:
         reduced = gradient - gradient[top]
         D = np.where((theta <= 1e-12) & (reduced > 0), 0.0, -reduced)
         D[top] = -(D.sum() - D[top])
-        # move the components that fall first to zero while the value falls
+        # set the components that vanish first to zero while the value decreases
         while svm.fits < max_fits:
             falling = np.flatnonzero(D < 0)
             if len(falling) == 0:
@@ -99,7 +99,7 @@ def simple_mkl(grams, y, C=1.0, tol=1e-3, max_fits=400) -> dict:
         falling = np.flatnonzero(D < 0)
         if len(falling) == 0:
             continue
-        # golden section on what is left of the line
+        # golden section search on the rest of the line
         low, high = 0.0, float(np.min(-theta[falling] / D[falling]))
         ratio = (np.sqrt(5) - 1) / 2
         a, b = high - ratio * (high - low), low + ratio * (high - low)

@@ -1,14 +1,16 @@
-"""Tails, variance components and tests beside those of other programs.
+"""Tails, variance components and tests, compared with other programs.
 
-- Tail probabilities beside an inversion with 25 digits by mpmath, the approximations of
-  momentchi2 and draws.
-- Weights, noise and fixed effects by restricted likelihood beside statsmodels, lme4 (R)
-  and glimix-core (what limix is made of).
-- The likelihood ratio test beside RLRsim (R), which simulates its exact distribution.
-- Shares of variance of the five chromosomes of fastlmm's toy data, and tests of them.
+- Tail probabilities are compared with an inversion with 25 digits by mpmath, the
+  approximations of momentchi2, and simulations.
+- Weights, noise and fixed effects by restricted likelihood are compared with
+  statsmodels, lme4 (R) and glimix-core (the basis of limix).
+- The likelihood ratio test is compared with RLRsim (R), which simulates its exact
+  distribution.
+- Shares of variance of the five chromosomes of fastlmm's toy data, and their tests.
 
-What is not installed is left out, and the page says so. R is run as ``Rscript``;
-``--limix`` is a Python that has glimix-core, ``--fastlmm`` a wheel of fastlmm.
+Programs that are not installed are left out, and the page says so. R is run as
+``Rscript``; ``--limix`` is a Python interpreter with glimix-core, ``--fastlmm`` a wheel
+of fastlmm.
 
     python benchmarks/validation.py [--quick] [--limix PYTHON] [--fastlmm WHEEL]
         [--page FILE]
@@ -43,7 +45,7 @@ LEVELS = (0.3, 1e-3, 1e-6, 1e-12)
 
 
 def weights_of() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return weights, and how often each of them stands."""
+    """Return weights, and their multiplicities."""
     rng = np.random.default_rng(0)
     one = np.ones(8)
     return {
@@ -210,7 +212,7 @@ cat("p", format(r$p.value, digits = 15), sep = "\\t", fill = TRUE)
 
 
 def by_r(script: str, frame: pd.DataFrame) -> dict[str, float] | None:
-    """Return what an R script prints about a table; None if R cannot run it."""
+    """Return the output of an R script for a table; None if R cannot run it."""
     if shutil.which("Rscript") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
@@ -283,7 +285,7 @@ def components(limix: str | None) -> list[dict]:
 
 
 def ratios(simulations: int) -> list[dict]:
-    """Return tests of one random effect by likelihood ratio, beside RLRsim."""
+    """Return likelihood ratio tests of one random effect, compared with RLRsim."""
     rows = []
     for seed, size in ((0, 0.0), (1, 0.35), (2, 0.45), (5, 0.6)):
         rng = np.random.default_rng(seed)
@@ -360,7 +362,7 @@ def chromosomes(wheel: str | None) -> list[dict]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--limix", help="a Python that has glimix-core")
+    parser.add_argument("--limix", help="a Python with glimix-core")
     parser.add_argument("--fastlmm", help="a wheel of fastlmm")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     args = parser.parse_args()

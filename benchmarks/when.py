@@ -1,15 +1,15 @@
-"""When does learning weights pay? Simulated views, noise views by samples.
+"""When does learning weights pay? Simulations with noise views and sample sizes.
 
     python benchmarks/when.py --page docs/results/when-it-pays.md   # some minutes
     python benchmarks/when.py --quick                               # seconds
     python benchmarks/when.py --no-run --page FILE                  # what is finished
 
-Three views of five columns tell something of two classes, with signals of 1, 1/2 and
-1/4; to these, views of five columns of noise are added. Every view is one RBF kernel.
-Learned weights (p = 1, p = 2) and the unweighted sum choose C on the same folds of the
-same samples, and are compared on the same 2000 test samples. Nothing is tuned beyond
-that. Each finished cell is written at once to ``--out``; the same command goes on where
-it was stopped.
+Three views of five columns are informative about two classes, with signals of 1, 1/2
+and 1/4; to these, views of five columns of noise are added. Every view has one RBF
+kernel. Learned weights (p = 1, p = 2) and the unweighted sum choose C on the same folds
+of the same samples, and are compared on the same 2000 test samples. Nothing else is
+tuned. Each finished cell is written immediately to ``--out``; running the same command
+again continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ CHOICES = {
 
 
 def name_of(n: int, noise: int) -> str:
-    """Return what a setting is called."""
+    """Return the name of a setting."""
     return f"n = {n}, {noise} views of noise"
 
 
@@ -69,7 +69,7 @@ SETTINGS = {name_of(n, noise): (n, noise) for n in SAMPLES for noise in NOISE}
 
 
 def make(n: int, noise: int, random: np.random.Generator) -> tuple[MultiView, object]:
-    """Return views and classes: the sign of the signals of all views, and noise."""
+    """Return views and classes, the sign of the signals of all views plus noise."""
     views = {}
     total = random.standard_normal(n)
     for i, signal in enumerate((*SIGNALS, *(0.0,) * noise)):
@@ -143,7 +143,7 @@ PROTOCOL = Protocol(
 
 
 def differences(found: Results, method: str) -> dict[str, np.ndarray]:
-    """Return accuracy minus that of the sum on the same data, of every setting."""
+    """Return accuracy minus that of the sum on the same data, for every setting."""
     (table_,) = found.tables
     return {
         data: np.array([a - b for a, b in pairs])
@@ -185,7 +185,7 @@ def grid(found: Results, method: str) -> list[dict]:
 
 
 def said(found: Results) -> list[str]:
-    """Return what the grid says in words, computed from it."""
+    """Return the conclusions from the grid, in words."""
     text = []
     for method in LEARNED:
         apart = differences(found, method)
@@ -282,7 +282,7 @@ def write(found: Results, path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run the settings that are missing, and write the page."""
+    """Run the missing settings, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two settings, with bands")
     parser.add_argument("--no-run", action="store_true", help="from what is finished")

@@ -1,4 +1,4 @@
-"""A headless Chromium that is spoken to by a pipe, for tests of pages."""
+"""A headless Chromium that is controlled through a pipe, for tests of pages."""
 
 import base64
 import json
@@ -17,15 +17,15 @@ FLAGS = (
 
 
 def find():
-    """Return the path of a Chromium, None where there is none."""
+    """Return the path of a Chromium, None if there is none."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 class Browser:
     """One page in a browser with an empty profile.
 
-    ``events`` collects what the browser has said without being asked, such as requests
-    and messages of the console.
+    ``events`` collects the events that the browser reports, such as requests and
+    console messages.
     """
 
     def __init__(self, profile, seconds=300):
@@ -90,7 +90,7 @@ class Browser:
         return json.loads(message)
 
     def open(self, address, width=1000, height=900, dark=False):
-        """Open an address in a window of a size, light or dark, and wait for it."""
+        """Open an address in a window of a given size and theme, and wait for it."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
         self.ask(
@@ -115,5 +115,5 @@ class Browser:
         path.write_bytes(base64.b64decode(found["data"]))
 
     def said(self, *methods):
-        """Return the parameters of the events of some kinds."""
+        """Return the parameters of all events of some kinds."""
         return [e["params"] for e in self.events if e.get("method") in methods]

@@ -1,4 +1,4 @@
-"""Problems that the tests share, and their optimum by a general conic solver."""
+"""Problems shared by the tests, and their optimum by a general conic solver."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ NORMS = [1, 4 / 3, 2, 4, np.inf]
 
 
 def samples(n=40, n_classes=2, n_features=5, seed=0):
-    """Return overlapping classes that the first two columns tell apart."""
+    """Return overlapping classes that differ in the first two columns."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % n_classes
     X = rng.normal(size=(n, n_features))
@@ -82,11 +82,11 @@ def conic_optimum(grams, y, C, p):
 
 
 def rounding(task, solution):
-    """Return by how much rounding may move the bounds, computed in another order.
+    """Return the possible difference of bounds that are computed in another order.
 
-    A sum of n terms is known up to ``n eps`` times the sum of their magnitudes. Scores
-    are sums over samples and kernels; the losses count them at the costs, and the
-    regulariser once more at A.
+    A sum of n terms is accurate up to ``n eps`` times the sum of their magnitudes.
+    Scores are sums over samples and kernels; they enter the losses with the costs, and
+    the regulariser with A.
     """
     n, _, M = task.bank.shape
     eps = (2 * n + M + 10) * np.finfo(float).eps
@@ -101,7 +101,7 @@ def rounding(task, solution):
 
 
 def patient_columns(rng, n):
-    """Return a table of two numbers to learn from, and of two covariates."""
+    """Return a table of two numeric features and two covariates."""
     import pandas as pd
 
     return pd.DataFrame(

@@ -1,11 +1,11 @@
-"""What all tests have in common."""
+"""Settings of all tests."""
 
 import os
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# a busy machine draws examples slowly
+# on a busy machine, drawing examples may be slow
 settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 

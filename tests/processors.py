@@ -1,11 +1,11 @@
-"""Run the tests on processors that this machine can imitate, and print a table.
+"""Run the tests as if on other processors that this machine can emulate.
 
 Libraries choose their code by the processor: BLAS its kernels, numpy its loops, Numba
-the instructions it emits. Each can be told to choose as if on another one, and sums are
-then added up in another order. ``make test-processors`` runs the whole suite on all of
-them; give arguments as ``PROCESSORS_ARGS="--only prescott --repeats 3 -- -k grid"``.
-With ``--record FILE`` every run is kept as it ends: the same command goes on where it
-was stopped, as long as the commit is the same.
+the instructions it emits. Each can be made to choose as if on another one, which
+changes the order of summation. ``make test-processors`` runs the whole suite on all of
+them and prints a table; give arguments as ``PROCESSORS_ARGS="--only prescott --repeats
+3 -- -k grid"``. With ``--record FILE`` every finished run is recorded: the same command
+continues where it was stopped, as long as the commit is the same.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# The tests that compare numbers to many digits, without those of conventions and files.
+# Tests that compare numbers to many digits, without those of conventions and files.
 SENSITIVE = [
     f"tests/test_{name}.py"
     for name in (
@@ -37,7 +37,7 @@ NEWER = re.compile("AVX.*|FMA.*|F16C|X86_V[34]")
 
 
 def disabled(pattern):
-    """Return the features that numpy would choose its loops by, as it names them."""
+    """Return numpy's names of the processor features by which it chooses its loops."""
     import numpy as np
 
     umath = getattr(np, "_core", None) or np.core
@@ -46,7 +46,7 @@ def disabled(pattern):
 
 
 def imitations():
-    """Return the environment of each imitation by name."""
+    """Return the environment of each emulated processor by name."""
     found = {"own": {}}
     for kernel in ("Prescott", "Sandybridge", "Haswell", "Zen", "SkylakeX"):
         found[kernel.lower()] = {"OPENBLAS_CORETYPE": kernel}
@@ -61,10 +61,10 @@ def imitations():
 
 
 def missing(name):
-    """Return why this machine cannot run an imitation, None if it can."""
+    """Return why this machine cannot emulate a processor, None if it can."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         if not name.startswith(("own", "threads")):
-            return "this is no x86-64 processor"
+            return "this is not an x86-64 processor"
     if name == "skylakex":
         known = Path("/proc/cpuinfo")
         flags = known.read_text().split() if known.exists() else []
@@ -74,7 +74,7 @@ def missing(name):
 
 
 def run(environment, arguments):
-    """Run pytest; return how many passed, failed and were skipped, and which failed."""
+    """Run pytest; return the counts of its outcomes, and which tests failed."""
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
         if "NUMBA_CPU_NAME" in environment:
@@ -105,14 +105,14 @@ def run(environment, arguments):
 
 
 def commit():
-    """Return the commit that is checked out, with a mark if files differ from it."""
+    """Return the current commit, with a mark if files differ from it."""
     git = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
 def recorded(file):
-    """Return the runs that a file holds, oldest first."""
+    """Return the runs recorded in a file, oldest first."""
     if file is None or not file.exists():
         return []
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -120,7 +120,7 @@ def recorded(file):
 
 
 def table(names, runs):
-    """Return a row for each imitation: runs, tests of all of them, seconds."""
+    """Return a row for each processor: runs, total numbers of tests, seconds."""
     rows = [
         "| processor      | runs | passed | failed | skipped | seconds |",
         "|----------------|-----:|-------:|-------:|--------:|--------:|",
@@ -152,7 +152,7 @@ def main():
         "--record",
         type=Path,
         metavar="FILE",
-        help="append each run, as a line of JSON, and do none that the file holds",
+        help="append each run, as a line of JSON, and skip runs already in the file",
     )
     parser.add_argument(
         "--show", action="store_true", help="print the table of --record, run nothing"
@@ -172,7 +172,7 @@ def main():
         if r["imitation"] in names and same.items() <= r.items()
     ]
     if not options.show:
-        # by turns, so that whenever it is stopped all have run about as often
+        # in turns, so that all have run about equally often whenever it is stopped
         for number in range(1, options.repeats + 1):
             for name in names:
                 done = sum(r["imitation"] == name for r in runs)

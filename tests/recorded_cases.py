@@ -1,7 +1,7 @@
-"""Small fits of every public estimator, whose answers are kept from version to version.
+"""Small fits of every public estimator, whose results must not change unnoticed.
 
-``python tests/recorded_cases.py FILE`` writes what they answer now; the test in
-``test_recorded.py`` compares with the file that is committed.
+``python tests/recorded_cases.py FILE`` writes the current results; the test in
+``test_recorded.py`` compares them with the committed file.
 """
 
 import sys
@@ -52,7 +52,7 @@ def _grams(train, test=None):
 
 
 def cases():
-    """Yield the name of a case, an unfitted model, and what it learns and predicts."""
+    """Yield the name of a case, an unfitted model, and training and test data."""
     wine, cancer, diabetes = _tables()
     Xw, yw, _ = wine
     Xc, yc, Tc = cancer
@@ -168,7 +168,7 @@ def cases():
 
 
 def answers(model, X, y, T, fitted):
-    """Return what a fitted model says, as numbers."""
+    """Return the results of a fitted model, as numbers."""
     model = model.fit(X, y, **fitted) if y is not None else model.fit(X, **fitted)
     out = {}
     for name in ("decision_function", "predict_proba", "transform"):
@@ -184,7 +184,7 @@ def answers(model, X, y, T, fitted):
 
 
 def record():
-    """Return the answers of all cases."""
+    """Return the results of all cases."""
     out = {}
     for name, model, (X, y, T), fitted in cases():
         with warnings.catch_warnings():
@@ -196,7 +196,7 @@ def record():
 
 
 def differing(path):
-    """Return the answers that differ from those of a file by more than 1e-9."""
+    """Return the results that differ from those of a file by more than 1e-9."""
     was, now = np.load(path), record()
     return [
         key

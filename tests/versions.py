@@ -1,9 +1,9 @@
-"""Write the files of constraints: the versions that the tests run on.
+"""Write the constraint files: the versions on which the tests are run.
 
-``pyproject.toml`` says which versions the library needs at least. ``constraints/floor``
-pins each of them to just that version, for ``make test-floor``; ``constraints/exact``
-holds the versions of everything in one environment, for a set-up that is the same
-everywhere. ``make constraints`` writes both.
+``pyproject.toml`` contains the minimum versions. ``constraints/floor`` pins each of
+them to exactly that version, for ``make test-floor``; ``constraints/exact`` contains
+the versions of everything in one environment, for a reproducible set-up. ``make
+constraints`` writes both.
 """
 
 import re
@@ -23,7 +23,7 @@ EXTRAS = ("dashboard", "docs", "lint", "test")  # what the environment of EXACT 
 
 
 def floors():
-    """Return the least version of each package that users or tests need, by name."""
+    """Return the minimum version of each package that users or tests need, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     asked = list(project["dependencies"])
@@ -40,14 +40,14 @@ def floors():
 
 
 def floor_text():
-    """Return the contents of the file of floors."""
+    """Return the contents of the file of minimum versions."""
     head = "# The least versions of pyproject.toml; made by: make constraints"
     lines = [f"{name}=={least}" for name, least in floors().items()]
     return "\n".join([head, *lines, ""])
 
 
 def exact_text():
-    """Return all versions of a new environment, as pip chooses them today."""
+    """Return all versions of a new environment, as currently chosen by pip."""
     with TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         pip = [str(Path(folder, "bin", "python")), "-m", "pip"]

@@ -1,4 +1,4 @@
-"""What the commands do: from a file to models, results and predictions."""
+"""Implementation of the commands: from files to models, results and predictions."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ from mklearn.table import (
 )
 
 FILES = ("model.mkl", "results.json", "weights.csv", "predictions.csv", "report.html")
-_MOST_TESTED = 5000  # samples: beyond, a test of dense kernels would take its time
-# what spreadsheets take for a formula; one character alone they do not
+_MOST_TESTED = 5000  # number of samples above which tests of kernels take too long
+# text that spreadsheets interpret as a formula, unless it is a single character
 _FORMULA = re.compile(r"[=+\-@\t].")
 
-Tick = Callable[[str, int, int], Any]  # after each fit: model, fold, fits in all
+Tick = Callable[[str, int, int], Any]  # after each fit: model, fold, number of fits
 
 
 # --- runs -----------------------------------------------------------------------------
@@ -100,9 +100,9 @@ class Run:
     model: Any = None
     learned: str | None = None
     predictions: Predictions | None = None  # of the folds
-    asked: str | None = None  # by --scoring
+    asked: str | None = None  # the option --scoring
     test: dict[str, Any] | None = None  # scores on samples of another file
-    large: dict[str, Any] | None = None  # how the model was learned from many rows
+    large: dict[str, Any] | None = None  # facts about a fit on many rows
     views: ScoreByView | None = None
     tests: KernelTests | None = None
     seed: int = 0  # of the folds
@@ -111,7 +111,7 @@ class Run:
 
     @property
     def scoring(self) -> str:
-        """What the scores are."""
+        """Name of the score."""
         if self.asked is not None:
             return self.asked
         names = {CLASSES: "accuracy", TIMES: "concordance"}
@@ -240,7 +240,7 @@ def run_fit(
 
 
 def _tests(data: Data, model: Any, seed: int) -> KernelTests | None:
-    """Return a test of each kernel of a model; None where there are too many samples.
+    """Return a test of each kernel of a model; None if there are too many samples.
 
     More than two classes are tested by permutations. There is no test for survival
     times.
@@ -282,7 +282,7 @@ def _held_out(model: Any, data: Data, options: Settings, scorer: Any) -> dict[st
 def _tested(
     models: Mapping[str, Any], fitted: str, data: Data, test: Data, scorer: Any
 ) -> dict[str, Any]:
-    """Return the scores of all models, learned from all samples, on others."""
+    """Return the scores on test samples of all models, trained on all samples."""
     for name, model in models.items():
         if name != fitted:
             model.fit(data.X, data.y)
@@ -295,7 +295,7 @@ def _tested(
 
 
 class _ByView:
-    """Divides the score of one model between views, fold by fold."""
+    """Attributes the score of one model to views, fold by fold."""
 
     def __init__(self, data: Data, name: str, options: Settings) -> None:
         self._data, self._name, self._options = data, name, options
@@ -324,7 +324,7 @@ class _ByView:
         self._scorer.add(inner, (known, y[train]), (new, y[test]))
 
     def result(self) -> ScoreByView | None:
-        """Return the scores of all folds, None if nobody asked for them."""
+        """Return the scores of all folds, None if not requested."""
         return None if self._scorer is None else self._scorer.result()
 
 
@@ -368,7 +368,7 @@ def _compare(
         if callback is not None:
             callback(name, fold, total)
 
-    # trees on few rows take longer to wake threads than to grow
+    # for few rows, growing trees is faster than starting threads
     few = 1 if len(data.y) <= MANY_ROWS else None
     with threadpool_limits(few, user_api="openmp"):
         return compare(
@@ -387,7 +387,7 @@ def _compare(
 
 
 def write_files(run: Run, content: dict[str, Any], folder: Path, out: Path) -> None:
-    """Write the files of a fit to a folder from which they move to ``out``."""
+    """Write the files of a fit to a folder from which they are moved to ``out``."""
     notes = {"data": content["data"], "methods": content["methods"]}
     save(run.model, folder / "model.mkl", notes)
     weights = as_csv(_weight_columns(content["model"], content["inference"]))
@@ -404,7 +404,7 @@ def write_files(run: Run, content: dict[str, Any], folder: Path, out: Path) -> N
 
 
 def make_report(run: Run, loading: str) -> Report:
-    """Return what the page about a fit shows."""
+    """Return the report about a fit."""
     X, model, missing = run.data.X, fitted_on_views(run.model), 0
     if isinstance(run.model, TableModel):
         missing = sum(filled_in(X, run.model.views_).values())
@@ -462,9 +462,9 @@ def as_csv(columns: dict[str, list[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value as spreadsheets and terminals may read it.
+    """Return a value that is safe in spreadsheets and terminals.
 
-    A text that begins like a formula is prefixed with an apostrophe, unless it is a
+    A text that starts like a formula is prefixed with an apostrophe, unless it is a
     number, and control characters are escaped.
     """
     if not isinstance(value, str):
@@ -488,7 +488,7 @@ def run_predict(
     name: str | None = None,
     tables: Mapping[str, Path] | None = None,
 ) -> tuple[dict[str, list[Any]], list[str]]:
-    """Return the columns of a table of predictions, and what there is to say.
+    """Return the columns of a table of predictions, and messages.
 
     Evidence models also return standard deviations; ``proba`` requests the probability
     of each class. ``name`` is the column of sample names, on which ``tables`` are
@@ -552,7 +552,7 @@ def run_predict(
 
 
 def list_kernels() -> dict[str, Any]:
-    """Return the kernels with formula and parameters, and those known by name."""
+    """Return the kernels with formula and parameters, and those that have names."""
     rows = [
         {"kernel": name, "formula": _summary(cls), "parameters": _parameters(cls)}
         for name, cls in _public_kernels()
@@ -562,7 +562,7 @@ def list_kernels() -> dict[str, Any]:
 
 
 def list_families() -> dict[str, str]:
-    """Return the functions that make families of kernels, and what these are."""
+    """Return the functions that create families of kernels, with descriptions."""
     return {
         name: _summary(function)
         for name, function in _public_kernels()

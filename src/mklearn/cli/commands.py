@@ -1,4 +1,4 @@
-"""The ``mklearn`` command: a thin face; what it shows is computed elsewhere.
+"""The ``mklearn`` command: options only; results are computed elsewhere.
 
 A command is a function with annotated options, listed in ``COMMANDS``. Results go to
 standard output, progress and errors to standard error. Exit codes: 0 success, 2 an
@@ -97,7 +97,7 @@ def kernels(
         screen.show_kernels(screen.standard_output(), content, families)
 
 
-# --- a table of one's own -------------------------------------------------------------
+# --- tables of the user ---------------------------------------------------------------
 
 _DATA = "A table (.csv, .tsv, .parquet) or Gram matrices (.npz, .npy; kernels last)."
 _TARGET = (
@@ -139,7 +139,7 @@ _BY_VIEW = (
 )
 _BY_VIEWS = ("product", "unique", "shapley", "none")
 _REG_WORDS = ("auto", "learn", "loo", "gcv")
-MOST = 1e20  # largest --reg; leaves room for squares and sums
+MOST = 1e20  # largest --reg, so that squares and sums do not overflow
 
 
 def fit(

@@ -51,8 +51,8 @@ SVM, FOREST = "SVC, searched", "random forest"
 SUM, LEARNED = "sum of the kernels", "learned weights"
 PLAIN, NOISY, GAPS = "four views", "with noise", "with gaps"
 SAMPLES = 30  # of each digit
-NOISE = 4  # views, as wide as the pixels
-GONE = 0.3  # part of the views of digits that is taken away
+NOISE = 4  # number of views, as wide as the pixels
+GONE = 0.3  # share of the views of digits that are removed
 SEED = 0
 
 
@@ -60,7 +60,7 @@ SEED = 0
 
 
 def load_views() -> tuple[dict[str, MultiView], NDArray[np.intp]]:
-    """Return the samples in each of the three situations, and which digits they are."""
+    """Return the samples in each of the three situations, and their digits."""
     data, rng = load_digits(), np.random.default_rng(SEED)
     rows = [
         rng.permutation(np.flatnonzero(data.target == digit))[:SAMPLES]
@@ -87,13 +87,13 @@ def load_views() -> tuple[dict[str, MultiView], NDArray[np.intp]]:
 
 
 def _magnitudes(images: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how strong each frequency is, wherever in the image."""
+    """Return the magnitude of each frequency, which does not depend on position."""
     centred = images - images.mean(axis=(1, 2), keepdims=True)
     return np.abs(np.fft.rfft2(centred)).reshape(len(images), -1)
 
 
 def _edges(images: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much edge there is in eight directions, for each quarter."""
+    """Return the amount of edges in eight directions, for each quarter."""
     down, right = np.gradient(images, axis=(1, 2))
     size, angle = np.hypot(down, right), np.arctan2(down, right) / (2 * np.pi)
     direction = np.floor(8 * (angle % 1.0)).astype(int) % 8
@@ -147,7 +147,7 @@ class Demo:
     """Results of the demonstration."""
 
     comparisons: dict[str, Comparison]  # by situation
-    model: MKLClassifierCV  # fitted on all samples, views of noise included
+    model: MKLClassifierCV  # fitted on all samples, including the views of noise
     stability: WeightStability  # of its weights
     importance: KernelImportance  # of views, on test samples
     predictions: Predictions  # of the folds
@@ -210,7 +210,7 @@ class Demo:
 
 
 def _situation(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the facts of each method, and how far learned weights are from it."""
+    """Return the facts of each method, with the difference to learned weights."""
     rows = comparison_facts(comparison)
     for row in rows:
         mean, error = comparison.difference(LEARNED, row["model"])
@@ -219,7 +219,7 @@ def _situation(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def n_fits(n_folds: int) -> int:
-    """Return how many fits the comparisons take."""
+    """Return the number of fits of the comparisons."""
     return 3 * len(make_models()) * n_folds
 
 
@@ -265,7 +265,7 @@ def run_demo(
 
 
 def _compile(models: dict[str, Any], X: MultiView, y: NDArray[Any]) -> None:
-    """Fit each method once on few samples, so that no compiling is timed later."""
+    """Fit each method once on few samples, so that compilation is not timed later."""
     for model in models.values():
         model.fit(X[:60], y[:60]).predict(X[60:70])
 
@@ -273,7 +273,7 @@ def _compile(models: dict[str, Any], X: MultiView, y: NDArray[Any]) -> None:
 def save_figures(result: Demo, out: Path) -> list[str]:
     """Save figures and report and return their names.
 
-    Without matplotlib there are no figures, and the report has numbers alone.
+    Without matplotlib there are no figures, and the report has only numbers.
     """
     write_html(out / "report.html", result.report())
     try:

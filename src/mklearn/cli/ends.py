@@ -1,4 +1,4 @@
-"""How commands end: one line for errors that users can fix, no partial files."""
+"""Errors and signals: one line for errors that users can fix, no partial files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def ends_well(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end what runs in the main thread by an exception."""
+    """Make Ctrl-C and SIGTERM raise exceptions in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -148,7 +148,7 @@ def writing(out: Path) -> Iterator[None]:
 
 @contextmanager
 def results_folder(out: Path) -> Iterator[None]:
-    """Check that a folder can be written to, before the work rather than after it."""
+    """Check that a folder is writable before the work starts."""
     new = not out.exists()
     try:
         with writing(out):

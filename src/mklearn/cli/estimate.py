@@ -14,23 +14,23 @@ from sklearn.base import clone
 from mklearn.cli.inputs import Data
 from mklearn.cli.models import BOOSTED, MAJORITY, MEAN, Settings, kernel_count
 
-LONG = 1000  # rows from which on a run may be long
-SAMPLE = 200  # rows of the fits that are timed
-GROWTH = 2.0  # power of the rows that kernels between them take
-COPIES = 3  # of all Grams that a search has at a time: raw, normalised, of a fold
-PASSES = 4  # over all rows, on the held-out part and on all, for features of low rank
+LONG = 1000  # number of rows from which a run may take long
+SAMPLE = 200  # number of rows of the timed fits
+GROWTH = 2.0  # time for kernels grows with this power of the rows
+COPIES = 3  # copies of all Grams during a search: raw, normalised, of a fold
+PASSES = 4  # over all rows, on the held-out part and on all, for low-rank features
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds and bytes of a run, roughly, and the rows that were timed."""
+    """Approximate seconds and bytes of a run, and the number of rows timed."""
 
     seconds: float
     n_bytes: float
     rows: int
 
     def words(self) -> str:
-        """Return it in a sentence."""
+        """Return the estimate as a sentence."""
         return (
             f"This will take about {duration(self.seconds)} and "
             f"{self.n_bytes / 2**30:.1f} GB of memory, estimated from fits on "
@@ -40,7 +40,7 @@ class Estimate:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as one would say it."""
+    """Return a time in suitable units."""
     if seconds < 90:
         return f"{max(seconds, 1.0):.0f} s"
     if seconds < 5400:
@@ -60,7 +60,7 @@ def estimate(
     ----------
     models : mapping of str to estimators
     whole, data : Data
-        All samples, and those that models are compared on.
+        All samples, and those of the comparison.
     options : Settings
     """
     n = len(data.y)
@@ -89,7 +89,7 @@ def estimate(
 
 
 def _per_row(D: int, rows: int = 500) -> float:
-    """Return the seconds that a row takes in products of D features."""
+    """Return the seconds per row for products of D features."""
     Z = np.random.default_rng(0).random((rows, D))
     began = time.perf_counter()
     Z.T @ Z

@@ -1,4 +1,4 @@
-"""What the commands read: options, and tables or Gram matrices with a target."""
+"""Input of the commands: options, and tables or Gram matrices with a target."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def parse_number(
 
 
 def parse_list(text: str) -> list[str]:
-    """Return what stands between the commas."""
+    """Return the nonempty parts of a comma-separated list."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -107,7 +107,7 @@ def parse_list(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Data:
-    """Samples and targets, and what was decided about them."""
+    """Samples and targets, with messages about them."""
 
     X: Any  # DataFrame or KernelBank
     y: NDArray[Any]
@@ -120,12 +120,12 @@ class Data:
     groups: NDArray[Any] | None = None  # subjects
 
     def given(self) -> dict[str, Any]:
-        """Return what ``fit`` is given beside samples and targets."""
+        """Return the arguments of ``fit`` other than samples and targets."""
         return {} if self.groups is None else {"groups": self.groups}
 
     @property
     def covariates(self) -> list[str]:
-        """Columns that enter linearly beside the kernels."""
+        """Columns that enter linearly, in addition to the kernels."""
         return [] if self.layout is None else list(self.layout.covariates)
 
     def part(self, rows: NDArray[np.intp]) -> Data:
@@ -141,9 +141,9 @@ class Data:
     def drawn(
         self, size: int, seed: int, least: int = 2
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return so many rows drawn at random, and the others; classes in proportion.
+        """Return ``size`` random rows, stratified by class, and the others.
 
-        A class keeps ``least`` samples, or all that it has.
+        A class keeps at least ``least`` samples, or all of its samples.
         """
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(self.y))
@@ -157,7 +157,7 @@ class Data:
         return np.flatnonzero(taken), np.flatnonzero(~taken)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what the data are, ready for JSON."""
+        """Return a description of the data, ready for JSON."""
         content: dict[str, Any] = {
             "name": self.name,
             "n_samples": len(self.y),
@@ -191,7 +191,7 @@ def load_data(
     name: str | None = None,
     tables: Mapping[str, Path] | None = None,
 ) -> Data:
-    """Read tables or Gram matrices and say what is to be learned from them."""
+    """Read tables or Gram matrices and their target."""
     if is_gram_file(path):
         if covariates or groups:
             raise TableError(
@@ -255,7 +255,7 @@ def _with_tables(
     parts: Mapping[str, Sequence[str]],
     apart: set[str | None],
 ) -> dict[str, Sequence[str]]:
-    """Return the views of joined tables; those of the first may be named."""
+    """Return the views of joined tables; the first table may have named views."""
     (first, columns), *others = parts.items()
     own = [column for column in columns if column not in apart]
     found: dict[str, Sequence[str]] = {}
@@ -364,7 +364,7 @@ def load_test(path: Path, train: Data) -> Data:
 
 
 def _target(y: NDArray[Any], name: str, task: str) -> tuple[NDArray[Any], str, str]:
-    """Return the target, whether it is classes or values, and why."""
+    """Return the target, its kind (classes or values), and the reason."""
     numbers = y.dtype.kind in "iuf"
     if numbers and not np.isfinite(y).all():
         raise TableError(f"the target {name!r} has infinite or missing values.")
@@ -448,7 +448,7 @@ SCORES = (*OF_CLASSES, *OF_TWO, *OF_VALUES)
 
 
 def make_scorer(data: Data, name: str) -> Any:
-    """Return the scorer of a name, or raise TableError if it does not suit the target.
+    """Return a scorer by name; raise TableError if it does not suit the target.
 
     The second of two classes is the positive one.
     """

@@ -1,4 +1,4 @@
-"""How the score of a method grows with the number of samples."""
+"""Learning curves: the score of a method by the number of training samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTS = (0.25, 0.5, 0.75, 1.0)
 def learning_curve(
     model: Any, data: Data, comparison: Comparison, scorer: Any, seed: int
 ) -> LearningCurve | None:
-    """Return scores on the folds of a comparison, learned from parts of the samples.
+    """Return scores on the folds of a comparison for subsets of the training samples.
 
     Subsets of a fold are nested and stratified by class. None if they are too small to
     learn from.
@@ -27,7 +27,7 @@ def learning_curve(
     Parameters
     ----------
     model : estimator
-        Without a search: its settings are the same for all parts.
+        A model without a search, so that its settings are the same for all subsets.
     data : Data
     comparison : Comparison
     scorer : callable or None
@@ -50,12 +50,12 @@ def learning_curve(
                 X, new = X.iloc[at], X.iloc[test]
             sizes[i, j] = len(at)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # few samples, told of elsewhere
+                warnings.simplefilter("ignore")  # about few samples, reported elsewhere
                 try:
                     fitted = clone(model).fit(X, data.y[at])
                     scores[i, j] = score(fitted, new, data.y[test])
                 except ValueError:
-                    continue  # too few, of a class or at all
+                    continue  # too few samples, of a class or in total
     known_sizes = np.isfinite(scores).all(axis=1)
     if known_sizes.sum() < 2:
         return None

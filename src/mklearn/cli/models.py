@@ -61,16 +61,16 @@ from mklearn.table.columns import CATEGORY, NUMBER, SEQUENCE
 
 METHODS = ("mkl", "sum", "discriminant", "subspace", "bilinear", "evidence")
 NON_NEGATIVE = ("chi2", "histogramintersection", "tanimoto")
-COSTS = np.logspace(-3, 3, 7)  # that --reg auto chooses from
+COSTS = np.logspace(-3, 3, 7)  # values of C for --reg auto
 WIDTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
-# what the baselines that are not ours choose from, on folds of the training part
+# grids of the baselines from scikit-learn, searched on folds of the training part
 SVM_COSTS, SVM_WIDTHS = (0.1, 1.0, 10.0, 100.0), (1 / 16, 1 / 4, 1.0, 4.0)
 RATES, ROUNDS = (0.1, 0.3), 50
 LOW_RANK = ("mkl", "sum", "discriminant", "evidence")
-MOST_ROWS = 5000  # up to which Grams are exact, and methods compared on all samples
-SAMPLE_ROWS = 2000  # that methods are compared on where there are more
-MANY_ROWS = 2000  # up to which boosting has few bins
-LEAF = 20  # samples of a leaf, or a tenth of all if that is less
+MOST_ROWS = 5000  # rows up to which Grams are exact, and all samples are compared
+SAMPLE_ROWS = 2000  # rows of the comparison if there are more
+MANY_ROWS = 2000  # rows up to which boosting has few bins
+LEAF = 20  # samples of a leaf, or a tenth of all samples if that is less
 SUM, SINGLE, BOOSTED = "unweighted sum", "best single kernel", "gradient boosting"
 RIDGE = "Cox regression (one linear kernel)"
 MAJORITY, MEAN = "most frequent class", "mean of the target"
@@ -102,7 +102,7 @@ class Settings:
     loss: str | None = None  # of mkl and sum
 
     def low_rank(self, data: Data) -> bool:
-        """Tell whether the last model learns from features of low rank."""
+        """Return whether the final model is trained on low-rank features."""
         fits = data.layout is not None and self.method in LOW_RANK
         fits = fits and data.task != TIMES
         if self.approximation == "nystroem" and not fits:
@@ -114,7 +114,7 @@ class Settings:
         return many or self.approximation == "nystroem"
 
     def compared_rows(self, data: Data) -> int:
-        """Return how many rows methods are compared on."""
+        """Return the number of rows of the comparison."""
         n = len(data.y)
         if self.subsample is not None:
             return min(n, self.subsample)
@@ -126,7 +126,7 @@ def make_kernels(
     layout: Layout | None,
     gene_sets: Sequence[tuple[str | None, str]] = (),
 ) -> tuple[Any, bool]:
-    """Return the kernels that ``--kernels`` means, and whether to standardise.
+    """Return the kernels of the option ``--kernels``, and whether to standardise.
 
     Each view gets its own; "auto" is a linear kernel and five RBF widths, and spectrum
     kernels for sequences.
@@ -171,7 +171,7 @@ def make_kernels(
 
 
 def kernel_count(data: Data, options: Settings) -> int:
-    """Return how many kernels a model has, those on gene sets not counted."""
+    """Return the number of kernels of a model, without those on gene sets."""
     kernels, _ = make_kernels(options.kernels, data.layout)
     if data.layout is None:
         return int(data.X.shape[2])
@@ -197,7 +197,7 @@ def gene_families(
     kernels: Sequence[Any] = (),
     names: Sequence[str] = ("auto",),
 ) -> list[GroupFamily]:
-    """Return the kernels on gene sets; "auto" is a linear one on each."""
+    """Return the kernels on gene sets; "auto" is a linear kernel for each set."""
     numbers = _of_kind(layout, False)
     found = []
     for view, file in gene_sets:
@@ -218,7 +218,7 @@ def gene_families(
 
 
 def gene_notes(options: Settings, data: Data) -> list[str]:
-    """Return what became of gene sets on the columns of a table."""
+    """Return messages about the gene sets found in the columns of a table."""
     if data.layout is None or not options.gene_sets:
         return []
     said = []
@@ -236,7 +236,7 @@ def gene_notes(options: Settings, data: Data) -> list[str]:
 
 
 def make_model(data: Data, options: Settings) -> Any:
-    """Return the model of a method, not fitted."""
+    """Return the unfitted model of a method."""
     kernels, standardize = make_kernels(options.kernels, data.layout, options.gene_sets)
     if data.task == VALUES and options.method not in ("mkl", "sum", "evidence"):
         raise TableError(
@@ -256,7 +256,7 @@ def make_model(data: Data, options: Settings) -> Any:
 
 
 def make_large(data: Data, options: Settings, found: Any) -> Any:
-    """Return the model of a method on features of low rank, not fitted.
+    """Return the unfitted model of a method on low-rank features.
 
     Parameters
     ----------
@@ -274,14 +274,14 @@ def make_large(data: Data, options: Settings, found: Any) -> Any:
 
 
 def make_plain(data: Data, options: Settings, found: Any) -> Any:
-    """Return a model with what a search has chosen in place of the search, not fitted.
+    """Return the unfitted model with the settings that a search has chosen.
 
     Parameters
     ----------
     data : Data
     options : Settings
     found : fitted model
-        Of the same method.
+        A fitted model of the same method.
     """
     _, standardize = make_kernels(options.kernels, data.layout)
     inner = _balanced(_chosen(data, options, found), options)
@@ -302,7 +302,7 @@ def _chosen(data: Data, options: Settings, found: Any) -> Any:
 
 
 def _without(kernels: Any, rejected: Sequence[str]) -> Any:
-    """Return the kernels without those that a search has left out, on any view."""
+    """Return the kernels without those that a search has left out on all views."""
     labels = {name.rpartition(":")[2] for name in rejected}
     if isinstance(kernels, list):
         return [_without(part, rejected) for part in kernels]
@@ -315,7 +315,7 @@ def _without(kernels: Any, rejected: Sequence[str]) -> Any:
 
 
 def _balanced(model: Any, options: Settings) -> Any:
-    """Return a model with the class weights of the options, where it has any."""
+    """Return a model with the class weights of the options, if it supports them."""
     for name in model.get_params() if options.class_weight else ():
         if name.split("__")[-1] == "class_weight":
             model.set_params(**{name: options.class_weight})
@@ -323,7 +323,7 @@ def _balanced(model: Any, options: Settings) -> Any:
 
 
 def _inner_folds(data: Data, options: Settings, most: int = 5) -> int:
-    """Return how many folds a search can make of the training part of a fold."""
+    """Return the number of folds for a search on the training part of a fold."""
     n = options.compared_rows(data)
     if data.task == CLASSES:
         least = int(np.unique(data.y, return_counts=True)[1].min())
@@ -338,14 +338,14 @@ def _scorer(data: Data, options: Settings) -> Any:
 
 
 def method_name(method: str) -> str:
-    """Return what a method is called beside its baselines."""
+    """Return the display name of a method."""
     if method == "sum":
         return "unweighted sum of the kernels"
     return f"learned weights ({method})"
 
 
 def _beside(model: Any, data: Data, method: str) -> Any:
-    """Return a model with the covariates; raise TableError if it takes none."""
+    """Return a model with the covariates; raise TableError if not supported."""
     if not data.covariates:
         return model
     inner = model.estimator if isinstance(model, GridSearchCV) else model
@@ -359,14 +359,14 @@ def _beside(model: Any, data: Data, method: str) -> Any:
 
 
 def _grouped(model: Any, data: Data) -> Any:
-    """Return a search on folds that keep subjects together, where there are any."""
+    """Return a search on folds that keep subjects together, if there are any."""
     if data.groups is not None and isinstance(model, GridSearchCV):
         model.set_params(cv=group_folds(5, data.groups, data.y, data.task == CLASSES))
     return model
 
 
 def method_notes(options: Settings) -> list[str]:
-    """Return what is to be said about options that a method takes in its own way."""
+    """Return messages about options whose meaning depends on the method."""
     ignored = {
         "sum": "all its weights are equal",
         "subspace": "its weights sum to one",
@@ -385,7 +385,7 @@ def method_notes(options: Settings) -> list[str]:
 
 
 def size_notes(data: Data, options: Settings) -> list[str]:
-    """Return what is said about rows that are too many for exact kernels."""
+    """Return messages about tables with too many rows for exact kernels."""
     n, size, said = len(data.y), options.compared_rows(data), []
     if size < n:
         said.append(
@@ -432,7 +432,7 @@ def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
 
 
 def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) -> Any:
-    """Return weights of a norm, or a search for it, with the cost of the options."""
+    """Return a model with a given norm, or a search for it, with the cost."""
     C = "auto" if options.reg is None else options.reg
     search: Any
     plain: Any
@@ -453,9 +453,9 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
 
 
 def _loss(data: Data, options: Settings) -> dict[str, str]:
-    """Return the loss that was asked for, or the squared one for many rows.
+    """Return the requested loss; for many rows, the squared loss by default.
 
-    One pass over them is enough for it.
+    The squared loss needs only one pass over the rows.
     """
     if options.loss is None:
         return {"loss": "squared"} if options.low_rank(data) else {}
@@ -481,7 +481,7 @@ _WEIGHTED = {
 def _with_norm(
     model: Any, options: Settings, grid: Mapping[str, Any] | None = None
 ) -> Any:
-    """Return the model with its norm, or a search for it and for what the grid has."""
+    """Return the model with its norm, or a search over norms and the grid."""
     tried = dict(grid or {})
     if options.norm == "auto":
         tried["norm"] = list(NORMS)
@@ -491,7 +491,7 @@ def _with_norm(
 
 
 def without_search(model: Any) -> Any:
-    """Return a fitted model with what a search has found in place of the search."""
+    """Return the fitted model that a search has found, instead of the search."""
     inner = fitted_on_views(model)
     if not isinstance(inner, GridSearchCV):
         return model
@@ -503,12 +503,12 @@ def without_search(model: Any) -> Any:
 
 
 def fitted_on_views(model: Any) -> Any:
-    """Return the estimator within a model of a table, any other as it is."""
+    """Return the estimator within a table model; other models are returned as is."""
     return model.estimator_ if isinstance(model, TableModel) else model
 
 
 class GramModel(BaseEstimator):
-    """An estimator on the sum of Gram matrices as they are.
+    """An estimator on the sum of Gram matrices, without normalisation.
 
     Parameters
     ----------
@@ -582,7 +582,7 @@ def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
 
 
 def _single(data: Data, options: Settings, kernels: Any) -> Any:
-    """Return the kernel that is best in cross-validation, alone."""
+    """Return the model of the single best kernel in cross-validation."""
     search: Any = _WEIGHTED[data.task][0]
     fixed = isinstance(options.reg, (int, float))
     return search(
@@ -598,7 +598,7 @@ def _single(data: Data, options: Settings, kernels: Any) -> Any:
 
 
 def _others(data: Data, options: Settings) -> dict[str, Any]:
-    """Return methods of scikit-learn with a search of their own, and a guess.
+    """Return methods of scikit-learn with their own search, and a dummy model.
 
     For survival times the baseline is Cox regression on all numeric columns.
     """
@@ -650,9 +650,10 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
 
 
 def _boosting(n: int, classes: bool, options: Settings) -> Any:
-    """Return boosted trees on values in bins.
+    """Return boosted trees on binned values.
 
-    With a tenth of few samples in a leaf there are splits in small tables, too.
+    For few samples, a leaf needs only a tenth of them, so that small tables are split,
+    too.
     """
     make: Any = (
         HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
@@ -666,7 +667,7 @@ def _boosting(n: int, classes: bool, options: Settings) -> Any:
 
 
 def _count_numbers(data: Data) -> int:
-    """Return how many columns of numbers a table becomes."""
+    """Return the number of numeric columns after encoding a table."""
     assert data.layout is not None
     kinds = data.layout.kinds
     count = sum(kind == NUMBER for kind in kinds.values())

@@ -1,4 +1,4 @@
-"""What the commands show: tables on standard output, progress and notes beside it."""
+"""Output of the commands: tables on standard output, progress on standard error."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from mklearn.report.facts import headline
 
 
 def standard_output() -> Console:
-    """Return where results go."""
+    """Return the console for results."""
     return Console(highlight=False)
 
 
 def standard_error() -> Console:
-    """Return where progress, notes and errors go."""
+    """Return the console for progress, notes and errors."""
     return Console(stderr=True, highlight=False)
 
 
 @contextmanager
 def notes(errors: Console) -> Iterator[None]:
-    """Say each warning once, in a line of its own."""
+    """Print each warning once, on its own line."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         yield
@@ -45,8 +45,8 @@ def notes(errors: Console) -> Iterator[None]:
 class Ticker:
     """Shows the progress of a run: on a terminal, and line by line in a file.
 
-    Called after each fit with the model, the number of the fold, and how many fits
-    there are in all.
+    Called after each fit with the model, the index of the fold, and the total number of
+    fits.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Ticker:
         self._done, self._began = 0, time.monotonic()
 
     def __call__(self, name: str, fold: int, total: int) -> None:
-        """Tell that a fit is done, and how long the others may take."""
+        """Report that a fit is done, and the expected remaining time."""
         done = f"fold {fold + 1}: {name}, done"
         self._progress.update(self._task, advance=1, total=total, description=done)
         self._done += 1
@@ -65,7 +65,7 @@ class Ticker:
         self._write(f"{done}; {self._done} of {total}, about {duration(left)} left")
 
     def say(self, text: str) -> None:
-        """Tell what comes next; on a terminal, or in a file."""
+        """Show a message about the next step, on a terminal or in a file."""
         if self._errors.is_terminal:
             self._errors.print(text, markup=False)
         self._write(text)
@@ -83,20 +83,20 @@ class Ticker:
 def ticking(
     errors: Console, total: int | None = None, log: Path | None = None
 ) -> Iterator[Ticker]:
-    """Give what shows progress after each fit, with the time that is left.
+    """Yield a :class:`Ticker`, which shows progress and the remaining time.
 
     Parameters
     ----------
     errors : Console
         Progress is shown if it is a terminal.
     total : int, optional
-        Fits in all, if known.
+        Total number of fits, if known.
     log : Path, optional
-        A file that gets a line for each step.
+        File to which a line is written for each step.
     """
     progress = Progress(console=errors)
     with ExitStack() as stack:
-        # elsewhere older versions of rich end it by an empty line
+        # otherwise, older versions of rich print an empty line at the end
         if errors.is_terminal:
             stack.enter_context(progress)
         file = None
@@ -116,7 +116,7 @@ def _table(left: Sequence[str], right: Sequence[str]) -> Table:
 
 
 def shown(content: Any) -> Any:
-    """Return what is to be shown with control characters spelt, in all its texts."""
+    """Return the content with control characters escaped in all texts."""
     if isinstance(content, str):
         return visible(content)
     if isinstance(content, dict):
@@ -125,7 +125,7 @@ def shown(content: Any) -> Any:
 
 
 def show_comparison(console: Console, content: dict[str, Any]) -> None:
-    """Show what a run says about the data, and the methods on the same folds."""
+    """Show messages about the data, and the comparison of methods."""
     content = shown(content)
     data, scoring = content["data"], content["scoring"]
     for line in data["notes"]:
@@ -162,12 +162,12 @@ def show_comparison(console: Console, content: dict[str, Any]) -> None:
 
 
 def show_verdict(console: Console, verdict: dict[str, Any]) -> None:
-    """Show what the comparison comes to: the last thing that is read."""
+    """Show the conclusion of the comparison."""
     console.print(f"\n[bold]{verdict['words']}[/bold]")
 
 
 def show_times(console: Console, times: dict[str, Any]) -> None:
-    """Show how well risks separate events by a time, on the folds."""
+    """Show the cross-validated areas under the curve at several times."""
     table = _table(["time"], ["events by then", "area under the curve"])
     for at, count, area in zip(
         times["at"], times["events_by_then"], times["areas"], strict=True
@@ -183,9 +183,9 @@ def show_model(
     views: Sequence[dict[str, Any]] = (),
     scoring: str = "accuracy",
 ) -> None:
-    """Show the kernels of a model, what was chosen, and its certificate.
+    """Show the kernels of a model, the chosen settings, and the certificate.
 
-    ``views`` are what is known of these, in scores of ``scoring``.
+    ``views`` are facts about the views, in terms of the score ``scoring``.
     """
     model, views = shown(model), shown(list(views))
     first = headline(model["kernels"])
@@ -228,7 +228,7 @@ def show_model(
 
 
 def _show_covariates(console: Console, found: dict[str, Any]) -> None:
-    """Show the effects of covariates, and what they explain beside the kernels."""
+    """Show the effects of covariates, and what they explain besides the kernels."""
     table = _table(["covariate"], ["effect"])
     for name, *effects in zip(found["names"], *found["effects"], strict=True):
         table.add_row(Text(name), ", ".join(f"{effect:.4g}" for effect in effects))
@@ -248,7 +248,7 @@ def _show_covariates(console: Console, found: dict[str, Any]) -> None:
 
 
 def show_views(console: Console, found: dict[str, Any]) -> None:
-    """Show what each view accounts for in the score."""
+    """Show the part of the score attributed to each view."""
     found = shown(found)
     table = _table([found["by"]], ["score"])
     for row in found["views"]:
@@ -259,7 +259,7 @@ def show_views(console: Console, found: dict[str, Any]) -> None:
 
 
 def show_file(console: Console, content: dict[str, Any]) -> None:
-    """Show a saved model: where it comes from, and what it is."""
+    """Show a saved model: its origin and its content."""
     content = shown(content)
     data = content["notes"].get("data", {})
     console.print(f"{content['model']['class']}, {content['bytes']} bytes")
@@ -277,7 +277,7 @@ def show_file(console: Console, content: dict[str, Any]) -> None:
 def show_kernels(
     console: Console, content: dict[str, Any], families: dict[str, str]
 ) -> None:
-    """Show the kernels that there are, and the functions that make several."""
+    """Show the available kernels, and the functions that create families."""
     table = _table(["kernel", "formula", "parameters"], [])
     for row in content["kernels"]:
         table.add_row(row["kernel"], Text(row["formula"]), Text(row["parameters"]))

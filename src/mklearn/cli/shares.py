@@ -20,19 +20,19 @@ from mklearn.model_selection import Split
 from mklearn.report import ViewShare, view_shares
 from mklearn.table import TableModel
 
-RESAMPLES = 20  # that intervals of shares come from
-MOST = 2000  # samples up to which models of resamples are fitted
+RESAMPLES = 20  # number of resamples for the intervals of shares
+MOST = 2000  # number of samples up to which resamples are fitted
 
 
 def mean_importance(tested: list[KernelImportance]) -> KernelImportance:
-    """Return one test of the mean score over folds, each permuted by itself."""
+    """Return a test of the mean score over folds, with permutations within folds."""
     score = float(np.mean([found.score for found in tested]))
     permuted = np.mean([found.permuted for found in tested], axis=0)
     return replace(tested[0], score=score, permuted=permuted)
 
 
 class Shares:
-    """Tests on the folds what views add, and finds intervals of their shares.
+    """Tests the importance of views on the folds, and intervals of their shares.
 
     Called as ``watch`` of :func:`mklearn.model_selection.compare`.
     """
@@ -61,13 +61,13 @@ class Shares:
             self._tested.append(found)  # folds may differ in their columns
 
     def result(self, model: Any, plain: Any) -> tuple[ViewShare, ...]:
-        """Return what each view counts in a model of all samples.
+        """Return the importance of each view in a model of all samples.
 
         Parameters
         ----------
         model : fitted model
         plain : model
-            The same without a search, not fitted.
+            The same unfitted model, without a search.
         """
         inner, data = fitted_on_views(model), self._data
         if not self._tested or not hasattr(inner, "kernel_contributions_"):

@@ -17,7 +17,7 @@ from mklearn.table import TableModel
 
 
 class Unseen:
-    """Collects decisions about the test samples of each fold, and their parts.
+    """Collects decisions about the test samples of each fold, and contributions.
 
     Called as ``watch`` of :func:`mklearn.model_selection.compare`.
     """
@@ -35,7 +35,7 @@ class Unseen:
         self._chances: Any = None
 
     def __call__(self, name: str, model: Any, split: Split) -> None:
-        """Add what a model of a fold says, if it is the one that is watched."""
+        """Add the decisions of a model of a fold, if it is the one to watch."""
         if name != self._name:
             return
         (train, test), X = split, self._data.X
@@ -53,7 +53,7 @@ class Unseen:
         self._add_parts(model, part, test)
 
     def _add_parts(self, model: Any, part: Any, test: Any) -> None:
-        """Add what each view says about the test samples of a fold."""
+        """Add the contributions of views for the test samples of a fold."""
         if isinstance(model, TableModel):
             part = model.transform_table(part)
         inner = fitted_on_views(model)
@@ -71,7 +71,7 @@ class Unseen:
                 self._parts[test, :, v] = found[:, :, members].sum(axis=2)
 
     def predictions(self) -> Predictions:
-        """Return what was predicted last of each sample."""
+        """Return the last prediction of each sample."""
         scores, y = self._scores, self._data.y
         more: dict[str, Any] = {
             "folds": self._folds,

@@ -1,4 +1,4 @@
-"""Terms by which a bank answers for normalised kernels, and for absent samples."""
+"""Affine terms by which a bank evaluates normalised kernels and absent samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Mask(NamedTuple):
-    """Which samples have the view of a kernel: 1 where they have it, 0 elsewhere.
+    """Indicators of the samples that have the view of a kernel: 1 if so, else 0.
 
     Shapes (M, n_rows) and (M, n_cols).
     """
@@ -26,7 +26,7 @@ class Mask(NamedTuple):
     def take(
         self, kernels: Any = None, rows: Index | None = None, cols: Index | None = None
     ) -> Mask | None:
-        """Return the part for some kernels, rows and columns; None if all are ones."""
+        """Return the mask of some kernels, rows and columns; None if all are ones."""
         p, q = self.rows, self.cols
         if kernels is not None:
             p, q = p[kernels], q[kernels]
@@ -34,12 +34,12 @@ class Mask(NamedTuple):
         return None if p.all() and q.all() else Mask(p, q)
 
     def extended(self) -> Mask:
-        """Return the mask with one more kernel, which all samples have."""
+        """Return the mask with another kernel, which all samples have."""
         return Mask(_extended(self.rows, 1.0), _extended(self.cols, 1.0))
 
 
 class Terms(NamedTuple):
-    """What is added for rows (M, n_rows), columns (M, n_cols) and kernels (M,)."""
+    """Terms that are added to rows (M, n_rows), columns (M, n_cols), kernels (M,)."""
 
     row: FloatArray
     col: FloatArray
@@ -48,12 +48,12 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class Affine:
-    """How normalised kernels follow from raw ones, entry by entry.
+    """Normalised kernels as affine functions of raw ones, entry by entry.
 
     ``K~[m] = scale[m] * u[m, i] * v[m, j] * K[m] - row[m, i] - col[m, j] + const[m]``;
     None stands for ones (u and v, together) or zeros (row, col and const, together).
-    All this is zero where a sample lacks the kernel's view; the ``outer`` terms are
-    added after that, for absent samples too.
+    All of this is zero if a sample lacks the kernel's view; the ``outer`` terms are
+    added afterwards, also for absent samples.
     """
 
     scale: FloatArray
@@ -66,7 +66,7 @@ class Affine:
 
     @cached_property
     def curved(self) -> NDArray[np.bool_]:
-        """Which kernels have a scale for each sample."""
+        """Which kernels have a separate scale for each sample."""
         if self.u is None or self.v is None:
             return np.zeros(len(self.scale), dtype=bool)
         return np.asarray((self.u != 1).any(axis=1) | (self.v != 1).any(axis=1))
@@ -74,7 +74,7 @@ class Affine:
     def take(
         self, kernels: Any = None, rows: Index | None = None, cols: Index | None = None
     ) -> Affine:
-        """Return the part for some kernels, rows and columns; None means all."""
+        """Return the terms of some kernels, rows and columns; None means all."""
 
         def part(array: Any, samples: Any) -> Any:
             if array is None:
@@ -99,7 +99,7 @@ class Affine:
         )
 
     def extended(self) -> Affine:
-        """Return the terms with one more kernel, which stays as it is."""
+        """Return the terms with another kernel, which is not normalised."""
 
         def more(array: FloatArray | None, value: float) -> FloatArray | None:
             return None if array is None else _extended(array, value)

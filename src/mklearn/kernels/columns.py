@@ -20,12 +20,12 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Features as the training samples define them, to be taken from any samples.
+    """Features as defined by the training samples, which can be taken from any samples.
 
-    ``index`` numbers the columns of ``view``, None means all of them; ``shift`` and
-    ``scale`` standardise them, None leaves them as they are. ``filler`` is one sample,
-    not yet standardised, that stands where a sample lacks the view: the bank hides what
-    is computed from it. The other fields say what new samples must look like.
+    ``index`` are the columns of ``view``, None means all of them; ``shift`` and
+    ``scale`` standardise them, None leaves them unchanged. ``filler`` is a sample, not
+    yet standardised, that replaces samples that lack the view: the bank masks the
+    values computed from it. The other fields describe the form of new samples.
     """
 
     view: str
@@ -65,7 +65,7 @@ class FeatureSet:
     def fit(
         cls, kernel: Kernel, data: MultiView, weight: FloatArray | None
     ) -> FeatureSet:
-        """Learn from the training samples what ``kernel`` sees."""
+        """Return the features of ``kernel``, fitted on the training samples."""
         view, index = _place(kernel, data)
         X = data[view]
         if data.has_absent(view):
@@ -82,7 +82,7 @@ class FeatureSet:
         if not kernel.standardized:
             return cls(*common, filler=filler)
         mean, variance = moments(X, weight)
-        # a constant column stays constant: zero after centring, whatever the scale
+        # a constant column is zero after centring, whatever the scale
         scale = np.where(variance > 0, variance, 1.0) ** -0.5
         return cls(*common, mean, scale, filler)
 
@@ -97,7 +97,7 @@ class FeatureSet:
             return X if holes is None else np.where(holes, self.filler, X)
         if self.index is not None:
             X = X[:, self.index]
-        if self.sparse != sparse.issparse(X):  # a source compares like with like
+        if self.sparse != sparse.issparse(X):  # a source needs the same format
             X = sparse.csr_array(X) if self.sparse else X.toarray()
         if holes is not None:
             X = self._filled(X, holes)
@@ -105,11 +105,11 @@ class FeatureSet:
 
     @property
     def n_columns(self) -> int:
-        """Number of columns that are taken."""
+        """Number of columns of the features."""
         return self.width if self.index is None else len(self.index)
 
     def some(self, columns: NDArray[np.intp]) -> FeatureSet:
-        """Return the set with some of the columns that are taken."""
+        """Return the set with some of its columns."""
         if self.n_columns == len(columns):
             return self
         index = np.arange(self.width) if self.index is None else self.index
@@ -122,12 +122,12 @@ class FeatureSet:
         )
 
     def check(self) -> None:
-        """Raise ValueError unless there is a sample that stands for absent ones."""
+        """Raise ValueError unless there is a sample that replaces absent ones."""
         if self.filler is None or isinstance(self.filler, str) != self.text:
             raise ValueError("There is no sample that stands for absent ones.")
 
     def example(self, n: int) -> Any:
-        """Return a view of ``n`` samples such as :meth:`take` may be given."""
+        """Return a view of ``n`` samples that is valid input of :meth:`take`."""
         if self.text:
             return np.array([self.filler] * n, dtype=object)
         index = np.arange(self.width) if self.index is None else self.index
@@ -152,7 +152,7 @@ class FeatureSet:
         return sparse.csr_array(sparse.vstack([X, self.filler]))[place]
 
     def _fillers(self, n: int) -> Any:
-        """Return as many samples of which none has the view."""
+        """Return the features of ``n`` samples that lack the view."""
         if self.text:
             return np.array([self.filler] * n, dtype=object)
         return self._scaled(self.filler[np.zeros(n, dtype=np.intp)])
@@ -174,7 +174,7 @@ class FeatureSet:
                 )
             view = data.names[0]
         if data.has_absent(view) and data.absent(view).all():
-            return view  # nothing in it could differ
+            return view  # the view is absent for all samples
         if data.is_text(view) != self.text:
             kinds = ("strings", "numbers") if self.text else ("numbers", "strings")
             raise ValueError(
@@ -198,9 +198,9 @@ class FeatureSet:
 
 
 def example(features: Iterable[FeatureSet], n: int) -> Any:
-    """Return samples with the views that some features are taken from.
+    """Return samples with the views from which some features are taken.
 
-    A table where there was but one view, else a :class:`MultiView`.
+    They are a table if there was only one view, else a :class:`MultiView`.
     """
     known: dict[str, FeatureSet] = {}
     views: dict[str, Any] = {}
@@ -218,16 +218,16 @@ def example(features: Iterable[FeatureSet], n: int) -> Any:
 
 
 def feature_key(kernel: Kernel, data: MultiView) -> Hashable:
-    """Return what kernels on the same features have in common."""
+    """Return a key that is equal for kernels on the same features."""
     view, index = _place(kernel, data)
     return view, None if index is None else index.tobytes(), kernel.standardized
 
 
-MANY = 32  # linear kernels on other columns each that are worth sharing columns
+MANY = 32  # number of linear kernels from which on they share columns
 
 
 def sharing(specs: Sequence[Kernel], data: MultiView) -> list[NDArray[np.intp]]:
-    """Return which linear kernels look at many different groups of the same columns."""
+    """Return sets of linear kernels on many different groups of the same columns."""
     keys: list[Hashable] = []
     for kernel in specs:
         key = None
@@ -243,21 +243,21 @@ def sharing(specs: Sequence[Kernel], data: MultiView) -> list[NDArray[np.intp]]:
 
 
 def is_linear(kernels: Iterable[Kernel]) -> bool:
-    """Tell whether all kernels are plain dot products."""
+    """Return whether all kernels are plain dot products."""
     return all(type(kernel) is Linear for kernel in kernels)
 
 
 def _plainly_told(columns: Any) -> bool:
-    """Tell whether columns are numbers or names, each of them once."""
+    """Return whether columns are distinct indices or names."""
     listed = columns if isinstance(columns, tuple) else (columns,)
     plain = all(
         isinstance(c, str) or (type(c) is int and c >= 0) for c in listed
-    )  # no masks, and nothing counted from the end
+    )  # no masks, and no negative indices
     return plain and len(set(listed)) == len(listed)
 
 
 def union_of(kernels: Sequence[Kernel], data: MultiView) -> Kernel:
-    """Return a kernel that sees what any of several on one view see."""
+    """Return a kernel on the union of the columns of several kernels on one view."""
     view = kernels[0].view
     parts = [data.column_index(view, kernel.columns) for kernel in kernels]
     return replace(kernels[0], columns=tuple(np.unique(np.concatenate(parts)).tolist()))
@@ -266,9 +266,9 @@ def union_of(kernels: Sequence[Kernel], data: MultiView) -> Kernel:
 def columns_in(
     kernels: Sequence[Kernel], features: FeatureSet
 ) -> list[NDArray[np.intp]]:
-    """Return where the columns of each kernel stand among those of a set.
+    """Return the positions of the columns of each kernel among those of a set.
 
-    Raise ValueError if a kernel looks at others.
+    Raise ValueError if a kernel uses other columns.
     """
     index = np.arange(features.width) if features.index is None else features.index
     place: dict[Any, int] = {int(column): i for i, column in enumerate(index)}
@@ -285,7 +285,7 @@ def columns_in(
 
 
 def grouped(keys: Iterable[Hashable]) -> list[NDArray[np.intp]]:
-    """Return the positions of equal keys, in the order in which keys come first."""
+    """Return the positions of equal keys, in the order of first occurrence."""
     found: dict[Hashable, list[int]] = {}
     for position, key in enumerate(keys):
         found.setdefault(key, []).append(position)
@@ -326,7 +326,7 @@ def _present(
 
 
 def _is_sound(array: Any, shape: tuple[int, ...]) -> bool:
-    """Tell whether an array, perhaps sparse, has a shape and finite numbers."""
+    """Return whether a dense or sparse array has a given shape and finite values."""
     values = array.data if sparse.issparse(array) else np.asarray(array)
     return (
         np.shape(array) == shape

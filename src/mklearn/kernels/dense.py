@@ -1,4 +1,4 @@
-"""All Grams of a small bank in one array, for work that asks for them often."""
+"""All Gram matrices of a small bank in one array, for repeated use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FloatArray = NDArray[np.float64]
 
 
 class DenseGrams:
-    """Grams side by side in memory, and the last of their sums.
+    """Gram matrices in one array in memory, and a cache of their last weighted sum.
 
     A bank handles samples, normalisation and memory in every operation; if all values
     easily fit into memory, this overhead dominates.
@@ -23,7 +23,7 @@ class DenseGrams:
     Parameters
     ----------
     values : array of shape (n_kernels, n_rows, n_cols)
-        In single precision for rough answers.
+        Single precision suffices for approximate solutions.
     """
 
     def __init__(self, values: NDArray[Any]) -> None:
@@ -42,11 +42,11 @@ class DenseGrams:
 
     @property
     def bank(self) -> KernelBank:
-        """The Grams as a bank, whose values are these."""
+        """A bank with these values."""
         return KernelBank.from_sources([GramSource(list(self.values))])
 
     def select(self, kernels: Any) -> DenseGrams:
-        """Return some of the kernels, by numbers."""
+        """Return some of the kernels, by index."""
         return DenseGrams(self.values[kernels])
 
     def sum(self) -> DenseGrams:
@@ -54,7 +54,7 @@ class DenseGrams:
         return DenseGrams(self.combine(np.ones(len(self.values)))[None])
 
     def combine(self, theta: FloatArray) -> NDArray[Any]:
-        """Return ``sum_m theta[m] K[m]``, which is not to be written to."""
+        """Return ``sum_m theta[m] K[m]``, which must not be modified."""
         if not np.array_equal(theta, self._theta):
             M, *size = self.values.shape
             weights = theta.astype(self.values.dtype)
@@ -85,7 +85,7 @@ class DenseGrams:
 
 
 class DenseRows(NamedTuple):
-    """Some rows and columns of Grams at hand."""
+    """Some rows and columns of Gram matrices in memory."""
 
     grams: DenseGrams
     rows: NDArray[np.intp]
@@ -114,7 +114,7 @@ def _row_products(values, rows, a):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _inner_products(values, rows, products):  # type: ignore[no-untyped-def]
-    # of symmetric matrices: pairs beside the diagonal count twice
+    # for symmetric matrices: off-diagonal pairs count twice
     out = np.zeros(values.shape[0])
     for m in range(values.shape[0]):
         total = 0.0

@@ -1,18 +1,19 @@
-"""Sums of exponentials as one function of the base.
+"""Tabulated sums of exponentials, as a function of the base.
 
-Kernels of the exponential family that share a base B (all widths of an RBF ladder, say)
-are functions of the same numbers, so that their sum
+Kernels of the exponential family with the same base B (for example all widths of an RBF
+ladder) are functions of the same numbers, so that their sum
 
     f(b) = sum_m theta[m] * map_m(b)
 
-is one function of one variable, whatever the number of kernels. It is kept as
+is a function of one variable, whatever the number of kernels. It is stored as
 polynomials of degree five on intervals that are found from the leading bits of b: each
-octave has 64 of them, from where f is all but constant to where it vanishes. The error
-is below 1e-14 of ``sum_m |theta[m]|``, that of the exponentials themselves, and a value
-costs one look-up in place of M exponentials.
+octave has 64 of them, from where f is almost constant to where it vanishes. The error
+is below 1e-14 of ``sum_m |theta[m]|``, like that of the exponentials themselves, and a
+value costs one look-up instead of M exponentials.
 
-The transpose serves quadratic forms: the pairs of samples are collected by interval
-with the powers of their place in it, and each kernel is evaluated at the nodes only.
+The transpose is used for quadratic forms: the pairs of samples are accumulated by
+interval, with the powers of their position in it, and each kernel is evaluated only at
+the nodes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _BITS = 6  # 2**6 intervals in each octave
 _SHIFT = 52 - _BITS
 _DEGREE = 5
 _PER_OCTAVE = 2**_BITS
-_FEWEST = 4  # kernels for which a look-up beats the exponentials
+_FEWEST = 4  # number of kernels from which a look-up is faster than exponentials
 _MOST_OCTAVES = 80
 
 
@@ -56,7 +57,7 @@ class Grid:
         octaves = 2.0 ** np.arange(low, high)
         inner = octaves[:, None] * (1.0 + np.arange(_PER_OCTAVE) / _PER_OCTAVE)
         width = np.repeat(octaves / _PER_OCTAVE, _PER_OCTAVE)
-        # before the first octave f is smooth, behind the last it is zero
+        # below the first octave f is smooth, beyond the last it is zero
         start = np.concatenate([[0.0], inner.ravel(), [2.0**high]])
         width = np.concatenate([[2.0**low], width, [2.0**high]])
         self.middle, self.half = start + width / 2, width / 2
@@ -65,7 +66,7 @@ class Grid:
 
     @staticmethod
     def suits(maps: FloatArray) -> bool:
-        """Tell whether there is a grid for these maps, and it pays."""
+        """Return whether these maps have a grid, and it is faster."""
         if len(maps) < _FEWEST or not (maps[:, 0] > 0).all():
             return False
         same = (maps[:, 1] != 0).all() or (maps[:, 1] == 0).all()
@@ -74,7 +75,7 @@ class Grid:
 
     @cached_property
     def nodes(self) -> FloatArray:
-        """The values of the base at the nodes, one row for each interval."""
+        """Values of the base at the nodes, one row for each interval."""
         at = self.middle[:, None] + self.half[:, None] * _NODES
         return np.asarray(at**2 if self.root else at)
 
@@ -98,9 +99,9 @@ class Grid:
     def moments(
         self, B: NDArray[Any], left: FloatArray, right: FloatArray
     ) -> FloatArray:
-        """Return the pairs of samples collected by interval, whatever the maps.
+        """Return moments of the pairs of samples by interval, independent of the maps.
 
-        They add up over blocks, so that the maps are evaluated once for all of them.
+        They can be added over blocks, so that the maps are evaluated only once.
         """
         moments = np.zeros((len(self.middle), _DEGREE + 1))
         pairs = left @ right.T
@@ -116,16 +117,16 @@ class Grid:
         return out[:, 0, 0]
 
 
-# Chebyshev nodes on [-1, 1], and the map from values there to coefficients of powers
+# Chebyshev nodes on [-1, 1], and the map from values there to power coefficients
 _NODES = np.cos((2 * np.arange(_DEGREE + 1) + 1) * np.pi / (2 * _DEGREE + 2))
 _FROM_VALUES = np.linalg.inv(np.vander(_NODES, increasing=True))
 
 
 class Tables:
-    """The grids and tables that were asked for last, shared by threads and parts.
+    """Cache of the last grids and tables, shared by threads and parts of a bank.
 
-    Whether a question is answered from a table depends on the question alone, not on
-    what happens to be here.
+    Whether a sum is computed from a table depends only on the sum, not on the contents
+    of the cache.
     """
 
     def __init__(self, size: int = 4) -> None:
@@ -138,7 +139,7 @@ class Tables:
         return Tables, (self.size,)
 
     def grid(self, maps: FloatArray) -> Grid | None:
-        """Return the grid of these maps, None if there is none that pays."""
+        """Return the grid of these maps, None if a grid would not be faster."""
         key = maps.tobytes()
         with self._lock:
             if key not in self._grids:
@@ -150,7 +151,7 @@ class Tables:
     def table(
         self, maps: FloatArray, weights: FloatArray
     ) -> tuple[Grid, FloatArray] | None:
-        """Return grid and table of a sum, None if there is no grid that pays."""
+        """Return grid and table of a sum, None if a grid would not be faster."""
         grid = self.grid(maps)
         if grid is None:
             return None

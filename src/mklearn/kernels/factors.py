@@ -1,9 +1,9 @@
-"""Cholesky factors in fixed pieces, whose bits do not depend on the number of threads.
+"""Blocked Cholesky factorisations with the same bits for any number of threads.
 
 BLAS divides a large factorisation according to the number of its threads, which changes
-the order of summation. Here the pieces depend on the size alone: each of them is
+the order of summation. Here the blocks depend only on the size; each of them is
 processed by one thread of BLAS, several at a time. All matrices are in Fortran order,
-all triangles are lower ones, and the part above the diagonal is left untouched.
+all triangles are lower ones, and the part above the diagonal is not touched.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from mklearn.data.threads import one_blas_thread, run_blocks
 
 FloatArray = NDArray[np.float64]
 
-_SMALL = 1000  # below this size one thread is as fast
+_SMALL = 1000  # size below which a single thread is as fast
 _PIECE = 256
 _COLUMNS = 32
 
 
 def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
-    """Return the factor L of ``matrix = L L'``, in its place, and whether there is one.
+    """Return the factor L of ``matrix = L L'``, in place, and whether it exists.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
 
         def ahead(rows: slice, here: slice = here) -> None:
             known = slice(0, here.start)
-            # of the transpose, which lies in memory as the product does
+            # the transpose has the memory order of the product
             part = matrix[here, known] @ matrix[rows, known].T
             matrix.T[here, rows] -= np.triu(part) if rows == here else part
 
@@ -86,7 +86,7 @@ def solve_triangle(L: FloatArray, right: FloatArray, trans: bool = False) -> Flo
 
 
 def invert_triangle(L: FloatArray) -> FloatArray:
-    """Return ``L^-1`` in the place of L."""
+    """Return ``L^-1``, which overwrites L."""
     n = len(L)
     if n < _SMALL:
         with one_blas_thread:
@@ -96,7 +96,7 @@ def invert_triangle(L: FloatArray) -> FloatArray:
             corner = np.tril(dtrtri(L[here, here], lower=1)[0])
 
         def work(cols: slice, here: slice = here, corner: FloatArray = corner) -> Any:
-            # above the rows of the piece stands the inverse, in them still L
+            # rows above the block already contain the inverse, those of the block L
             rest = slice(cols.stop, here.start)
             part = L[here, cols] @ np.tril(L[cols, cols])
             part += L[here, rest] @ L[rest, cols]
@@ -116,7 +116,7 @@ def inverse(L: FloatArray) -> FloatArray:
         with one_blas_thread:
             return np.tril(dpotri(L, lower=1)[0])
     factor = invert_triangle(L.copy(order="F"))
-    for here in _pieces(n):  # what lies above these is not read
+    for here in _pieces(n):  # the part above these blocks is not read
         factor[here, here] = np.tril(factor[here, here])
     return lower_gram(factor, triangle=True)
 
@@ -135,7 +135,7 @@ def lower_gram(A: FloatArray, triangle: bool = False) -> FloatArray:
 
     def work(rows: slice) -> None:
         used = slice(rows.start if triangle else 0, len(A))
-        # as the transpose, which lies in memory as the product does
+        # the transpose has the memory order of the product
         product = A[used, : rows.stop].T @ A[used, rows]
         out.T[: rows.stop, rows] = product
         out[rows, rows] = np.tril(out[rows, rows])

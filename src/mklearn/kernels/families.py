@@ -33,7 +33,7 @@ from mklearn.kernels.specs import (
     WeightedDegree,
 )
 
-LADDER = 5  # widths from which on a search may do without the narrowest ones
+LADDER = 5  # number of widths from which a search may leave out the narrowest ones
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Family:
 
 
 def _moved(kernel: Kernel, **place: Any) -> Kernel:
-    """Return the kernel at another place, which its name, if any, then tells."""
+    """Return the kernel on another view or columns, as its name, if any, then says."""
     moved = replace(kernel, **place)
     if kernel.name is None:
         return moved
@@ -224,7 +224,7 @@ def auto_kernels(data: MultiView) -> list[Kernel]:
 def width_ranges(kernels: Sequence[Kernel | None]) -> list[NDArray[np.intp]]:
     """Return choices of kernels: all, and those without the narrowest widths.
 
-    Kernels that differ by nothing but their width are a ladder. From each ladder of
+    Kernels that differ only in their width are a ladder. From each ladder of
     five widths or more the narrowest fifth is left out, or the narrowest two fifths: a
     narrow kernel can memorise any labels, so that neither the training objective nor
     the weights that minimise it show whether it is useful. Held-out samples do.
@@ -263,7 +263,7 @@ def width_ranges(kernels: Sequence[Kernel | None]) -> list[NDArray[np.intp]]:
 
 
 def expand_kernels(kernels: KernelLike, data: MultiView) -> list[Kernel]:
-    """Return the plain list of kernels that ``kernels`` means for ``data``."""
+    """Return the list of kernels that ``kernels`` stands for, given ``data``."""
     if isinstance(kernels, str) and kernels == "auto":
         return auto_kernels(data)
     out: list[Kernel] = []
@@ -294,7 +294,7 @@ def _flatten(kernels: Iterable[Any], keep_families: bool = False) -> list[Any]:
                     "'precomputed' cannot be part of a list."
                 )
             named = BY_NAME[key]()
-            # a name does not say which of several views it means: it means each
+            # a name stands for a kernel on each of the views
             out.append(Family((named,), "names") if keep_families else named)
         elif isinstance(item, type) and issubclass(item, Kernel):
             raise TypeError(f"Got the class {item.__name__}; pass an instance of it.")

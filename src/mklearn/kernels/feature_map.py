@@ -60,15 +60,15 @@ FloatArray = NDArray[np.float64]
 
 APPROXIMATIONS = ("nystroem", "rff")
 
-_MOST = 2000  # features of a kernel where an accuracy is asked for
-_FEW = 500  # explicit features that are taken then
+_MOST = 2000  # maximum number of features of a kernel if an accuracy is requested
+_FEW = 500  # maximum number of explicit features in that case
 
 
 class Piece(ABC):
-    """Features of some kernels that see the same columns.
+    """Features of some kernels on the same columns.
 
-    The *columns* of a piece are its features, each of them once. Only :class:`Columns`
-    has features that several kernels share.
+    The *columns* of a piece are its distinct features. Only :class:`Columns` has
+    features that several kernels share.
     """
 
     exact: ClassVar[bool]
@@ -261,9 +261,9 @@ class FeatureMap:
 
     @cached_property
     def places(self) -> NDArray[np.intp] | None:
-        """Of each feature, its number among the columns, shape (n_features,).
+        """Column of each feature, shape (n_features,).
 
-        None where kernels share no columns, so that features and columns are the same.
+        None if kernels share no columns, so that features and columns are the same.
         """
         if not any(piece.shared for _, piece, _ in self.pieces):
             return None
@@ -276,7 +276,7 @@ class FeatureMap:
 
     @property
     def n_columns(self) -> int:
-        """Number of columns of all kernels, each of those that are shared once."""
+        """Number of distinct columns of all kernels."""
         return sum(piece.n_columns for _, piece, _ in self.pieces)
 
     def folded(self, w: FloatArray) -> FloatArray:
@@ -300,7 +300,7 @@ class FeatureMap:
     def columns(self, X: Any) -> FloatArray:
         """Return the columns of some samples, shape (n, n_columns).
 
-        These are the features, those that several kernels share once.
+        These are the features, where shared ones occur only once.
         """
         out, gone = self._computed(X)
         for m, holes in gone.items():
@@ -319,7 +319,7 @@ class FeatureMap:
         return part if self.places is None else self.places[part]
 
     def presence(self, X: Any, weight: FloatArray) -> Presence:
-        """Return which kernels' views some samples have, and sums of their features.
+        """Return the weight of samples that have each view, and sums of their features.
 
         Parameters
         ----------
@@ -338,14 +338,14 @@ class FeatureMap:
         )
 
     def with_means(self, presence: Presence) -> FeatureMap:
-        """Return the map that knows the means of the samples that have each view."""
+        """Return the map with the means of the samples that have each view."""
         known = np.where(presence.known > 0, presence.known, 1.0)
         widths = [s.stop - s.start for s in self.slices]
         fill = presence.sums / np.repeat(known, widths)
         return replace(self, fill=fill, share=known / presence.total)
 
     def _computed(self, X: Any) -> tuple[FloatArray, dict[int, NDArray[np.bool_]]]:
-        """Return columns, and for some kernels the rows where they mean nothing."""
+        """Return columns, and by kernel the rows that lack its view."""
         data = MultiView.wrap(X)
         gone: dict[int, NDArray[np.bool_]] = {}
         out = np.empty((len(data), self.n_columns))
@@ -374,7 +374,7 @@ class FeatureMap:
         return out, gone
 
     def check(self) -> None:
-        """Raise ValueError if features and kernels do not fit together."""
+        """Raise ValueError if features and kernels are inconsistent."""
         M, end = len(self.slices), 0
         places: list[int] = []
         if not len(self.names) == len(self.kernels) == M > 0:
@@ -404,7 +404,7 @@ class FeatureMap:
             end = part.stop
 
     def example(self, n: int) -> Any:
-        """Return ``n`` samples such as :meth:`transform` may be given."""
+        """Return ``n`` samples that are valid input of :meth:`transform`."""
         return example((features for features, _, _ in self.pieces), n)
 
     def select(self, kernels: Sequence[int]) -> FeatureMap:
@@ -435,7 +435,9 @@ class FeatureMap:
 
 @dataclass(frozen=True)
 class Presence:
-    """Samples that have the view of each kernel; those of two portions are added.
+    """Weights and sums over the samples that have the view of each kernel.
+
+    Those of two sets of samples can be added.
 
     Attributes
     ----------
@@ -540,9 +542,9 @@ class Fourier(Piece):
     omega : array of shape (d, r)
         Frequencies for unit width.
     scales : tuple of float
-        What they are multiplied by for each kernel.
+        Factor of the frequencies for each kernel.
     counts : tuple of int
-        How many of them each kernel uses.
+        Number of frequencies of each kernel.
     """
 
     exact: ClassVar[bool] = False
@@ -601,11 +603,11 @@ class Explicit(Piece):
         return (self.count,)
 
     def check(self) -> None:
-        """Raise ValueError if there cannot be so many features."""
+        """Raise ValueError if the number of features is impossible."""
         if not isinstance(self.kernel, Kernel):
             raise ValueError("Features are of no kernel.")
         degree = self.kernel.parameters().get("degree", 1)
-        if not degree <= max(_MOST, self.count):  # of d columns, there are more
+        if not degree <= max(_MOST, self.count):  # the true number is larger
             raise ValueError(f"{self.count} features are not of degree {degree}.")
 
     def features(self, samples: Any) -> Iterator[FloatArray]:
@@ -639,7 +641,7 @@ class Columns(Piece):
 
     @property
     def used(self) -> NDArray[np.intp]:
-        """The columns that are in any group, in their order."""
+        """The columns that are in any group, in ascending order."""
         return np.unique(np.concatenate(self.groups))
 
     @property
@@ -652,7 +654,7 @@ class Columns(Piece):
         return list(self.groups)
 
     def check(self) -> None:
-        """Raise ValueError unless groups are some of the first columns."""
+        """Raise ValueError unless groups cover the columns 0, 1, ... without a gap."""
         for group in self.groups:
             group = np.asarray(group)
             if group.dtype.kind != "i" or group.ndim != 1 or not len(group):
@@ -685,7 +687,7 @@ class Columns(Piece):
 def _sharing(
     specs: Sequence[Kernel], data: MultiView, few: int
 ) -> list[NDArray[np.intp]]:
-    """Return which linear kernels of few columns each share them."""
+    """Return sets of linear kernels, each of few columns, that share columns."""
     found = []
     for members in sharing(specs, data):
         sizes = [
@@ -709,16 +711,16 @@ def _frequencies(kind: str, d: int, count: int, rng: np.random.Generator) -> Flo
     normal = rng.standard_normal((d, count))
     if kind == "rbf":
         return normal
-    # the density of a Matérn kernel is Student's with 2 nu degrees of freedom
+    # the spectral density of a Matérn kernel is Student's t with 2 nu degrees
     freedom = 2.0 * float(kind.removeprefix("matern"))
     return np.asarray(normal * np.sqrt(freedom / rng.chisquare(freedom, count)))
 
 
-# --- how many, and which --------------------------------------------------------------
+# --- choice of features ---------------------------------------------------------------
 
 
 class _Choice:
-    """Chooses features of kernels on one set of columns, as many as are needed."""
+    """Choice of the features of kernels on the same columns, and of their number."""
 
     def __init__(self, sample: Sample, rank: float, landmarks: str, psd: str) -> None:
         self.sample, self.rank, self.landmarks, self.psd = sample, rank, landmarks, psd
@@ -727,7 +729,7 @@ class _Choice:
     def pieces(
         self, kernels: list[Kernel], approximation: str
     ) -> Iterator[tuple[Piece, list[int]]]:
-        """Yield features and the numbers of their kernels."""
+        """Yield features and the indices of their kernels."""
         left: list[int] = []
         waves: dict[str, list[tuple[int, float]]] = {}
         few = self.most if self.rank >= 1 else _FEW
@@ -813,7 +815,7 @@ class _Choice:
             if values[0] < -1e-6 * max(top, 1e-300) and self.psd == "check":
                 raise indefinite(kernel)
             kept = values > CUTOFF * top
-            if not kept.any():  # a kernel that vanishes: one feature that is zero
+            if not kept.any():  # the kernel vanishes: a single zero feature
                 roots.append(np.zeros((r, 1)))
                 continue
             roots.append(vectors[:, kept] / np.sqrt(values[kept]))

@@ -1,4 +1,4 @@
-"""The formulas: a *base* that compares two samples, and a map applied to its entries.
+"""Formulas of kernels: a *base* that compares two samples, and an elementwise map.
 
 Most kernels are an elementwise function of one of a few base matrices: the dot
 product, the squared Euclidean, L1 or chi-square distance. Kernels that share a base
@@ -28,7 +28,7 @@ Features = Any  # (n, d) float64 array or CSR matrix
 
 
 class Prepared(NamedTuple):
-    """Feature rows made ready for a base: the rows and their squared norms."""
+    """Feature rows prepared for a base: the rows and their squared norms."""
 
     rows: Features
     sqnorms: NDArray[np.float64]
@@ -51,7 +51,7 @@ def prepare(X: Features) -> Prepared:
         else:
             X = np.ascontiguousarray(X, dtype=np.float64)
             sq = np.einsum("ij,ij->i", X, X)
-    # a distance is a difference of squares, so they must leave room for a sum of four
+    # distances are computed from sums of up to four squares, which must not overflow
     if sq.size and not sq.max() < np.finfo(np.float64).max / 4:
         raise ValueError(
             "The squared norm of a sample overflows: the largest value is "
@@ -172,8 +172,8 @@ def _sparse_pairs(X: Features, Z: Features, which: int) -> FloatArray:
 
 @njit(cache=True, nogil=True)
 def _sparse_block(xp, xi, xv, zp, zi, zv, n_columns, which):  # type: ignore[no-untyped-def]
-    # Where z is zero a distance counts |x_k|. So the sum over all k is that of |x|,
-    # corrected where z is not zero: the cost is that of the entries of z.
+    # If z_k is zero, a distance has the term |x_k|. So start from the sum of |x| and
+    # correct it where z is nonzero: the cost is proportional to the entries of z.
     out = np.zeros((xp.size - 1, zp.size - 1))
     x = np.zeros(n_columns)
     for i in range(xp.size - 1):
@@ -208,9 +208,8 @@ _LN2_HI, _LN2_LO = 0.6931471803691238, 1.9082149292705877e-10
 _ROUND64 = 6755399441055744.0  # 1.5 * 2**52: adding it leaves round(x) in the low bits
 
 
-# The polynomials that interpolate exp on [-ln2/2, ln2/2] at the points of Chebyshev,
-# of degrees 11 and 6. The first coefficient is exact: a sample is at distance 0 from
-# itself, where k(x, x) is 1.
+# The polynomials of degrees 11 and 6 that interpolate exp on [-ln2/2, ln2/2] at
+# Chebyshev points. The first coefficient is exact, so that k(x, x) = 1 at distance 0.
 _C0, _C1 = 1.0, 1.0000000000000049
 _C2, _C3 = 0.4999999999997473, 0.16666666666586138
 _C4, _C5 = 0.041666666687351375, 0.008333333378340616
@@ -253,7 +252,7 @@ _LN2_HI_32, _LN2_LO_32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def _exp32(x):  # type: ignore[no-untyped-def]
-    # The same in single precision, twice as many at a time; relative error 2e-7.
+    # The same in single precision, for twice as many at a time; relative error 2e-7.
     x = x if x > _LOW_32 else _LOW_32
     t = x * _LOG2E_32 + _ROUND32
     k = t - _ROUND32

@@ -54,7 +54,7 @@ class GroupReport:
 
     @property
     def n_missing(self) -> int:
-        """Number of different columns that groups name and the table does not have."""
+        """Number of distinct columns named in groups that are not in the table."""
         return len({name for names in self.missing.values() for name in names})
 
     def __str__(self) -> str:
@@ -104,10 +104,10 @@ class GroupFamily(Family):
     max_size: int | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GroupFamily:
-        return self  # nothing in it can be changed, and thousands of sets are long
+        return self  # immutable, and copying thousands of sets takes long
 
     def expand(self, data: MultiView) -> list[Kernel]:
-        """Return the kernels, one set for each group that ``data`` has columns of."""
+        """Return the kernels, one set for each group with columns in ``data``."""
         view = data.view_name(self.view)
         found, _ = self._found(data, view)
         used = self._used(found, view, data)
@@ -129,11 +129,11 @@ class GroupFamily(Family):
         return out
 
     def report(self, X: Any) -> GroupReport:
-        """Return what becomes of the groups on a table.
+        """Return which groups and columns of a table are used.
 
         Parameters
         ----------
-        X : DataFrame, MultiView, or whatever an estimator takes
+        X : DataFrame, MultiView, or any other input of an estimator
         """
         data = MultiView.wrap(X)
         view = data.view_name(self.view)
@@ -158,7 +158,7 @@ class GroupFamily(Family):
     def _found(
         self, data: MultiView, view: str
     ) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[str, ...]]]:
-        """Return the numbers of the columns of each group, and names not found."""
+        """Return the column indices of each group, and the names not found."""
         if data.is_text(view):
             raise ValueError(
                 f"View {view!r} contains strings and has no columns to group."
@@ -269,12 +269,12 @@ def per_group(
 
 
 def read_groups(groups: Any) -> dict[str, list[Any]]:
-    """Return the columns of each group, each of them once, by the name of the group.
+    """Return the distinct columns of each group, by the name of the group.
 
     Parameters
     ----------
     groups : mapping, path of a GMT file, or DataFrame
-        As :func:`per_group` takes them.
+        As in :func:`per_group`.
     """
     if isinstance(groups, (str, os.PathLike)):
         read: Iterable[tuple[Any, Iterable[Any]]] = _read_gmt(Path(groups))
@@ -336,7 +336,7 @@ def _of_table(table: Any) -> list[tuple[Any, list[Any]]]:
 
 
 def _most_alike(used: dict[str, tuple[int, ...]]) -> tuple[str, str, float] | None:
-    """Return the two groups that share most of the smaller one, None if none do."""
+    """Return the two groups with the largest overlap, None if there is none."""
     names = list(used)
     owners: dict[int, list[int]] = {}
     for g, name in enumerate(names):

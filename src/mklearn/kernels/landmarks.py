@@ -17,10 +17,10 @@ FloatArray = NDArray[np.float64]
 
 LANDMARKS = ("kmeans", "uniform", "leverage")
 
-CUTOFF = 1e-12  # relative eigenvalues that are rounding
-_JUDGES = 1000  # samples that an error is estimated on
-_PAIRS = 300  # and samples on each side of the pairs
-_PILOT = 2000  # samples that leverage scores are estimated from
+CUTOFF = 1e-12  # relative eigenvalues below this are rounding errors
+_JUDGES = 1000  # number of samples for estimating the error of the trace
+_PAIRS = 300  # number of samples on each side of the pairs
+_PILOT = 2000  # number of samples for estimating leverage scores
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ApproximationError:
 
 
 class Sample:
-    """Samples on the same columns that landmarks and errors of features come from.
+    """Samples for the choice of landmarks and the estimation of errors.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Sample:
     Attributes
     ----------
     chosen : array of int
-        Those that are landmarks; errors are estimated on others where there are any.
+        The landmarks; errors are estimated on other samples, if there are any.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Sample:
 
     @property
     def size(self) -> int:
-        """Number of samples with weight."""
+        """Number of samples with nonzero weight."""
         return int(np.count_nonzero(self.weight > 0))
 
     def choose(self, index: Any) -> Any:
-        """Make more samples landmarks, and return all that are."""
+        """Add landmarks, and return all of them."""
         self.chosen = np.append(self.chosen, np.asarray(index, dtype=np.intp))
         return self.samples[self.chosen]
 
@@ -93,7 +93,7 @@ class Sample:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the errors of trace and values for each kernel.
 
-        ``features`` yields those of each kernel for samples it is given.
+        ``features`` is a function of samples that yields the features of each kernel.
         """
         samples = self.held_out()
         half = max(1, min(_PAIRS, samples.shape[0] // 2))
@@ -109,24 +109,24 @@ class Sample:
         return np.array(trace), np.array(frobenius)
 
     def held_out(self) -> Any:
-        """Return samples to estimate errors on, landmarks only if there are no others.
+        """Return samples for estimating errors, landmarks only if there are no others.
 
-        Where all samples are landmarks the error on them is that of the problem.
+        If all samples are landmarks, the error on them is that of the whole problem.
         """
         others = np.setdiff1d(self.judges, self.chosen)
         return self.samples[others if len(others) >= 10 else self.judges]
 
     def draw(self, count: int) -> Index:
-        """Return different samples, by their weights."""
+        """Draw samples without replacement, in proportion to their weights."""
         present = np.flatnonzero(self.weight > 0)
         if len(present) <= count:
             return present
-        # the first of exponential waiting times: drawing without replacement
+        # the smallest exponential waiting times: drawing without replacement
         wait = self.rng.exponential(size=len(present)) / self.weight[present]
         return np.sort(present[np.argpartition(wait, count)[:count]])
 
     def curve(self, kernel: Kernel, points: Any) -> FloatArray:
-        """Return the part of the trace that the first r landmarks leave out, by r."""
+        """Return the share of the trace that the first r landmarks miss, for each r."""
         judges = self.held_out()
         (K,) = compare([kernel], points, points)
         (cross,) = compare([kernel], points, judges)
@@ -143,16 +143,16 @@ class Sample:
     def order(
         self, kernels: Sequence[Kernel], landmarks: str, most: int, pool_size: int = 0
     ) -> Iterator[int]:
-        """Yield samples in the order in which they become landmarks.
+        """Yield samples in the order in which they are used as landmarks.
 
         Parameters
         ----------
         kernels : sequence of Kernel
         landmarks : {"kmeans", "uniform", "leverage"}
         most : int
-            How many may be asked for.
+            Maximum number of landmarks.
         pool_size : int
-            Samples that they are drawn from; 5000 at the least.
+            Number of samples from which they are drawn; at least 5000.
         """
         if landmarks == "uniform":
             index = self.draw(most)
@@ -160,7 +160,7 @@ class Sample:
             return
         pool = self.draw(max(pool_size, 5 * _JUDGES))
         samples, weight = self.samples[pool], self.weight[pool]
-        # one measure for all kernels: their sum, each with a mean diagonal of one
+        # use the sum of all kernels, each scaled to a mean diagonal of one
         diag = [kernel.diagonal(samples) for kernel in kernels]
         share = np.array([1.0 / max(float(d.mean()), 1e-300) for d in diag])
         total = share @ np.array(diag)
@@ -175,7 +175,7 @@ class Sample:
         self, kernels: Sequence[Kernel], share: FloatArray, samples: Any,
         weight: FloatArray, total: FloatArray,
     ) -> Iterator[int]:  # fmt: skip
-        """Yield samples, each with the squared distance to those before as odds."""
+        """Yield samples with probabilities proportional to squared distances."""
         nearest = np.full(len(weight), np.inf)
         odds = weight.copy()
         floor = 1e-12 * float(total.mean())
@@ -191,7 +191,7 @@ class Sample:
         self, kernels: Sequence[Kernel], share: FloatArray, samples: Any,
         weight: FloatArray, total: FloatArray, most: int,
     ) -> Iterator[int]:  # fmt: skip
-        """Yield samples by their ridge leverage scores, from a uniform pilot."""
+        """Yield samples by ridge leverage scores, estimated on a uniform sample."""
         n = len(weight)
         pilot = self.rng.choice(n, min(n, max(2 * most, 64), _PILOT), replace=False)
         K = _summed(kernels, share, samples[pilot], samples[pilot])
@@ -201,7 +201,7 @@ class Sample:
         B = _summed(kernels, share, samples, samples[pilot]) @ root
         scatter = B.T @ (weight[:, None] * B)
         spectrum, turn = np.linalg.eigh(scatter)
-        # the ridge is what the best features of that number would leave out
+        # the ridge is the part that the best features of that number would miss
         tail = float(spectrum[:-most].sum()) if most < len(spectrum) else 0.0
         ridge = max(tail / most, 1e-6 * float(spectrum[-1]))
         scores = (B @ turn) ** 2 @ (1.0 / (spectrum + ridge))
@@ -218,7 +218,7 @@ def _summed(kernels: Sequence[Kernel], share: FloatArray, a: Any, b: Any) -> Flo
 
 
 def indefinite(kernel: Kernel) -> ValueError:
-    """Return the error that tells of a kernel's negative eigenvalues."""
+    """Return the error about a kernel with negative eigenvalues."""
     return ValueError(
         f"Kernel {kernel.label()!r} is not positive semidefinite on the landmarks. Try "
         "psd='clip' to leave the negative part out."

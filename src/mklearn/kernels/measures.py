@@ -14,11 +14,11 @@ from mklearn.kernels.sources import Seen
 FloatArray = NDArray[np.float64]
 
 
-# Up to this many samples, or so many operations, definiteness is found out for certain,
-# above in a sample.
+# Up to this many samples, or operations, definiteness is checked completely, above on a
+# sample.
 EXACT = 256
 _OPERATIONS = 1.5e8
-_GROUP = 2**21  # bytes of a few kernels on the samples that are looked at
+_GROUP = 2**21  # size in bytes of a group of kernels that is examined together
 
 
 def symmetry_error(bank: KernelBank) -> float:
@@ -36,35 +36,36 @@ def symmetry_error(bank: KernelBank) -> float:
 def negative_values(
     bank: KernelBank, seen: Seen, tol: float, exact: bool = False
 ) -> FloatArray:
-    """Return, for each kernel, a value that its least eigenvalue is not above.
+    """Return, for each kernel, an upper bound on its smallest eigenvalue.
 
-    It is zero where nothing negative was found, and below ``-tol`` times the largest
-    eigenvalue elsewhere: the value ``x'Kx / x'x`` of a direction x, which proves that
-    the kernel is not positive semidefinite. What is looked at, with S the first samples
-    of a fixed random order (:func:`sample_size`), all of them if ``exact``:
+    It is zero if nothing negative was found, and otherwise below ``-tol`` times the
+    largest eigenvalue: the value ``x'Kx / x'x`` of a direction x, which proves that the
+    kernel is not positive semidefinite. The following is examined, with S the first
+    samples of a fixed random order (:func:`sample_size`), or all of them if ``exact``:
 
     - each sample, and each pair of samples;
-    - every direction on S, by a Cholesky factor;
-    - the first quarter R of S with any other sample i, by what R leaves of the diagonal
-      entry, ``K_ii - K_iR K_RR^-1 K_Ri``.
+    - every direction on S, by a Cholesky factorisation;
+    - the first quarter R of S together with any other sample i, by the Schur complement
+      of the diagonal entry, ``K_ii - K_iR K_RR^-1 K_Ri``.
 
-    So a negative eigenvalue is found if its vector lies on at most two samples, or on
-    those in S. If it is spread over all samples, ``K = P - c v v'`` with a positive
-    semidefinite P, it is found if R leaves less of the trace of P than of ``c v v'``:
-    for kernels of low rank, or whose eigenvalues fall fast. Others may be missed.
+    So a negative eigenvalue is found if its eigenvector is supported on at most two
+    samples, or on S. If it is spread over all samples, ``K = P - c v v'`` with a
+    positive semidefinite P, it is found if R leaves less of the trace of P than of
+    ``c v v'``: for kernels of low rank, or with rapidly decaying eigenvalues. Others
+    may be missed.
 
     Parameters
     ----------
     bank : KernelBank
         Square and symmetric, not normalised.
     seen : Seen
-        What :meth:`KernelBank.survey` saw of it.
+        The result of :meth:`KernelBank.survey`.
     tol : float
     exact : bool
-        Take all samples as S, which costs ``n^3 / 3`` operations for each kernel.
+        Whether S are all samples, which costs ``n^3 / 3`` operations for each kernel.
     """
     n, _, M = bank.shape
-    # the Frobenius norm is above the largest eigenvalue, and above its rounding
+    # the Frobenius norm is an upper bound on the largest eigenvalue and its rounding
     slack = (tol + bank.eps) * np.sqrt(seen.squares)
     diag = bank.diag()
     low = diag.min(axis=0)
@@ -74,7 +75,7 @@ def negative_values(
     order = np.random.default_rng(0).permutation(n)[:size]
     few = order[: len(order) // 4] if size < n else order[:0]
     width = 8 * (size**2 + n * len(few))
-    # kernels that lie side by side come together, unless they take much memory
+    # kernels that are adjacent in memory are read together, if they are small enough
     group = max(8 if width <= 2 * _GROUP else 1, _GROUP // width)
 
     def work(start: int) -> FloatArray:
@@ -95,10 +96,10 @@ def negative_values(
 
 
 def sample_size(n: int, n_kernels: int) -> int:
-    """Return how many of n samples are looked at for any negative direction on them.
+    """Return the number of samples on which all directions are examined.
 
-    All, if they or the kernels are few. Of many, so many that their factor costs no
-    more than a pass over all entries.
+    All samples are, if they or the kernels are few. Otherwise the number is such that
+    the factorisation costs no more than a pass over all entries.
     """
     if n <= EXACT or n_kernels * n**3 / 3 <= _OPERATIONS:
         return n
@@ -106,7 +107,7 @@ def sample_size(n: int, n_kernels: int) -> int:
 
 
 def _least_of_pairs(bank: KernelBank, diag: FloatArray) -> float:
-    """Return the least eigenvalue of one kernel on two samples."""
+    """Return the smallest eigenvalue of one kernel on any pair of samples."""
     least, n = 0.0, len(diag)
     for rows in row_blocks(n, 8 * n, bank.memory_limit):
         K = bank[rows].gram(0)
@@ -126,13 +127,13 @@ def _least_of_sample(
 ) -> float:
     """Return ``x'Kx / x'x`` of a negative direction, zero if none is found.
 
-    ``corner`` is the kernel on some samples, ``strip`` that of the first ``few`` of
-    them with all.
+    ``corner`` is the kernel on some samples, ``strip`` that between the first ``few``
+    of them and all samples.
     """
     shifted = corner.T.copy(order="F")
     shifted.ravel(order="K")[:: len(shifted) + 1] += slack + np.finfo(float).tiny
     L, minor = dpotrf(shifted, lower=1, clean=0, overwrite_a=1)
-    if minor > 0:  # the first so many samples have a negative direction
+    if minor > 0:  # the first ``minor`` samples have a negative direction
         return _rayleigh(corner[:minor, :minor], slack)
     if strip is None:
         return 0.0
@@ -151,7 +152,7 @@ def _least_of_sample(
 
 
 def _rayleigh(K: FloatArray, slack: float) -> float:
-    """Return ``x'Kx / x'x`` for the x that the last sample's Schur complement has."""
+    """Return ``x'Kx / x'x`` for the x of the Schur complement of the last sample."""
     shifted = K[:-1, :-1] + slack * np.eye(len(K) - 1)
     x = np.append(-np.linalg.solve(shifted, K[:-1, -1]), 1.0)
     return float(x @ K @ x / (x @ x))
@@ -242,7 +243,7 @@ def centred_products(
     Z = w[:, None] * Z
     means, mean = bank.totals(w / w.sum())
     inner, with_target = np.zeros((M, M)), np.zeros(M)
-    # a block holds the values of all kernels, side by side
+    # a block contains the values of all kernels
     for rows in row_blocks(n, 8 * n * M, bank.memory_limit):
         block = bank[rows]
         grams = block.grams()

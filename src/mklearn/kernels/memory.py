@@ -1,4 +1,4 @@
-"""Memory: budgets, estimates, files on disk, blocks of rows."""
+"""Memory budgets, estimates, memory-mapped files, and blocks of rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Folder:
     def mapped(
         self, name: str, shape: tuple[int, int], dtype: Any = np.float64
     ) -> NDArray[Any]:
-        """Return a new array that lies in a file."""
+        """Return a new memory-mapped array."""
         path = os.path.join(self.path, name)
         array = np.asarray(np.memmap(path, dtype, "w+", 0, shape))
         if os.name != "nt":
@@ -61,7 +61,7 @@ def fill(
     half: bool,
     limit: int | None,
 ) -> None:
-    """Fill ``out`` by blocks of rows; if it is symmetric, by ``half`` of the pairs."""
+    """Fill ``out`` by blocks of rows; with ``half``, use symmetry."""
     n_rows, n_cols = out.shape
 
     def work(rows: Index) -> None:
@@ -78,7 +78,7 @@ def fill(
 def allocate(
     storage: Storage, count: int, shape: tuple[int, int]
 ) -> tuple[list[NDArray[Any]], Folder | None]:
-    """Return arrays to be filled, and the folder that they are mapped to, if any."""
+    """Return empty arrays, and the folder of their files, if any."""
     if storage != "mmap":
         return [np.empty(shape, dtype=np.dtype(storage)) for _ in range(count)], None
     folder = Folder()
@@ -90,7 +90,7 @@ def allocate(
 
 
 def room_for(shape: tuple[int, int], dtype: Any, limit: int | None) -> NDArray[Any]:
-    """Return an array to be filled, in a file if it takes more bytes than ``limit``."""
+    """Return an empty array, in a file if it takes more bytes than ``limit``."""
     needed = shape[0] * shape[1] * np.dtype(dtype).itemsize
     if limit is None or needed <= limit:
         return np.empty(shape, dtype=dtype)
@@ -102,7 +102,7 @@ def room_for(shape: tuple[int, int], dtype: Any, limit: int | None) -> NDArray[A
 
 
 def _check_disk(folder: Folder, needed: int, what: str, otherwise: str) -> None:
-    """Raise OSError if there is less room in a folder than files will need."""
+    """Raise OSError if there is too little space in a folder."""
     free = shutil.disk_usage(folder.path).free
     if needed > free:
         raise OSError(
@@ -112,7 +112,7 @@ def _check_disk(folder: Folder, needed: int, what: str, otherwise: str) -> None:
 
 
 def available_memory() -> int:
-    """Return how many bytes can be had without swapping."""
+    """Return the number of bytes that are available without swapping."""
     free = 2**31
     try:
         with open("/proc/meminfo", encoding="ascii") as info:
@@ -134,11 +134,11 @@ def available_memory() -> int:
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """The memory that a bank would take, in bytes, before anything is allocated.
+    """Estimate of the memory of a bank, in bytes, before anything is allocated.
 
-    ``storage`` is what the budget ``limit`` leads to; ``stored`` what that keeps;
-    ``working`` the blocks in flight; ``float64``, ``float32`` the price of each choice;
-    ``all_grams`` what one float64 Gram for each kernel would take.
+    ``storage`` is the choice within the budget ``limit``; ``stored`` the size of the
+    stored values; ``working`` that of the blocks in progress; ``float64``, ``float32``
+    the size for each choice; ``all_grams`` that of one float64 Gram for each kernel.
     """
 
     storage: Storage
@@ -158,28 +158,28 @@ class MemoryEstimate:
 
 
 class Storable(Protocol):
-    """Values that may be stored, or are; a source of kernels."""
+    """A source of kernels whose values can be stored."""
 
     def stored_bytes(
         self, n_kernels: int, n_rows: int, n_cols: int, itemsize: int
     ) -> int:
-        """Return what storing that many would take, nothing if stored already."""
+        """Return the bytes needed to store the values, zero if already stored."""
 
     def held_bytes(self) -> int:
-        """Return the memory that stored values take."""
+        """Return the size of the stored values."""
 
     def slow(self) -> bool:
-        """Tell whether reading values from disk beats computing them again."""
+        """Return whether reading values from disk is faster than recomputing them."""
 
 
-# sources, and how many kernels, rows and columns of them a bank uses
+# sources, and the numbers of their kernels, rows and columns that a bank uses
 Uses = Sequence[tuple[Storable, int, int, int]]
 
 
 def estimate(
     uses: Uses, shape: tuple[int, int, int], memory_limit: int | None, storage: str
 ) -> MemoryEstimate:
-    """Decide how to keep values within a budget."""
+    """Choose the storage of values within a budget."""
     if storage != "auto" and storage not in STORAGES:
         raise ValueError(
             f"storage must be 'auto' or one of {STORAGES}, got {storage!r}."
@@ -215,11 +215,12 @@ def estimate(
 
 
 def default_limit(uses: Uses) -> int:
-    """Return the budget that is taken where none is given.
+    """Return the default budget.
 
-    Beyond two gigabytes values of formulas are computed again sooner than they are read
-    from memory, and the rest of the machine is left to others. What is costly to
-    compute, strings or functions of the user's, may take half of what is free.
+    It is at most two gigabytes: beyond that, values of formulas are recomputed faster
+    than they are read from memory, and other processes need memory, too. Values that
+    are expensive to compute (of strings, or of user functions) may take half of the
+    free memory.
     """
     half = available_memory() // 2
     return half if any(use[0].slow() for use in uses) else min(half, ENOUGH)
@@ -233,11 +234,11 @@ def _human(size: float) -> str:
     return f"{size:.3g} TB"
 
 
-ENOUGH = 2 * 10**9  # bytes for values that can be computed again
-BLOCKS = 4  # a block of values, and what its computation needs beside it
-_PARTS = 16  # blocks of rows at the least, if they are worth it
-_MIN_WORK = 2**19  # kernel values that are read before a second thread has started
-_MIN_ROWS = 32  # rows whose product with all others is efficient
+ENOUGH = 2 * 10**9  # bytes for values that can be recomputed
+BLOCKS = 4  # blocks in memory at a time: the values, and temporaries
+_PARTS = 16  # minimum number of blocks of rows, if they are large enough
+_MIN_WORK = 2**19  # kernel values that can be read in the time to start a thread
+_MIN_ROWS = 32  # minimum number of rows for an efficient matrix product
 
 
 def block_bytes(limit: int | None = None) -> int:
@@ -250,12 +251,12 @@ def block_bytes(limit: int | None = None) -> int:
 def row_blocks(
     n_rows: int, row_bytes: int, limit: int | None = None, row_work: float = 0.0
 ) -> list[Index]:
-    """Cut rows into blocks of about two megabytes, enough for many threads.
+    """Divide rows into blocks of about two megabytes, enough for many threads.
 
-    ``row_work`` is the number of kernel values in a row, if they are at hand: a block
-    has at least as many as it takes to be worth a thread. If they are computed it has
-    rows enough for a product of matrices. How many threads there are does not matter:
-    sums of blocks are the same everywhere.
+    ``row_work`` is the number of kernel values in a row if they are stored: a block is
+    then large enough to be worth a thread. If they are computed, it has enough rows for
+    an efficient matrix product. The blocks do not depend on the number of threads, so
+    sums over blocks are the same on all machines.
     """
     size = max(1, block_bytes(limit) // max(1, row_bytes))
     least = int(_MIN_WORK // row_work) if row_work else _MIN_ROWS

@@ -38,7 +38,7 @@ from mklearn.kernels.sources import Seen
 FloatArray = NDArray[np.float64]
 
 NORMALIZATIONS = (None, "center", "trace", "multiplicative", "spherical")
-CENTRED_TRACE = "center, trace"  # what discriminant and subspace learning always do
+CENTRED_TRACE = "center, trace"  # always used by discriminant and subspace learning
 
 
 class Named(Protocol):
@@ -51,7 +51,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Normaliser:
-    """Statistics of the training kernels, and how to use them on any bank.
+    """Statistics of the training kernels, which normalise any bank.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Normaliser:
     level: FloatArray | None = None
 
     def check(self, n_kernels: int) -> None:
-        """Raise ValueError unless all is finite and of the right shape."""
+        """Raise ValueError unless all values are finite and have the right shape."""
         n = np.size(self.weight)
         shapes: list[tuple[tuple[int, ...], tuple[str, ...]]] = [
             ((n,), ("weight",)),
@@ -100,7 +100,7 @@ class Normaliser:
             raise ValueError(f"There is no normalisation {self.kind!r}.")
 
     def train(self, bank: KernelBank) -> KernelBank:
-        """Return the training bank with normalised answers."""
+        """Return the normalised training bank."""
         every = slice(None)
         affine = self._affine(self.means, self.root, every)
         if self.present is not None and self.means is None:
@@ -111,7 +111,7 @@ class Normaliser:
     def cross(
         self, bank: KernelBank, cols: Any = slice(None), balanced: bool = False
     ) -> KernelBank:
-        """Return a cross bank (new samples x training samples) normalised.
+        """Return a normalised cross bank (new samples x training samples).
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Normaliser:
         present = bank.present
         if present is None or self.means is not None:
             return bank.with_affine(affine)
-        # kernels that all training samples have need no means of the new ones
+        # kernels that all training samples have need no row means of new samples
         row = np.zeros(present.shape)
         active = _incomplete(present)
         if self.present is not None:
@@ -166,7 +166,7 @@ class Normaliser:
         present: FloatArray,
         cols: Any,
     ) -> Affine:
-        """Return the terms that put absent samples at the mean, for some kernels."""
+        """Return the terms that place absent samples at the mean, for some kernels."""
         if self.centre is None or self.level is None or row is None:
             raise ValueError(
                 "Some new samples lack a view that all training samples had, and the "
@@ -240,7 +240,7 @@ def fit_normaliser(
     sample_weight : array of shape (n,), optional
         A sample of weight 2 counts as two equal samples.
     seen : Seen, optional
-        What :func:`look_at` saw of the bank with these weights.
+        The result of :func:`look_at` for the bank with these weights.
     """
     n, n_cols, M = bank.shape
     check_kind(kind)
@@ -277,17 +277,17 @@ def _fit_spread(
     diag: FloatArray,
     seen: Seen | None,
 ) -> Normaliser:
-    """Return the normalisations that know the mean of each kernel."""
+    """Return the normalisations that need the mean of each kernel."""
     alike = start.present is None and not bank.several_views
     alone = start.kind == "multiplicative" and alike
     if seen is not None:
         means, mean = seen.means, seen.means @ start.weight
     elif alone:
-        # half of the pairs, and no means by row, where the mean is all that is asked
+        # only the overall mean is needed: use symmetry, and compute no row means
         means, mean = np.zeros((len(start.scale), 0)), bank.quad(start.weight)
     else:
         means, mean = _means(start, bank)
-    # a difference is zero where it is no more than the rounding of its terms
+    # a difference counts as zero if it is within the rounding of its terms
     rounding = max(1e-12, 16 * bank.eps)
     scale = kernel_scales(start.kind, bank, total, diag, diag - mean, rounding)
     if start.kind != "multiplicative":
@@ -299,7 +299,7 @@ def _fit_spread(
 
 
 def check_kind(kind: str | None) -> None:
-    """Raise ValueError unless there is such a normalisation."""
+    """Raise ValueError unless ``kind`` is a known normalisation."""
     if kind not in (*NORMALIZATIONS, CENTRED_TRACE):
         raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {kind!r}.")
 
@@ -318,17 +318,17 @@ def kernel_scales(
     ----------
     kind : {None, "center", "trace", "multiplicative", "spherical"}, CENTRED_TRACE
     bank : KernelBank or FeatureMap
-        For the names.
+        Provides the names of the kernels.
     total : float
         Sum of the sample weights.
     diag : array of shape (M,)
-        Mean of ``k(x, x)`` over the samples that have the view; None and "spherical"
-        only ask whether it is zero.
+        Mean of ``k(x, x)`` over the samples that have the view; for None and
+        "spherical" it only matters whether it is zero.
     spread : array of shape (M,), optional
         Mean squared distance of these samples to their mean, which "center",
         "multiplicative" and CENTRED_TRACE need.
     rounding : float
-        A spread below that part of ``diag`` is zero.
+        A spread below this fraction of ``diag`` counts as zero.
     """
     if kind is None or kind == "spherical":
         _warn_zero(bank, diag <= 0)
@@ -343,12 +343,12 @@ def kernel_scales(
 
 
 def _incomplete(present: NDArray[Any]) -> NDArray[np.bool_]:
-    """Tell which kernels have samples that lack their view."""
+    """Return which kernels have samples that lack their view."""
     return np.asarray((present == 0).any(axis=1))
 
 
 def _share(normaliser: Normaliser) -> FloatArray:
-    """Return the weight of the samples that are present, of each kernel; 1 for none."""
+    """Return the weight of the samples present for each kernel; 1 if there are none."""
     if normaliser.present is None:
         return np.ones(len(normaliser.scale))
     share = normaliser.present @ normaliser.weight
@@ -371,7 +371,7 @@ def _inverse_root(diag: FloatArray) -> FloatArray:
 
 
 def _reciprocal(bank: Named, size: FloatArray, rounding: FloatArray) -> FloatArray:
-    """Return one over ``size``, and 0 with a warning for kernels without any."""
+    """Return one over ``size``, and 0 with a warning for kernels of size zero."""
     zero = size <= np.maximum(rounding, np.finfo(float).tiny)
     _warn_zero(bank, zero)
     return np.where(zero, 0.0, 1.0 / np.where(zero, 1.0, size))
@@ -398,7 +398,7 @@ def _warn_zero(bank: Named, zero: NDArray[np.bool_]) -> None:
 
 
 class Features(Named, Protocol):
-    """A map to features, which may know how many samples have each kernel's view."""
+    """A feature map, possibly with the share of samples that have each view."""
 
     @property
     def slices(self) -> tuple[slice, ...]:
@@ -423,7 +423,7 @@ class Scaling:
     root : array of shape (D,)
     shift : array of shape (D,)
     mean : array of shape (D,)
-        Where samples stand that lack a view, whatever is subtracted.
+        The mean, where samples that lack a view are placed, whatever ``shift`` is.
     """
 
     root: FloatArray
@@ -439,13 +439,13 @@ class Scaling:
         mean: FloatArray,
         scatter: FloatArray,
     ) -> Scaling:
-        """Fit a normalisation as :func:`fit_normaliser` does, from statistics.
+        """Fit a normalisation like :func:`fit_normaliser`, from statistics.
 
         Parameters
         ----------
         kind : {None, "center", "trace", "multiplicative", "spherical"}, CENTRED_TRACE
         features : FeatureMap
-            Samples that lack a view stand at the mean, and count in ``total`` only.
+            Samples that lack a view are at the mean, and count only in ``total``.
         total : float
             Sum of the sample weights.
         mean : array of shape (D,)
@@ -468,7 +468,7 @@ class Scaling:
         )
 
     def raw(self, w: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return weights (D, T) and bias (T,) that do the same to raw features."""
+        """Return the equivalent weights (D, T) and bias (T,) for raw features."""
         raw = self.root[:, None] * w
         return raw, bias - self.shift @ raw
 
@@ -496,7 +496,7 @@ class Clip:
     negative: dict[int, NegativePart]
 
     def check(self, n_kernels: int, n: int) -> None:
-        """Raise ValueError unless all is finite and of the right shape."""
+        """Raise ValueError unless all values are finite and have the right shape."""
         for m, (values, V) in self.negative.items():
             if m not in range(n_kernels) or np.shape(V) != (n, np.size(values)):
                 raise ValueError("Clipping was found for other kernels or samples.")
@@ -520,7 +520,7 @@ class Clip:
                 )
             K = bank.gram(m)
             if symmetric:
-                K = (K + K.T) / 2  # rounding of the kernel, checked before
+                K = (K + K.T) / 2  # symmetric up to rounding, as checked before
             f = K @ V
             K -= f @ V.T
             if symmetric:
@@ -528,7 +528,7 @@ class Clip:
                 continue
             try:
                 diag = bank.select([m]).diag()[:, 0] - f**2 @ (1.0 / values)
-            except ValueError:  # a given cross Gram has none; only spherical asks
+            except ValueError:  # a given cross Gram has none; only needed for spherical
                 diag = None
             bank = bank.replace_gram(m, K, diag, cross=True)
         return bank
@@ -553,11 +553,11 @@ def check_definite(
         examines all of it and returns a correction that removes the negative eigenspace
         from training and cross kernels alike.
     seen : Seen, optional
-        What :func:`look_at` saw of the bank.
+        The result of :func:`look_at` for the bank.
     tol : float
         Eigenvalues above ``-tol`` times the largest one count as rounding.
     exact : bool
-        Look at all of each kernel in any case.
+        Whether to examine each kernel completely in any case.
     """
     check_psd(psd)
     if bank.shape[0] != bank.shape[1]:
@@ -590,11 +590,11 @@ def check_definite(
 
 
 def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> bool:
-    """Tell whether kernels that were looked at in part have a sum that is definite.
+    """Return whether the weighted sum of partially examined kernels is semidefinite.
 
-    The bounds of a solution hold if the weighted sum of its kernels is positive
-    semidefinite, whatever the kernels are one by one. One Cholesky factor of the sum
-    tells, which is cheap beside one of each kernel.
+    The bounds of a solution are valid if the weighted sum of its kernels is positive
+    semidefinite, even if single kernels are not. This takes one Cholesky factorisation
+    of the sum, which is cheap compared with one for each kernel.
 
     Parameters
     ----------
@@ -606,7 +606,7 @@ def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> b
     """
     unknown, n = _unknown(bank), bank.shape[0]
     if len(unknown) == 0 or sample_size(n, len(unknown)) == n:
-        return True  # all of each was looked at
+        return True  # each kernel was examined completely
     for weights in np.atleast_2d(theta):
         if weights[unknown].any():
             K = bank.combine_symmetric(weights)
@@ -617,10 +617,10 @@ def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> b
 
 
 def look_at(bank: KernelBank, weight: FloatArray) -> Seen | None:
-    """Return what one pass over given kernels sees, for all that comes after.
+    """Return statistics from one pass over given kernels, for all later steps.
 
-    None if some kernels are formulas, about which less has to be found out. Raises
-    ValueError if there is a NaN or an infinity.
+    None if some kernels are formulas, which need fewer checks. Raises ValueError if
+    there is a NaN or an infinity.
     """
     if len(_unknown(bank)) < bank.shape[2]:
         return None
@@ -630,7 +630,7 @@ def look_at(bank: KernelBank, weight: FloatArray) -> Seen | None:
 def _surveyed(bank: KernelBank, weight: FloatArray, tol: float) -> Seen:
     seen = bank.survey(weight, tol)
     if not np.isfinite(seen.squares).all():
-        # squares of finite numbers may overflow, and are looked at one by one then
+        # squares of finite numbers may overflow; then check the entries themselves
         for m in np.flatnonzero(~np.isfinite(seen.squares)).tolist():
             if not np.isfinite(bank.gram(m)).all():
                 raise ValueError(NOT_FINITE)
@@ -644,13 +644,13 @@ def _unknown(bank: KernelBank) -> NDArray[np.intp]:
 
 
 def check_psd(psd: str) -> None:
-    """Raise ValueError unless there is such a way to treat indefinite kernels."""
+    """Raise ValueError unless ``psd`` is a known treatment of indefinite kernels."""
     if psd not in ("check", "clip", "ignore"):
         raise ValueError(f"psd must be 'check', 'clip' or 'ignore', got {psd!r}.")
 
 
 def indefinite(name: str, low: float, high: float) -> ValueError:
-    """Return the error of a kernel with a negative eigenvalue."""
+    """Return the error about a kernel with a negative eigenvalue."""
     return ValueError(
         f"Kernel {name!r} is not positive semidefinite: it has an eigenvalue of "
         f"{low:.3g} or less, while its largest is at least {high:.3g}. {REMEDY}"

@@ -125,7 +125,7 @@ def _find_stops(
     bound: int,
     stops: NDArray[np.int64],
 ) -> None:
-    """Find where in each row the first k-mer that is at least `bound` stands."""
+    """Find the position in each row of the first k-mer that is at least `bound`."""
     for i in range(starts.shape[0]):
         low = starts[i]
         high = indptr[i + 1]
@@ -147,7 +147,7 @@ def _take_slices(
     out_kmers: NDArray[np.int64],
     out_counts: NDArray[np.float64],
 ) -> None:
-    """Copy one slice of each row, `indptr` describes the rows of the copy."""
+    """Copy one slice of each row; `indptr` describes the rows of the copy."""
     for i in range(starts.shape[0]):
         shift = starts[i] - indptr[i]
         for p in range(indptr[i], indptr[i + 1]):
@@ -245,7 +245,7 @@ def _count_kmers(
     sizes = np.maximum(np.diff(offsets) - length + 1, 0)
     kmers = np.empty(int(sizes.sum()), dtype=np.int64)
     indptr = np.empty(offsets.shape[0], dtype=np.int64)
-    # With no letters there is no k-mer, the place value is then irrelevant.
+    # Without letters there are no k-mers, and the place value is irrelevant.
     lead = max(base, 1) ** (length - 1)
     _list_kmers(codes, offsets, length, base, lead, kmers, indptr)
     bounds = indptr.tolist()
@@ -329,7 +329,7 @@ def _add_level(a: _Counts, b: _Counts, space: int, out: NDArray[np.float64]) -> 
     n_a, n_b = out.shape
     same = a is b
     # No partial sum of an inner product exceeds the largest square, by the
-    # inequality of Cauchy and Schwarz: up to 2**24 single precision is exact.
+    # Cauchy-Schwarz inequality: up to 2**24 single precision is exact.
     square = max(_largest_square(a), _largest_square(b))
     dtype = np.float32 if square <= 2**24 else np.float64
     starts_a = a.indptr[:-1]

@@ -31,12 +31,12 @@ class Reference:
     Attributes
     ----------
     kernels : tuple of Kernel
-        Of one base, or of none.
+        Kernels with the same base, or without one.
     positions : array of int
-        Their places in the bank.
+        Their positions in the bank.
     features : FeatureSet
     samples : array of shape (n, d), CSR matrix, or array of strings
-        Features as the kernels see them, less ``shift``.
+        The features of the kernels, minus ``shift``.
     shift : array of shape (d,), or None
     """
 
@@ -50,11 +50,11 @@ class Reference:
     def of(
         cls, known: Known, positions: NDArray[np.intp], features: FeatureSet | None
     ) -> Reference:
-        """Return what a source knows, and where its kernels stand."""
+        """Return the state of a source, with the positions of its kernels."""
         return cls(known.kernels, positions, features, known.samples, known.shift)
 
     def source(self) -> Source:
-        """Return the source between no rows and the samples, all of it checked."""
+        """Return the validated source, with the samples as columns and no rows."""
         _require(len(self.kernels) == len(self.positions), "kernels have no place")
         features, samples, shift = self.features, self.samples, self.shift
         if not isinstance(features, FeatureSet):
@@ -100,7 +100,7 @@ class BankState:
     names : sequence of str
     references : sequence of Reference
     present : array of shape (n_kernels, n_cols) of ones and zeros, or None for ones
-        Which column samples have which kernel's view.
+        Whether a column sample has the view of a kernel.
     """
 
     names: Sequence[str]
@@ -108,7 +108,7 @@ class BankState:
     present: FloatArray | None = None
 
     def sources(self) -> list[Source]:
-        """Return the sources of the references; raise ValueError if nothing fits."""
+        """Return the sources of the references; raise ValueError if inconsistent."""
         names, M, references = self.names, len(self.names), self.references
         _require(M > 0 and len(references) > 0, "there are no kernels")
         _require(all(isinstance(name, str) for name in names), "a name is no text")

@@ -1,4 +1,4 @@
-"""Strings as numbers: what the kernels of sequences have in common.
+"""Encoding of strings as numbers, for all sequence kernels.
 
 All functions take one-dimensional collections of Python strings (list, tuple,
 NumPy array of strings or objects, pandas Series). Letters are compared as
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 #: Code of a letter outside of the alphabet.
 UNKNOWN = 255
 
-# Largest number of letters; leaves codes free for `UNKNOWN` and for what takes
-# its place on one side of a comparison.
+# Maximum number of letters; leaves codes for `UNKNOWN`, and for its replacement
+# on one side of a comparison.
 _MAX_LETTERS = 250
 
 # Letters translated at a time by `encode`.
@@ -33,7 +33,7 @@ _ENCODE_LETTERS = 1 << 20
 
 
 def as_list(strings: Iterable[str], name: str = "strings") -> list[str]:
-    """Return `strings` as a list after checking that it holds strings only."""
+    """Return `strings` as a list after checking that it contains only strings."""
     if isinstance(strings, (str, bytes)):
         raise TypeError(
             f"{name} must be a collection of strings, got a single "
@@ -56,7 +56,7 @@ def as_list(strings: Iterable[str], name: str = "strings") -> list[str]:
 
 
 def check_count(value: int, name: str, minimum: int = 1) -> int:
-    """Return `value` as an int after checking that it is one, and its size."""
+    """Return `value` as an int after checking its type and size."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
         raise TypeError(
             f"{name} must be an integer, got {value!r} of type {type(value).__name__}."
@@ -184,7 +184,7 @@ def as_pair(
 ) -> tuple[list[str], list[str], str]:
     """Check two collections and find their common alphabet.
 
-    Both lists are one object if `strings_b` is None or is `strings_a`.
+    Both lists are the same object if `strings_b` is None or is `strings_a`.
     """
     list_a = as_list(strings_a, "strings_a")
     if strings_b is None or strings_b is strings_a:

@@ -1,4 +1,4 @@
-"""Products with a Gram matrix in twice the precision, where rounding would decide."""
+"""Products with a Gram matrix in twice the working precision."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 
 from mklearn.data.compiling import njit
 
-# Sums and products of floating-point numbers and what they round off, exactly (Dekker
-# 1971, Knuth 1969): no optimisation that changes the order is allowed in this file.
+# Error-free transformations: sums and products of floating-point numbers with their
+# exact rounding errors (Dekker 1971, Knuth 1969). Compiler optimisations that change
+# the order of operations are not allowed in this file.
 
 
 @njit(cache=True, nogil=True)
@@ -19,10 +20,10 @@ def add_products(K, A, used, weights, hi, lo):  # type: ignore[no-untyped-def]
     K : array of shape (n, n_used)
     A : array of shape (n, T)
     used : array of shape (n_used,)
-        Rows of A that are not zero, the columns of K.
+        Nonzero rows of A, which are the columns of K.
     weights : array of shape (T,)
     hi, lo : arrays of shape (n, T)
-        Sums, and what they round off.
+        Sums, and their rounding errors.
 
     Returns
     -------

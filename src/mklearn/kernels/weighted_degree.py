@@ -21,8 +21,8 @@ from mklearn.kernels.strings import (
     mirror,
 )
 
-# Takes the place of `UNKNOWN` on one side of a comparison, so that an unknown
-# letter differs from every letter, also from another unknown one.
+# Replaces `UNKNOWN` on one side of a comparison, so that an unknown letter
+# differs from every letter, also from another unknown one.
 _NEVER = 254
 
 # Rows of a weighted degree Gram matrix computed at a time.
@@ -40,8 +40,8 @@ def _two_diagonals(
 ) -> tuple[float, float]:
     """Sum the weights of the matching runs of x with z, and of v with w.
 
-    ``gains[b]`` is what the b-th letter of a run adds to the weight of the
-    run, ``gains[0]`` is zero: no branch depends on the letters. Two
+    ``gains[b]`` is the contribution of the b-th letter of a run to its
+    weight, and ``gains[0]`` is zero: no branch depends on the letters. Two
     independent sums hide the latency of the additions.
     """
     zero = np.uint32(0)
@@ -65,7 +65,7 @@ def _shifted_sum(
     gains: NDArray[np.float64],
     shift_weights: NDArray[np.float64],
 ) -> float:
-    """Sum over the shifts from 1 on, in both directions."""
+    """Sum over all positive shifts, in both directions."""
     length = x.shape[0]
     total = 0.0
     for s in range(1, min(shift_weights.shape[0], length)):
@@ -76,7 +76,7 @@ def _shifted_sum(
 
 @njit(cache=True, nogil=True)
 def _run_gains(run_weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Differences of the weights of runs, beginning with zero."""
+    """Return the differences of the weights of runs, starting with zero."""
     gains = np.zeros(run_weights.shape[0])
     for b in range(1, run_weights.shape[0]):
         gains[b] = run_weights[b] - run_weights[b - 1]

@@ -1,6 +1,6 @@
-"""A fitted model in facts, words and a page.
+"""Reports about fitted models.
 
-``facts`` has the values, ``words`` the sentences, ``html`` the page.
+``facts`` computes the values, ``words`` the sentences, and ``html`` the page.
 """
 
 from mklearn.data.writing import whole_file, whole_files, write_json

@@ -1,8 +1,8 @@
-"""Checks that a careful reader would make of a run, with advice.
+"""Checks for common problems of a run, with advice.
 
-A check takes a :class:`~mklearn.report.Report` and returns sentences that say what was
-found and what to do about it. Checks that need the samples themselves are in
-:func:`sample_checks`, which is called before the report is made.
+A check is a function of a :class:`~mklearn.report.Report` that returns sentences about
+what was found and what to do about it. Checks that need the samples themselves are in
+:func:`sample_checks`, which is called before the report is created.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mklearn.report.facts import view_shares as shares_of
 from mklearn.solvers import Status
 
 ALONE = 0.9  # share of a view that dominates the decision
-RARE = 0.1  # part of the samples below which a class is rare
+RARE = 0.1  # share of the samples below which a class is rare
 EQUAL = 0.995  # alignment of kernels that are practically equal
 
 
@@ -154,7 +154,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-# --- what the samples tell ------------------------------------------------------------
+# --- checks of the samples ------------------------------------------------------------
 
 
 def sample_checks(
@@ -208,7 +208,7 @@ def _target_in_disguise(data: MultiView, y: NDArray[Any]) -> Iterator[str]:
 
 
 def _one_to_one(column: NDArray[np.float64], codes: NDArray[np.intp]) -> bool:
-    """Tell whether a column has one value for each class, and another for others."""
+    """Return whether the values of a column correspond one to one to the classes."""
     values, places = np.unique(column, return_inverse=True)
     classes = np.unique(codes)
     if len(values) != len(classes) or len(classes) < 2:

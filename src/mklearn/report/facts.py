@@ -1,7 +1,7 @@
 """Facts about a model and a run, as values that can be stored as JSON.
 
 ``results.json``, ``mklearn inspect``, the tables on the screen and the page all show
-what the functions here return, in the words of :mod:`mklearn.report.words`.
+the results of these functions, worded by :mod:`mklearn.report.words`.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class DataSummary:
     ----------
     n_samples : int
     views : mapping of str to int
-        Columns of each view.
+        Number of columns of each view.
     classes : mapping of str to int
-        Samples of each class, empty without classes.
+        Number of samples of each class; empty without classes.
     missing : int
         Number of missing values that were filled in.
     source : str
-        Where the samples are from.
+        Origin of the samples.
     absent : mapping of str to int
         Number of samples that lack a view, for each view that some samples lack.
     """
@@ -66,7 +66,7 @@ class DataSummary:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Cross-validated predictions: each made by a model that had not seen the sample.
+    """Cross-validated predictions, each by a model that was not trained on the sample.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Predictions:
     ids : array of shape (n_samples,), optional
         Names of the samples; their indices by default.
 
-    If ``truth`` is a structured array of ``event`` and ``time``, ``predicted`` holds
+    If ``truth`` is a structured array of ``event`` and ``time``, ``predicted`` contains
     risks, which are only compared within a fold.
     """
 
@@ -104,7 +104,7 @@ class Predictions:
     ids: NDArray[Any] | None = None
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return all that is known of each sample, as the columns of a table."""
+        """Return all values of each sample, as the columns of a table."""
         ids = np.arange(len(self.truth)) if self.ids is None else self.ids
         found = {"sample": ids, "truth": self.truth, "predicted": self.predicted}
         if self.of_times:
@@ -166,16 +166,16 @@ class ViewShare:
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Scores of one model, learned from parts of the training samples of each fold.
+    """Scores of a model trained on subsets of the training samples of each fold.
 
     Attributes
     ----------
     sizes : tuple of int
-        Samples that were learned from, ascending.
+        Numbers of training samples, ascending.
     scores : array of shape (n_sizes, n_folds)
-        On the test samples of the folds.
+        Scores on the test samples of the folds.
     folds : tuple of (int, int)
-        Training and test samples of each fold.
+        Numbers of training and test samples of each fold.
     """
 
     sizes: tuple[int, ...]
@@ -184,7 +184,7 @@ class LearningCurve:
 
     @property
     def rise(self) -> tuple[float, float]:
-        """By how much the last step raised the score, and the standard error."""
+        """Increase of the score in the last step, and its standard error."""
         steps = self.scores[-1] - self.scores[-2]
         return float(steps.mean()), float(error_over_folds(steps, self.folds))
 
@@ -202,7 +202,7 @@ class LearningCurve:
 
 @dataclass(frozen=True)
 class Report:
-    """What ``report.html`` shows; parts that are None are left out.
+    """The content of ``report.html``; parts that are None are left out.
 
     Attributes
     ----------
@@ -210,28 +210,28 @@ class Report:
     data : DataSummary
     model : fitted estimator of mklearn
     comparison : Comparison, optional
-        As :func:`mklearn.model_selection.compare` returns it.
+        As returned by :func:`mklearn.model_selection.compare`.
     scoring : str
-        What its scores are.
+        Name of its score.
     alignment : array of shape (n_kernels, n_kernels), optional
-        As :func:`kernel_alignment` returns it.
+        As returned by :func:`kernel_alignment`.
     predictions : Predictions, optional
     views : ScoreByView, optional
         As returned by :func:`mklearn.interpretation.score_by_view`.
     tests : KernelTests, optional
-        As :func:`mklearn.inference.kernel_tests` returns them, of the same kernels.
+        As returned by :func:`mklearn.inference.kernel_tests`, for the same kernels.
     loading : str
-        Code that loads the model, shown as it is.
+        Code that loads the model, shown verbatim.
     shares : tuple of ViewShare
-        As :func:`view_shares` returns them; those of the model by default.
+        As returned by :func:`view_shares`; those of the model by default.
     verdict : str
         Conclusion of the comparison in one sentence; shown first.
     findings : tuple of str
-        What :func:`~mklearn.report.sample_checks` has found.
+        The warnings of :func:`~mklearn.report.sample_checks`.
     notes : tuple of str
-        What was decided about the data, and what was left out.
+        Decisions about the data, including what was left out.
     origin : mapping of str to str
-        Where the report comes from: command, date, seed, versions.
+        Origin of the report: command, date, seed, versions.
     curve : LearningCurve, optional
     """
 
@@ -274,7 +274,7 @@ def describe_data(
 
 
 def class_counts(y: Any) -> dict[str, int]:
-    """Return the samples of each class, classes in their order."""
+    """Return the number of samples of each class, in sorted order."""
     labels, counts = np.unique(np.asarray(y), return_counts=True)
     return {str(k): int(n) for k, n in zip(labels, counts, strict=True)}
 
@@ -318,9 +318,9 @@ def view_shares(
     ----------
     model : fitted estimator
     stability : WeightStability, optional
-        Of the same kernels, for the intervals.
+        For the same kernels; provides the intervals.
     importance : KernelImportance, optional
-        By view, for the p-values.
+        By view; provides the p-values.
     """
     rows = kernel_rows(model)
     groups = kernels_by_view(model.kernel_names_, model.kernels_)
@@ -328,7 +328,7 @@ def view_shares(
     for name, members in groups.items():
         more: dict[str, float] = {}
         if stability is not None:
-            # kernels that a search has left out are not in models of resamples
+            # models of resamples lack the kernels that a search has left out
             place = {kernel: j for j, kernel in enumerate(stability.kernel_names)}
             known = [model.kernel_names_[m] for m in members]
             there = [place[kernel] for kernel in known if kernel in place]
@@ -348,15 +348,15 @@ def view_shares(
 
 
 def headline(kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a summary of the kernels: shares of views, and widths merged.
+    """Return a summary of the kernels: shares of views, and merged widths.
 
-    Kernels that differ only in their width are similar, and how they share a weight
-    means little; three or more of them are merged into one row.
+    Kernels that differ only in their width are similar, and the division of a weight
+    among them means little; three or more of them are merged into one row.
 
     Parameters
     ----------
     kernels : sequence of mappings
-        As :func:`model_facts` has them.
+        As returned by :func:`model_facts`.
 
     Returns
     -------
@@ -395,7 +395,7 @@ def _together(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
-    """Return the bounds and what they say, ready for JSON."""
+    """Return the bounds and their meaning, ready for JSON."""
     return {
         "objective": solution.upper,
         "lower_bound": solution.lower,
@@ -429,7 +429,7 @@ def evidence(solution: Solution, noise: Any) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Return plain values with infinities and NaN as words, which JSON lacks."""
+    """Return plain values with infinities and NaN, which JSON lacks, as strings."""
     if isinstance(value, dict):
         return {k: _finite(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -469,13 +469,13 @@ def verdict(
 ) -> dict[str, Any]:
     """Return which model of a comparison to use and why, ready for JSON.
 
-    A difference is clear if it is more than two of its standard errors.
+    A difference is clear if it exceeds two standard errors.
 
     Parameters
     ----------
     comparison : Comparison
     scoring : str
-        What its scores are.
+        Name of its score.
     method : str
         The model that the comparison is about.
     plain : str, optional
@@ -488,7 +488,7 @@ def verdict(
     dict
         ``use``, the name of a model; ``why``, one of "nothing found", "rival",
         "sum better", "sum as good", "learned better" and "best"; ``over``, the model
-        that ``difference`` and ``difference_error`` are to; ``words``.
+        that ``difference`` and ``difference_error`` refer to; ``words``.
     """
 
     def clear(a: str, b: str) -> bool:
@@ -550,7 +550,7 @@ def view_facts(found: ScoreByView) -> dict[str, Any]:
 
 
 def inference_facts(model: Any, tests: KernelTests | None = None) -> dict[str, Any]:
-    """Return how sure weights are, by columns, ready for JSON; empty if not known."""
+    """Return tests and intervals of weights by column, if any, ready for JSON."""
     known = hasattr(model, "weight_errors_") or tests is not None
     if not known or np.ndim(model.kernel_weights_) == 2:
         return {}
@@ -570,7 +570,7 @@ def _plain(value: Any) -> float | None:
 
 
 def errors_of_values(found: Predictions) -> dict[str, float]:
-    """Return the size of the errors of predicted numbers."""
+    """Return measures of the errors of predicted numbers."""
     truth, predicted = found.truth, found.predicted
     return {
         "r2": float(r2_score(truth, predicted)),
@@ -581,7 +581,7 @@ def errors_of_values(found: Predictions) -> dict[str, float]:
 
 
 def errors_of_classes(found: Predictions) -> dict[str, Any]:
-    """Return the confusion of classes, true ones in rows, and the area under the ROC.
+    """Return the confusion matrix, true classes in rows, and the area under the ROC.
 
     The area is None unless there are two classes and scores.
     """
@@ -610,8 +610,8 @@ def errors_of_classes(found: Predictions) -> dict[str, Any]:
 def errors_of_times(found: Predictions) -> dict[str, Any]:
     """Return concordance, areas under the curve, and groups of equal size by risk.
 
-    Risks are compared within folds only. Areas are taken at quartiles of the times of
-    events; groups are thirds, halves if there are few events.
+    Risks are compared only within folds. Areas are computed at quartiles of the event
+    times; groups are thirds, or halves if there are few events.
     """
     y, risk = found.truth, np.asarray(found.predicted, dtype=float)
     fold = np.zeros(len(y), dtype=int) if found.folds is None else found.folds
@@ -642,7 +642,7 @@ def errors_of_times(found: Predictions) -> dict[str, Any]:
 
 
 def _curve(y: NDArray[Any]) -> dict[str, Any]:
-    """Return the Kaplan-Meier curve of a group, and who is in it."""
+    """Return the Kaplan-Meier curve of a group, and its size."""
     curve = kaplan_meier(y)
     return {
         "n_samples": len(y),

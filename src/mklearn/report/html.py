@@ -22,7 +22,7 @@ def write_html(path: str | os.PathLike[str], report: Report) -> None:
 
 
 def report_html(report: Report) -> str:
-    """Return the report as a page: each section that has something to say."""
+    """Return the report as a page of all nonempty sections."""
     found = [(heading, show(report)) for heading, show in SECTIONS]
     sections = [(heading, content) for heading, content in found if content]
     return page(report.title, sections, f"mklearn {__version__}")

@@ -1,8 +1,8 @@
-"""What a page is built of: tables, figures, paragraphs, and the frame around them.
+"""Elements of a page: tables, figures, paragraphs, and the page itself.
 
-There is no address in a page, and its policy forbids any request and any script but the
-one below, which sorts tables; without it the page shows the same, unsorted. A page is
-well-formed XML too, so that a parser can check it.
+A page contains no external address, and its policy forbids all requests and all scripts
+except the one below, which sorts tables; without it the page shows the same, unsorted.
+A page is also well-formed XML, so that a parser can check it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ blockquote { margin: 0; }
   figure.wide svg { max-width: none; width: 40rem; } }
 """
 _FORBIDDEN = r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-# sorts a table by a column; no sign in it needs escaping, in HTML or in XML
+# sorts a table by a column; no character in it needs escaping, in HTML or in XML
 SCRIPT = """
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
@@ -106,18 +106,18 @@ POLICY = (
 
 
 def text(value: Any) -> str:
-    """Return a value as text that can stand anywhere in a page."""
+    """Return a value as text that can be used anywhere in a page."""
     return escape(clean(value))
 
 
 def clean(value: Any) -> str:
-    """Return a value as text without what neither HTML nor XML allows."""
+    """Return a value as text without characters that HTML or XML forbids."""
     shown = str(value).encode("utf-8", "replace").decode("utf-8")
     return re.sub(_FORBIDDEN, "\ufffd", shown)
 
 
 def page(title: str, sections: Sequence[tuple[str, str]], foot: str = "") -> str:
-    """Return a whole page: title, contents, and sections of heading and HTML."""
+    """Return a complete page: title, contents, and sections of heading and HTML."""
     links = "".join(
         f'<li><a href="#part{i}">{text(head)}</a></li>'
         for i, (head, _) in enumerate(sections)
@@ -155,7 +155,7 @@ def paragraph(content: str, kind: str = "") -> str:
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table; the first cell of a row names it, numbers come as floats.
+    """Return a table; the first cell of a row is its heading, numbers are floats.
 
     A cell may also be a :class:`Bar`, a :class:`Share` or a :class:`Number`.
     """
@@ -175,7 +175,7 @@ def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
         lines.append(f'<tr><th scope="row">{_shown(first)}</th>{cells}</tr>')
     kinds = [*(["full"] if len(heads) > 3 else []), *(["sortable"] if rows[2:] else [])]
     kind = f' class="{" ".join(kinds)}"' if kinds else ""
-    # what scrolls can be reached by keys
+    # scrollable parts can be focused by keyboard
     place = f' tabindex="0" role="region" aria-label="{text(caption)}"'
     return (
         f'<div class="scroll"{place}><table{kind}>{_caption(caption)}'
@@ -184,25 +184,25 @@ def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
 
 def _caption(words: str) -> str:
-    # a span, to be no wider than the window though the table is
+    # a span, which is no wider than the window even if the table is
     return f"<caption><span>{text(words)}</span></caption>"
 
 
 class Bar(float):
-    """A part of one, shown as the length of a bar; the number stands elsewhere."""
+    """A share, shown as the length of a bar; the number is in another cell."""
 
 
 class Number(str):
-    """Digits that are text already, and stand where numbers do."""
+    """A number that is already formatted as text."""
 
 
 class Share(int):
-    """A count with the part of its row that it is, shown as a shade."""
+    """A count, with its share of the row shown as a shade."""
 
     part: float
 
     def __new__(cls, count: int, total: int) -> Share:
-        """Return a count of so many in all."""
+        """Return a count out of ``total``."""
         share = super().__new__(cls, count)
         share.part = count / total if total else 0.0
         return share
@@ -224,7 +224,7 @@ def _cell(value: Any, numeric: bool) -> str:
         )
         return f'<td class="wide" data-value="{float(value):.6g}">{bar}</td>'
     if isinstance(value, Share):
-        style = f"--part: {0.35 * value.part:.3f}"  # faint enough to read on
+        style = f"--part: {0.35 * value.part:.3f}"  # faint enough to be legible
         return f'<td class="number share" style="{style}">{int(value)}</td>'
     return f"<td{_number(numeric)}>{_shown(value)}</td>"
 
@@ -234,7 +234,7 @@ def _shown(value: Any) -> str:
 
 
 def listing(items: Sequence[tuple[str, bool]]) -> str:
-    """Return a list of sentences; those with True are the ones to look at first."""
+    """Return a list of sentences; those with True are emphasised."""
     quiet, warning = "<li>", '<li class="warning">'
     lines = "".join(
         f"{warning if loud else quiet}{text(said)}</li>" for said, loud in items
@@ -247,7 +247,7 @@ def dots(
 ) -> str:
     """Return a figure with a row of dots for each name, and a line at their mean.
 
-    Each dot tells its value where a pointer rests on it.
+    Each dot shows its value when the pointer is on it.
     """
     values = [value for _, row in rows for value in row]
     low, high = min(values), max(values)
@@ -295,7 +295,7 @@ def dots(
 
 
 def new_figure(figsize: tuple[float, float]) -> Any:
-    """Return a figure that no window knows of, None without matplotlib."""
+    """Return a figure without a window, None without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -304,19 +304,19 @@ def new_figure(figsize: tuple[float, float]) -> Any:
 
 
 def figure(drawn: Any, alt: str, name: str, wide: bool = False) -> str:
-    """Return a matplotlib figure as inline SVG with a text for those who hear it.
+    """Return a matplotlib figure as inline SVG with a text alternative.
 
-    ``name`` tells its inner names from those of other figures on the page. A ``wide``
-    one is not made smaller on a phone than can be read, but scrolls.
+    ``name`` makes its internal names unique on the page. A ``wide`` figure scrolls on a
+    phone instead of becoming too small to read.
     """
     from matplotlib import rc_context
 
     stream = io.StringIO()
     settings = {"svg.fonttype": "none", "svg.hashsalt": "mklearn"}
     with rc_context(settings), warnings.catch_warnings():
-        # letters that matplotlib's font lacks are the browser's to draw
+        # letters that matplotlib's font lacks are drawn by the browser
         warnings.filterwarnings("ignore", "Glyph", UserWarning)
-        # and what does not fit is made to fit by the size of the figure
+        # the size of the figure is chosen such that everything fits
         warnings.filterwarnings("ignore", "constrained_layout", UserWarning)
         drawn.savefig(stream, format="svg", transparent=True)
     svg = stream.getvalue()
@@ -325,6 +325,6 @@ def figure(drawn: Any, alt: str, name: str, wide: bool = False) -> str:
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = svg.replace("stroke: #000000", "stroke: currentColor")
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{text(alt)}"', 1)
-    # what scrolls can be reached by keys
+    # scrollable parts can be focused by keyboard
     kind = ' class="wide" tabindex="0"' if wide else ""
     return f"<figure{kind}>{svg}<figcaption>{text(alt)}</figcaption></figure>"

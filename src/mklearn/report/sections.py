@@ -1,8 +1,8 @@
-"""The sections of a report, each from what is known to HTML.
+"""The sections of a report, as HTML.
 
-A section is a function that takes a :class:`~mklearn.report.Report` and returns what
-stands below its heading, or nothing if it has nothing to say. ``SECTIONS`` at the end
-lists them in the order of the page.
+A section is a function of a :class:`~mklearn.report.Report` that returns the content
+below its heading, or an empty string if there is none. ``SECTIONS`` at the end lists
+them in the order of the page.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from mklearn.report.page import (
 
 
 def data_section(report: Report) -> str:
-    """Return what was learned from, what was not there, and what was left out."""
+    """Return the training data, missing values, and what was left out."""
     data = report.data
     start = f"{data.n_samples} samples; {words.missing(data.missing, data.absent)}."
     parts = [paragraph(f"{start} Source: {data.source}." if data.source else start)]
@@ -120,7 +120,7 @@ def comparison_section(report: Report) -> str:
 
 
 def shares_section(report: Report) -> str:
-    """Return what each view counts, all its kernels together."""
+    """Return the share of each view, summed over its kernels."""
     views = report.shares or view_shares(report.model)
     heads = ["view", "share", "relative", "kernels used"]
     rows: list[list[Any]] = [
@@ -144,7 +144,7 @@ def shares_section(report: Report) -> str:
 
 
 def views_section(report: Report) -> str:
-    """Return what each view accounts for in the score."""
+    """Return the part of the score attributed to each view."""
     found = report.views
     if found is None:
         return ""
@@ -234,19 +234,19 @@ def inference_section(report: Report) -> str:
 
 
 def alignment_section(report: Report) -> str:
-    """Return how alike the kernels are."""
+    """Return the similarity of the kernels."""
     if report.alignment is None:
         return ""
     names, values = report.model.kernel_names_, np.asarray(report.alignment)
     parts = paragraph(words.ALIKE)
     short = [_short(name) for name in names]
-    if len(names) > MANY:  # the first of each view stands for all
+    if len(names) > MANY:  # show only the first kernel of each view
         groups = kernels_by_view(names, report.model.kernels_)
         first = {members[0]: _short(view) for view, members in groups.items()}
         short = [first.get(m, "") for m in range(len(names))]
     cell = min(0.4, max(0.1, 8.0 / len(names)))  # inches
     size = min(9.0, 60.0 * cell)
-    room = 0.011 * size * max(map(len, short))  # of the longest name, in inches
+    room = 0.011 * size * max(map(len, short))  # width of the longest name, in inches
     side = cell * len(names)
     drawn = new_figure((side + room + 1.8, side + 0.75 * room + 1.0))
     if drawn is not None:
@@ -286,7 +286,7 @@ def certificate_section(report: Report) -> str:
 
 
 def evidence_section(report: Report) -> str:
-    """Return how likely the values are under the weights, if those came from that."""
+    """Return the evidence of the weights, for evidence models."""
     if not hasattr(report.model, "evidence_"):
         return ""
     found = evidence(report.model.solution_, report.model.noise_)
@@ -299,7 +299,7 @@ def evidence_section(report: Report) -> str:
 
 
 def values_section(report: Report) -> str:
-    """Return how far predicted numbers are off."""
+    """Return the errors of predicted numbers."""
     found = report.predictions
     if found is None or not is_regressor(report.model):
         return ""
@@ -330,7 +330,7 @@ def values_section(report: Report) -> str:
 
 
 def classes_section(report: Report) -> str:
-    """Return which classes are taken for which."""
+    """Return which classes are confused with which."""
     found = report.predictions
     if found is None or is_regressor(report.model) or found.of_times:
         return ""
@@ -367,7 +367,7 @@ def classes_section(report: Report) -> str:
 
 
 def _curves(found: Predictions, errors: dict[str, Any]) -> str:
-    """Return ROC, precision and recall, and calibration, of what is known."""
+    """Return ROC, precision-recall and calibration curves, as far as available."""
     classes = errors["classes"]
     ranked = _rankings(found, classes)
     if not ranked:
@@ -419,7 +419,7 @@ def _curves(found: Predictions, errors: dict[str, Any]) -> str:
 
 
 def _rankings(found: Predictions, classes: list[str]) -> dict[str, Any]:
-    """Return who is of a class, and the scores for it, by class."""
+    """Return membership indicators and scores, by class."""
     truth = np.array([str(label) for label in found.truth])
     if found.scores is not None and len(classes) == 2:
         return {classes[1]: (truth == classes[1], np.asarray(found.scores))}
@@ -436,7 +436,7 @@ def _rankings(found: Predictions, classes: list[str]) -> dict[str, Any]:
 
 
 def _chances(found: Predictions, classes: list[str]) -> dict[str, Any]:
-    """Return who is of a class, and its probability, by class."""
+    """Return membership indicators and probabilities, by class."""
     if found.probabilities is None or found.classes is None:
         return {}
     truth = np.array([str(label) for label in found.truth])
@@ -450,7 +450,7 @@ def _chances(found: Predictions, classes: list[str]) -> dict[str, Any]:
 
 
 def curve_section(report: Report) -> str:
-    """Return how the score grows with the samples that are learned from."""
+    """Return the score as a function of the number of training samples."""
     curve, scoring = report.curve, report.scoring
     if curve is None:
         return ""
@@ -486,7 +486,7 @@ def curve_section(report: Report) -> str:
 
 
 def samples_section(report: Report) -> str:
-    """Return for a few samples which view spoke for what."""
+    """Return the contributions of views to the predictions of a few samples."""
     found = report.predictions
     if found is None or found.parts is None or len(found.views) < 2:
         return ""
@@ -528,9 +528,10 @@ def samples_section(report: Report) -> str:
 
 
 def _for_the_prediction(found: Predictions) -> tuple[Any, Any]:
-    """Return what views say for the predicted class rather than the next, and by what.
+    """Return the margin of the predicted class, and the contributions of views to it.
 
-    For a wrong prediction the next is the true class.
+    The contributions come first. The margin is over the next class; for a wrong
+    prediction, over the true class.
     """
     parts, scores, classes = found.parts, found.decisions, found.classes
     assert parts is not None and scores is not None and classes is not None
@@ -555,16 +556,16 @@ def _plain(value: Any) -> Any:
     return _size(float(value)) if isinstance(value, float) else str(value)
 
 
-# --- what frames it -------------------------------------------------------------------
+# --- summary, checks and origin -------------------------------------------------------
 
 
 def verdict_section(report: Report) -> str:
-    """Return what the comparison comes to."""
+    """Return the conclusion of the comparison."""
     return paragraph(report.verdict, "words") if report.verdict else ""
 
 
 def checks_section(report: Report) -> str:
-    """Return what was found suspicious, with advice."""
+    """Return the warnings, with advice."""
     found = run_checks(report)
     if not found:
         return paragraph(words.ALL_WELL)
@@ -581,7 +582,7 @@ def methods_section(report: Report) -> str:
 
 
 def origin_section(report: Report) -> str:
-    """Return where the report comes from."""
+    """Return the origin of the report."""
     if not report.origin:
         return ""
     rows = [item for item in report.origin.items() if item[0] != "command"]
@@ -591,7 +592,7 @@ def origin_section(report: Report) -> str:
 
 
 def _short(name: Any) -> str:
-    """Return a name as a figure can show it; a dollar would start a formula."""
+    """Return a name for use in a figure; a dollar would start a formula."""
     shown = clean(name)
     shown = shown if len(shown) <= 36 else f"{shown[:35]}…"
     return shown.replace("$", r"\$")
@@ -647,7 +648,7 @@ def loading_section(report: Report) -> str:
 
 
 Section = Callable[[Report], str]
-MANY = 60  # kernels or classes that are not named one by one in a figure
+MANY = 60  # number of kernels or classes above which figures do not name all of them
 SECTIONS: tuple[tuple[str, Section], ...] = (
     ("In short", verdict_section),
     ("Checks", checks_section),

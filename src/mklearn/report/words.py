@@ -1,4 +1,4 @@
-"""Sentences and signs for what is known of a model, the same wherever they stand."""
+"""Sentences and table cells about a model, the same on the screen and in reports."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ ABSENT = "Samples without a view are assigned the average of those that have it.
 
 
 def plain_words(solution: Solution, model: Any = None) -> str:
-    """Return what a certificate means, for readers who do not optimise.
+    """Return the meaning of a certificate, for readers who are not optimisers.
 
     Parameters
     ----------
     solution : Solution
     model : estimator, optional
-        Fitted; it decides what the words call its setting and what it has learned.
+        A fitted model; it determines the terms for its settings and what it learned.
     """
     setting, learned = _terms(model)
     if solution.status is Status.OPTIMAL:
@@ -125,7 +125,7 @@ def plain_words(solution: Solution, model: Any = None) -> str:
 
 
 def _terms(model: Any) -> tuple[str, str]:
-    """Return what is given, and what is learned with the weights, in words."""
+    """Return terms for the given settings, and for what is learned besides weights."""
     if isinstance(model, MKLDiscriminant):
         learned = "discriminant directions"
         if isinstance(model.reg, str) and model.reg == "learn":
@@ -150,7 +150,7 @@ def _terms(model: Any) -> tuple[str, str]:
 
 
 def verdict_words(found: Mapping[str, Any], scoring: str) -> str:
-    """Return the closing sentence of a comparison, from the facts of a verdict."""
+    """Return the conclusion of a comparison, from the facts of a verdict."""
     if found["over"] is None:
         return f"Verdict: there is no other method to compare {found['use']} with."
     by = f"{difference(found, scoring)}{' points' if _scale(scoring)[2] else ''}"
@@ -188,7 +188,7 @@ def verdict_words(found: Mapping[str, Any], scoring: str) -> str:
 
 
 def rise(found: tuple[float, float], scoring: str) -> str:
-    """Return whether more samples would help, by the end of a learning curve."""
+    """Return whether more samples would help, according to the learning curve."""
     mean, error = found
     by = difference({"difference": mean, "difference_error": error}, scoring)
     by += " points" if _scale(scoring)[2] else ""
@@ -206,7 +206,7 @@ def rise(found: tuple[float, float], scoring: str) -> str:
 
 
 def missing(filled: int, absent: Mapping[str, int]) -> str:
-    """Return what was not there: values that were filled in, and whole views."""
+    """Return a description of missing data: imputed values, and absent views."""
     lacking = ", ".join(f"{count} lack {view}" for view, count in absent.items())
     if filled and absent:
         return f"{filled} missing values were filled in; of the samples, {lacking}"
@@ -235,7 +235,7 @@ _SCORES = {
 
 
 def scoring_name(scoring: str) -> str:
-    """Return how a score is called."""
+    """Return the display name of a score."""
     return _SCORES.get(scoring, scoring)
 
 
@@ -253,13 +253,13 @@ def concordance(errors: Mapping[str, Any]) -> str:
 
 
 def by_view(found: Mapping[str, Any]) -> str:
-    """Return what scores by view are, and of how much in all, for a caption."""
+    """Return a description of scores by view, with their total, for a caption."""
     scale, digits, unit = _scale(found["scoring"])
     name = scoring_name(found["scoring"])
     if name == "correlation":
         name += " of scores with the target"
     shown = [f"{scale * found['total']:.{digits}f}{unit} in all"]
-    # parts of a correlation sum to it, and what no view alone says is no part
+    # parts of a correlation sum to the total; only R squared and Shapley have a rest
     if (found["kind"], found["scoring"]) == ("product", "r2"):
         shown.append(f"{scale * found['rest']:+.{digits}f} for a wrong mean")
     if found["kind"] == "shapley":
@@ -297,12 +297,12 @@ def view_score(row: Mapping[str, Any], scoring: str) -> str:
 def difference(row: Mapping[str, Any], scoring: str) -> str:
     """Return the difference of a row of a comparison to the first, and its error."""
     scale, digits, _ = _scale(scoring)
-    mean = round(scale * row["difference"], digits) + 0.0  # no minus before a zero
+    mean = round(scale * row["difference"], digits) + 0.0  # no negative zero
     return f"{mean:+.{digits}f} ± {scale * row['difference_error']:.{digits}f}"
 
 
 def scale(scoring: str) -> tuple[float, str]:
-    """Return what a score is multiplied by where it is shown, and its unit."""
+    """Return the factor by which a score is shown, and its unit."""
     factor, _, unit = _scale(scoring)
     return factor, unit
 
@@ -318,30 +318,30 @@ def seconds(row: Mapping[str, Any]) -> str:
 
 
 def kernels_used(row: Mapping[str, Any], without: str = "-") -> str:
-    """Return how many kernels a row of a comparison uses; some have no weights."""
+    """Return the number of kernels that a row of a comparison uses, if known."""
     if not row["n_kernels"]:
         return without
     return f"{row['kernels_used']:.3g} of {row['n_kernels']}"
 
 
 def gain(value: float, scoring: str) -> str:
-    """Return by how much a score changes."""
+    """Return the change of a score."""
     scale, digits, _ = _scale(scoring)
     return f"{round(scale * value, digits) + 0.0:+.{digits}f}"
 
 
 def p_value(value: float) -> str:
-    """Return a p-value as papers print it."""
+    """Return a p-value in the format of papers."""
     return f"{value:.3f}" if value >= 1e-3 else f"{value:.0e}"
 
 
 def percent(share: float) -> str:
-    """Return a part of one, small ones as such."""
+    """Return a share in percent; small ones as an upper bound."""
     return "< 0.1 %" if 0.0 < share < 5e-4 else f"{100.0 * share:.1f} %"
 
 
 def rejected(names: Sequence[str]) -> str:
-    """Return which kernels a search has left out, and why."""
+    """Return a sentence about the kernels that a search has left out."""
     return (
         "Left out because the sum of the others scored better on the folds: "
         f"{', '.join(names)}."
@@ -349,7 +349,7 @@ def rejected(names: Sequence[str]) -> str:
 
 
 def weight(row: Mapping[str, Any]) -> str:
-    """Return the weight of a kernel; of several, how many have one."""
+    """Return the weight of a kernel; for several, how many are used."""
     if "n_used" in row:
         return f"{row['n_used']} of {row['n_kernels']} used"
     return f"{row['weight']:.3f}" if row["used"] else "-"
