@@ -333,7 +333,7 @@ TITLES = {
     "recovery": "Are weights recovered? Shares of variance with known truth",
     "large": "A hundred thousand targets",
     "shared": "Shared weights of more targets than samples",
-    "elsewhere": "Weights of their own for targets of other kinds",
+    "elsewhere": "Separate weights for targets of other kinds",
 }
 
 

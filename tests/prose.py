@@ -61,15 +61,29 @@ PHRASES = {
     r"\blearn(s|ed)? (any labels )?by heart\b": "memorise",
     r"\bnot taken at (its|their) word\b": "validated",
     r"\ban? (number|integer) from [01] on\b": "positive; nonnegative",
+    r"\bsigns? of life\b": "intermediate point",
+    r"\bin the clothes of\b|\bscikit-learn face\b": "with the interface of",
+    r"\bwhoever (asks|looks|codes)\b|\bfor whoever\b": "callers; name who uses it",
+    r"\b(are|is) (those )?of rounding\b": "contain only rounding errors",
+    r"\bbounds? (that|which) [^.]{1,40} proves?\b": "the bound given by",
+    r"\bmakes? no odds\b": "has no effect",
+    r"\bafresh\b": "recomputed; from scratch",
+    r"\bexactnesses\b|\bhow exactly (the|inner)\b": "precisions; accuracy of",
+    r"\bof (its|their) own each\b": "each has its own",
+    r"\bweights of (its|their) own\b": "its own weights; separate weights",
+    r"\ba (process|folder|file) of its own\b": "its own process; a separate folder",
+    r"\bgo(es)? on (from )?where\b": "continue where",
+    r"\bseen through\b": "depends on ... only through",
+    r"\b(once it is|made) short enough\b": "scaled down to be feasible",
+    r"\bhand(s|ed|ing)? out\b": "distribute",
+    r"\b(is|are|was) (not )?looked for\b": "find; search",
 }
 OF_PAGES = {
     r"(?<!there) (is|are) no (parts?|sums?|landmarks?|tables?)\b": "is not a ...",
     r"\bby heart\b": "memorise",
     r"\bwith all its might\b|\bfor ever\b": "fully; without end",
     r"\btake[ns]? for known\b": "treated as known",
-    r"\bhand(s|ed|ing)? out\b": "distribute",
     r"\bstands? in\b(?! (the|a|its|their|for)\b)": "is used instead",
-    r"\bscikit-learn face\b": "interface",
     r"\bspeaks? for\b|\bspoke for\b": "supports; favours",
     r"\bcomes? apart\b|\btold apart\b": "separate, distinguish",
     r"\bmade up\b": "simulated",
@@ -93,7 +107,11 @@ PAGES = [
     ROOT / "changes" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-SOURCES = [*sorted((ROOT / "src").rglob("*.py")), *(ROOT / "examples").glob("*.py")]
+SOURCES = [
+    *sorted((ROOT / "src").rglob("*.py")),
+    *sorted((ROOT / "benchmarks").glob("*.py")),
+    *(ROOT / "examples").glob("*.py"),
+]
 LEFT_OUT = {"_build", "generated", "gallery", "results"}
 
 

@@ -26,6 +26,15 @@ STUMBLED = [
     "All others have Nyström features without a word.",
     "A problem can judge any iterate, whoever found it",
     "heart disease (without the file: tumours)",
+    "Yields signs of life; returns A and the scores",
+    "One-vs-rest SVC on the sum, in the clothes of the others",
+    "Directions in which no entry can move are those of rounding.",
+    "Return the lower bound that a feasible A proves.",
+    "How exactly the inner problem is solved",
+    "each target has weights of its own",
+    "The same command goes on where it was stopped",
+    "kernels, seen through functions of a block that return sums",
+    "what the events hand out to those at risk",
 ]
 ON_PAGES = [
     "## Who may do what",

@@ -17,7 +17,7 @@ from mklearn.estimators._predictor import as_bank
 from mklearn.kernels import KernelBank, alignment
 from mklearn.kernels.normalise import fit_normaliser
 
-NEGLIGIBLE = 1e-4  # part of the largest weight below which a kernel does not count
+NEGLIGIBLE = 1e-4  # fraction of the largest weight below which a kernel does not count
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def kernel_rows(model: Any) -> list[KernelRow]:
 
 
 def used_kernels(weights: ArrayLike) -> NDArray[np.bool_]:
-    """Tell which kernels have more than a ten-thousandth of the largest weight.
+    """Return which kernels have more than a ten-thousandth of the largest weight.
 
     Smaller weights reflect the accuracy of the solution rather than the importance of a
     kernel.
@@ -98,7 +98,7 @@ def kernels_by_view(
     """
     groups: dict[str, list[int]] = {}
     for m, (name, kernel) in enumerate(zip(names, kernels, strict=True)):
-        if kernel is None:  # a Gram that was given: nobody knows what it looks at
+        if kernel is None:  # a given Gram matrix, whose columns are unknown
             key = name
         elif kernel.view is not None:
             key = kernel.view

@@ -178,7 +178,7 @@ def compare(
     scores, seconds = np.empty(shape), np.empty(shape)
     used, available = np.full(shape, np.nan), np.zeros(len(models), dtype=np.intp)
     with ctrl_c_ends_all():
-        # folds outside, models inside: a change in the machine's load meets all models
+        # loop over folds first, so that changes in load affect all models
         for k, split in enumerate(splits):
             for i, (name, model) in enumerate(models.items()):
                 given: dict[str, Any] = {}
@@ -211,7 +211,7 @@ def compare(
 
 
 def takes_groups(model: Any) -> bool:
-    """Tell whether ``fit`` of a model has a parameter for groups.
+    """Return whether ``fit`` of a model has a parameter for groups.
 
     Parameters
     ----------
@@ -230,9 +230,8 @@ class _Stop(BaseException):
 def ctrl_c_ends_all() -> Iterator[None]:
     """Let Ctrl-C end several fits, wherever they are, by KeyboardInterrupt.
 
-    A single fit answers Ctrl-C with the best that it has found, which would let a
-    series of fits go on with a poor one among them. Who has a handler of their own for
-    the signal keeps it.
+    On Ctrl-C, a single fit returns the best result so far, so that a series of fits
+    would continue with a poor one among them. A custom handler of the signal is kept.
     """
 
     def stop(*_: Any) -> NoReturn:

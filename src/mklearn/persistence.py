@@ -70,10 +70,10 @@ FORMAT = "mklearn model"
 FORMAT_VERSION = 3
 
 _CONTENT, _DIGEST = "model.json", "sha256"
-_MOST_MEMBERS = 60_000  # which 4 MB of a list of contents have room for
-_MOST_SHARED = 64  # how often one array may be referred to, on average
-_FREE = 2**24  # bytes, or columns of a sparse array, that any file may ask for
-_PART = 128  # bytes that an array takes beside its numbers, about
+_MOST_MEMBERS = 60_000  # maximum number of members, which fit into a directory of 4 MB
+_MOST_SHARED = 64  # maximum average number of references to an array
+_FREE = 2**24  # bytes, or columns of a sparse array, that any file may request
+_PART = 128  # approximate overhead of an array, in bytes
 _HEADER = re.compile(
     rb"\{'descr': '([<>|](?:b1|[iu][1248]|f(?:2|4|8|16)|U[0-9]{1,8}))', "
     rb"'fortran_order': (True|False), "
@@ -99,7 +99,7 @@ _RECORDS: dict[str, type] = {
     )
 }  # fmt: skip
 _NOT_KEPT = ("path_",)  # what predictions do not need
-# parameters of fit alone: where they are objects, the default takes their place
+# parameters that only fit uses: objects are replaced by the default
 _OF_FIT = ("callback", "cv", "scoring", "solver", "random_state")
 
 
@@ -222,7 +222,7 @@ def _decoded(members: Mapping[str, bytes], content: Mapping[str, Any]) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return what an error says, in one line that a terminal can show."""
+    """Return the message of an error, in one line that a terminal can show."""
     if isinstance(error, RecursionError):
         return "too deep"
     text = " ".join(str(error).split()) or type(error).__name__
@@ -232,7 +232,7 @@ def _reason(error: Exception) -> str:
 
 def _check_sound(model: Any) -> None:
     """Raise ValueError if a model's parts do not fit together."""
-    with np.errstate(all="ignore"):  # what is not finite is looked for
+    with np.errstate(all="ignore"):  # values that are not finite are checked
         if isinstance(model, TableModel):
             model.check_columns()
             check_state(model.estimator_)
@@ -325,7 +325,7 @@ def _finite(text: str) -> float:
 
 
 def _read_members(file: BinaryIO) -> dict[str, bytes]:
-    """Return what an archive holds, which is no more than the size of the file."""
+    """Return the members of an archive, in total no larger than the file."""
     size = os.fstat(file.fileno()).st_size
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         raise ValueError("it is a device, not a file")
@@ -337,7 +337,7 @@ def _read_members(file: BinaryIO) -> dict[str, bytes]:
         ours = all(_is_ours(info) for info in infos)
         if not ours or len(names) != len(infos):
             raise ValueError("it is a zip archive but no model file")
-        # members that overlap could take the square of that, before any digest
+        # overlapping members could take the square of that, before any digest
         if sum(info.file_size for info in infos) > size:
             raise ValueError("its members are larger than the file")
         return {info.filename: archive.read(info) for info in infos}
@@ -356,7 +356,7 @@ def _listing_bytes(file: BinaryIO, size: int) -> int:
 
 
 def _is_ours(info: zipfile.ZipInfo) -> bool:
-    """Tell whether a member is one that :func:`save` may have written."""
+    """Return whether a member could have been written by :func:`save`."""
     known = info.filename in (_CONTENT, _DIGEST) or re.fullmatch(
         r"arrays/[0-9]{1,9}\.npy", info.filename
     )
@@ -382,7 +382,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self._arrays: list[NDArray[Any]] = []
-        self._known: dict[int, list[int]] = {}  # the number of an array, and its uses
+        self._known: dict[int, list[int]] = {}  # index and use count of each array
         self._held: list[Any] = []  # so that no id is used twice
 
     def members(self) -> Iterator[tuple[str, bytes]]:
@@ -496,7 +496,7 @@ def _array_name(number: int) -> str:
 class _Reader:
     """Makes a model from JSON values and arrays; knows the listed classes only.
 
-    What it makes takes no more than a multiple of the bytes that it has read.
+    The memory of its results is at most a multiple of the bytes read.
     """
 
     def __init__(self, members: Mapping[str, bytes]) -> None:
@@ -561,7 +561,7 @@ class _Reader:
         return array
 
     def _check_axes(self, shape: Any) -> None:
-        """Raise ValueError for axes that no element of the file stands for."""
+        """Raise ValueError for axes that are not backed by elements of the file."""
         most = max(2**16, self._size)
         if not all(type(n) is int and 0 <= n <= most for n in shape):
             raise ValueError(f"an array has the shape {tuple(shape)}")
@@ -611,7 +611,7 @@ class _Reader:
 def _read_array(data: bytes) -> NDArray[Any]:
     """Return an array from npy bytes that are as long as their header says.
 
-    The header is read as :func:`save` writes it, and not evaluated.
+    The header must have the form written by :func:`save`, and is not evaluated.
     """
     if data[:8] not in (b"\x93NUMPY\x01\x00", b"\x93NUMPY\x02\x00"):
         raise ValueError("an array is no npy file of version 1 or 2")

@@ -515,7 +515,7 @@ def _listing(name: str, folder: Any) -> Listing:
 
 
 def _where(entry: DataSet, folder: Any) -> tuple[str, bool]:
-    """Return the first source that has a data set, and whether it is at hand."""
+    """Return the first source that has a data set, and whether it is local."""
     path = find_file(entry, folder)
     if path is not None and path.is_file():
         return f"file {entry.file}", True

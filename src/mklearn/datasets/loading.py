@@ -43,7 +43,7 @@ def load(
         Folder of the npz files, by default the one that the environment variable
         MKLEARN_DATA names.
     download : bool
-        Whether OpenML may be asked for what is not at hand.
+        Whether to download data sets that are not available locally from OpenML.
     return_X_y : bool
         Return ``(data, target)`` alone.
 
@@ -250,7 +250,7 @@ def _missing(name: str, entry: DataSet, folder: Any, why: str) -> str:
 
 
 def _advice(entry: DataSet) -> str:
-    """Return what to do to have a data set."""
+    """Return advice on how to obtain a data set."""
     entry = CATALOGUE[entry.base] if entry.base else entry
     if not entry.file:
         return f"install a scikit-learn that has {entry.loader}."

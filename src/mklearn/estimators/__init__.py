@@ -1,4 +1,4 @@
-"""The scikit-learn face of the library."""
+"""Estimators with the interface of scikit-learn."""
 
 from mklearn.estimators.baselines import (
     AlignmentMKLClassifier,

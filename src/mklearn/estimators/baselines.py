@@ -592,7 +592,7 @@ class OfOneKernel(Predictor):
         return np.asarray(self.alone.scores(self.kept.cross(X)) - self.alone.bias)
 
     def terms(self, X: Any) -> NDArray[np.float64]:
-        """Return what the kernel adds to the scores."""
+        """Return the contribution of the kernel to the scores."""
         return self.alone.parts(self.kept.cross(X))
 
     def check(self) -> None:

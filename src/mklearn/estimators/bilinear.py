@@ -1,4 +1,4 @@
-"""Classifiers for all classes at once, on the Crammer-Singer loss."""
+"""Joint classifiers for all classes, with the Crammer-Singer loss."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
         return MKLProblem(bank, loss, self._weights())
 
     def _seeded(self, solver: Any) -> Any:
-        """Return the solver with the seed that ``random_state`` gives."""
+        """Return the solver with the seed of ``random_state``."""
         if self.random_state is None:
             return solver
         if isinstance(solver, Multilevel):

@@ -228,7 +228,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         return self._learn(self._training(X, y, sample_weight))
 
     def _learn(self, training: Training) -> MKLClassifier:
-        """Pose the problems, solve them, and keep what was found."""
+        """Create and solve the problems, and store the results."""
         training, _ = self._encoded(training)
         self._check_beside(training)
         problems = self._posed(training)
@@ -238,13 +238,13 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         return self
 
     def _check_beside(self, training: Any) -> None:
-        """Raise ValueError if covariates leave nothing; warn if effects are infinite.
+        """Raise ValueError if covariates explain the target; warn of infinite effects.
 
         Infinite effects are reported as large as the tolerance requires.
         """
         super()._check_beside(training)
         formula = self._formula()
-        # for a linear program
+        # too many for a linear program
         many = not training.exact and training.n_rows > SAMPLE
         if self._fixed is None or formula.quadratic or many:
             return
@@ -293,14 +293,14 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         return by_name("logistic" if self.loss == "multinomial" and two else self.loss)
 
     def _sharing(self) -> list[slice]:
-        """Return which columns of the targets share their kernel weights."""
+        """Return the sets of target columns that share kernel weights."""
         k = len(self.classes_)
         if self.weights == "shared":
             return [slice(None)]
         return [slice(t, t + 1) for t in range(1 if k == 2 else k)]
 
     def _cost_used(self, training: Training, solutions: list[Solution]) -> Any:
-        """Return C as it was given, or one over the weight of the identity."""
+        """Return the given C, or one over the weight of the identity."""
         if not isinstance(self.C, str):
             return float(self.C)
         M = len(training.names)
@@ -309,7 +309,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         return float(C[0]) if len(C) == 1 else C
 
     def _unit(self, training: Any) -> float:
-        """Return what the trace of kernels is, up to that of the identity."""
+        """Return the trace of the kernels, relative to that of the identity."""
         return float(training.weight.sum()) if self.normalize == "trace" else 1.0
 
     def _beyond_sums(self) -> dict[str, Any]:
@@ -333,7 +333,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         scores = self._scores(X)
         if scores.shape[1] == 1:
             return np.column_stack([expit(-scores), expit(scores)])
-        # shifting all logarithms keeps the ratios where every probability underflows
+        # shifting all logarithms keeps the ratios even if all probabilities underflow
         logs = scores
         if self.loss == "logistic":
             logs = -np.logaddexp(0.0, -scores)

@@ -34,7 +34,7 @@ FloatArray = NDArray[np.float64]
 
 CHOICES = ("learn", "loo", "gcv")
 REGS = np.logspace(-6, 0, 13)
-_MANY = 600  # samples from which on a part of them is worth a look first
+_MANY = 600  # number of samples from which to start with a subset
 
 
 class MKLDiscriminant(
@@ -225,7 +225,7 @@ class MKLDiscriminant(
         return self._learn(self._training(X, y, sample_weight))
 
     def _learn(self, training: Training) -> MKLDiscriminant:
-        """Solve for the reg given, or for several, and keep the best."""
+        """Solve for the given reg, or for several, and keep the best."""
         space = self._space(training)
         if isinstance(self.reg, str) and self.reg != "learn":
             fit = self._choose(space)
@@ -235,7 +235,7 @@ class MKLDiscriminant(
         return self
 
     def _space(self, training: Training) -> GramSpace | FeatureSpace:
-        """Return the analysis on Grams or on features."""
+        """Return the analysis on Gram matrices or on features."""
         encoded = training.encoded(Indicators(len(self.classes_)))
         self._check_beside(encoded)
         return space_of(encoded, not self._multilabel, self.criterion)
@@ -305,13 +305,13 @@ class MKLDiscriminant(
         reg: Any,
         start: Solution | None = None,
     ) -> Fit:
-        """Solve for one reg, from the solution for another."""
+        """Solve for one reg, starting from the solution for another."""
         first = None if start is None else Iterate(start.theta, start.A)
         solve = partial(self._solve, space.training)
         return space.fit(reg, self._weights(), solve, first)
 
     def _chosen(self, training: Training, problem: Any, start: Iterate | None) -> Any:
-        """Return the solver; many samples begin with a part, which saves factors."""
+        """Return the solver; with many samples, it starts on a subset to save time."""
         solver = super()._chosen(training, problem, start)
         many = training.exact and training.n_rows >= _MANY
         named = isinstance(self.solver, str) and self.solver == "newton"
@@ -320,7 +320,7 @@ class MKLDiscriminant(
         return solver
 
     def _keep_fit(self, space: GramSpace | FeatureSpace, fit: Fit) -> None:
-        """Keep directions, decision rule and probabilities."""
+        """Store directions, decision rule and probabilities."""
         rank = fit.A.shape[1] if self._multilabel else len(self.classes_) - 1
         turn, self.explained_ratio_ = projection(fit.targets, fit.F, fit.balance, rank)
         self.means_ = fit.means @ turn
@@ -355,7 +355,7 @@ class MKLDiscriminant(
     def _class_rule(
         self, space: GramSpace | FeatureSpace, fit: Fit, turn: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Take classes as normal, with the criterion's covariance."""
+        """Store the rule of normal classes with the covariance of the criterion."""
         k = len(self.classes_)
         covariance = turn.T @ (fit.within + fit.stiff) @ turn / fit.size
         priors = _check_priors(self.priors, k, space.counts / space.size)
@@ -367,7 +367,7 @@ class MKLDiscriminant(
     def _label_rules(
         self, space: GramSpace | FeatureSpace, fit: Fit, turn: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Tell samples with a label from those without it along its own scores."""
+        """Store a rule for each label, along its own scores."""
         k, size, stiff = len(self.classes_), space.size, fit.stiff
         odds, shift = np.empty(k), np.empty(k)
         for j in range(k):
@@ -380,19 +380,19 @@ class MKLDiscriminant(
             priors = _check_priors(self.priors, 2, n / size)
             each, rest = gaussian_rule(means, covariance, priors)
             odds[j], shift[j] = each[1, 0] - each[0, 0], rest[1] - rest[0]
-        # scores are coordinates turned back
+        # scores are rotated coordinates
         return (np.linalg.pinv(turn) * odds).T, shift
 
     def _beyond_sums(self) -> dict[str, Any]:
         return {"reg": self.reg} if self.reg == "loo" else {}
 
     def _block_targets(self, blocks: Any) -> Any:
-        """Return blocks with class numbers; several labels need arrays in memory."""
+        """Return blocks with class indices; several labels need arrays in memory."""
         self._multilabel = False
         return super()._block_targets(blocks)
 
     def _target(self, y: Any, weight: FloatArray) -> NDArray[Any]:
-        """Return class numbers, or the indicators of labels."""
+        """Return class indices, or the indicators of labels."""
         listed = isinstance(check_given(y), (list, tuple)) and len(y) > 0
         table = getattr(y, "ndim", 1) == 2 or (listed and np.ndim(y[0]) == 1)
         self._multilabel = table and type_of_target(y, input_name="y").startswith(

@@ -144,7 +144,7 @@ def baseline_hazard(
     return times, np.cumsum(dead / at_risk) * np.exp(-top)
 
 
-# --- how well scores order samples ----------------------------------------------------
+# --- concordance ----------------------------------------------------------------------
 
 
 def concordance_index(y: Any, risk: ArrayLike, sample_weight: Any = None) -> float:
@@ -193,7 +193,7 @@ def concordance_index(y: Any, risk: ArrayLike, sample_weight: Any = None) -> flo
 
 @njit(cache=True)
 def _pairs(time, event, rank, weight):  # type: ignore[no-untyped-def]
-    """Return weights of pairs in order, of those with equal risk, and of all."""
+    """Return weights of concordant pairs, of pairs with equal risk, and of all."""
     n = len(time)
     size = 1
     for i in range(n):
@@ -281,9 +281,9 @@ def dynamic_auc(y_train: Any, y: Any, risk: ArrayLike, times: ArrayLike) -> Floa
 
 
 def _uncensored(y: Any) -> Any:
-    """Return the chance to be seen until a time: censored and events exchanged."""
+    """Return the probability of not being censored before a time."""
     time, event, weight = _checked(y, None)
-    # at equal times events come first: those that had it cannot be censored any more
+    # at equal times events come first, as they cannot be censored any more
     times, dead, at_risk = _table(time, event, weight)
     lost = np.bincount(np.searchsorted(times, time), weight * (1 - event), len(times))
     left = at_risk - dead

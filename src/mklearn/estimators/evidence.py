@@ -36,8 +36,8 @@ from mklearn.solvers.targets import OwnWeights
 
 FloatArray = NDArray[np.float64]
 
-_OF_ALL = 1e-3  # log evidence that shared weights may yet gain,
-_OF_EACH, _MOST = 1 / 8, 2.5  # and those of a target, for each kernel and in all
+_OF_ALL = 1e-3  # tolerance of the log evidence for shared weights
+_OF_EACH, _MOST = 1 / 8, 2.5  # the same for one target, per kernel and in total
 
 
 class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
@@ -268,7 +268,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             )
 
     def _learn(self, training: Training) -> EvidenceMKLRegressor:
-        """Pose the problem, solve it, and keep what was found."""
+        """Create and solve the problem, and store the result."""
         training, problem, shift = self._problem(training)
         if training.explained().any():
             raise NothingToLearnError(EXPLAINED)
@@ -293,7 +293,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     def _learn_apart(
         self, training: GramTraining, problem: EvidenceProblem, shift: Any
     ) -> EvidenceMKLRegressor:
-        """Find weights for each target, all of them together, or for each group."""
+        """Learn separate weights, for all targets together or for each group."""
         if is_own(self.weights):
             own = OwnEvidence(problem, self.memory_limit)
             rest = self.tol
@@ -349,13 +349,13 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             assert isinstance(training, GramTraining)
             training = replace(training, Y=training.target, cost=training.weight)
             return training, training.evidence(), 0.0
-        # the constant is free: a shift changes rounding only, and makes constants zero
+        # the constant is unpenalised: a shift only improves accuracy
         shift = training.middle()
         training = training.encoded(Shifted(shift))
         return training, training.evidence(), shift
 
     def _units(self) -> FloatArray | None:
-        """Return what makes effects in the units of X of those of the problem."""
+        """Return the map from effects of the problem to effects in the units of X."""
         return None if self._fixed is None else self._fixed.coding.to_units
 
     @property

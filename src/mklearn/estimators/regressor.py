@@ -228,11 +228,11 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         return problem, spread_solution(found, fewer)
 
     def _fewer(self, training: Training) -> FewerColumns | None:
-        """Return fewer columns that stand for all targets, where there are any."""
+        """Return fewer equivalent columns for all targets, None if not possible."""
         return training.fewer() if self._formula().quadratic else None
 
     def _at_once(self, training: Training) -> bool:
-        """Tell whether all targets can be worked on together."""
+        """Return whether all targets can be solved together."""
         return training.exact and self._formula().quadratic
 
     def _own(self, training: GramTraining, C: float, weights: Any) -> OwnSquared:

@@ -43,12 +43,12 @@ from mklearn.solvers.subspace import (
 FloatArray = NDArray[np.float64]
 
 CRITERIA = ("hsic", "svm", "alignment")
-SHARE = 5e-4  # reg="auto": this part of the kernel's trace
+SHARE = 5e-4  # reg="auto": this fraction of the kernel's trace
 
 
 @dataclass(frozen=True)
 class _Learned:
-    """What ``fit`` found: a subspace, and SVMs if they were learned with it."""
+    """Result of ``fit``: a subspace, and SVMs if they were learned with it."""
 
     theta: FloatArray
     subspace: Subspace
@@ -289,7 +289,7 @@ class SubspaceKernel(
     def _joint(
         self, kernels: Kernels, loss: Hinge, L: FloatArray, **settings: Any
     ) -> Solution:
-        """Solve for subspace, SVMs and, with several kernels, weights together."""
+        """Solve jointly for subspace, SVMs and, with several kernels, weights."""
         n_components = self.n_components or loss.shape[1]
         return solve_joint(
             JointProblem(loss, n_components, kernels, L),
@@ -312,10 +312,10 @@ class SubspaceKernel(
         start: FloatArray | None = None,
         **settings: Any,
     ) -> _Learned:
-        """Return the features that the labels ask for, and weights if they decide.
+        """Return the features for the labels, and the weights if labels determine them.
 
-        The weights of several kernels stay open for (39), where SVMs decide; there the
-        features are those of the mean kernel.
+        For (39) the SVMs determine the weights of several kernels; then the features
+        are those of the mean kernel.
         """
         M = kernels.bank.shape[2]
         middle = np.full(M, 1.0 / M)
@@ -360,7 +360,7 @@ class SubspaceKernel(
         return unit_cost(features, w) if isinstance(self.C, str) else float(self.C)
 
     def _loss(self, training: GramTraining, C: float) -> Hinge:
-        """Return one SVM for each class against the rest, one for two classes."""
+        """Return the loss of one SVM for each class against the rest."""
         Y = one_vs_rest(training.target, len(self.classes_))
         cost = C * self._costs(training)
         return Hinge(Y, np.repeat(cost[:, None], Y.shape[1], axis=1))

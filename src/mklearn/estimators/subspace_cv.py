@@ -30,10 +30,10 @@ from mklearn.solvers.subspace import svm_on
 
 FloatArray = NDArray[np.float64]
 
-_FEW = 2000  # samples of a fold whose Gram may lie in memory
-_LOOSER = 10  # gaps of SVMs that are good enough to choose by, in units of tol
+_FEW = 2000  # number of samples of a fold up to which its Gram is in memory
+_LOOSER = 10  # tolerance of SVMs during the search, in units of tol
 
-# numbers of reg and C, features of test samples, the SVMs' coefficients and biases
+# indices of reg and C, features of test samples, coefficients and biases of the SVMs
 _Cell = tuple[int, int, FloatArray, FloatArray, FloatArray]
 
 
@@ -199,7 +199,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
             normaliser=training.normaliser.select(choice),
         )
         if not self._unit(len(choice)):
-            # of these kernels alone: to the last digit what a fit without search does
+            # only these kernels, so that a fit without a search gives the same digits
             part, training = own_scale(part), own_scale(training)
         learned = self._learn(part)
         theta = np.zeros(training.raw.shape[2])
@@ -224,7 +224,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
         fold = part.fold
         scores = np.zeros((len(self.regs_), len(self.Cs_)))
         with warnings.catch_warnings():
-            # what is constant on a fold, or has less rank there, is simply bad
+            # kernels that are constant or of lower rank on a fold just score badly
             warnings.simplefilter("ignore", UserWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
             kind = CENTRED_TRACE if self._unit(part.raw.shape[2]) else "center"
@@ -254,7 +254,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
                 continue
             unit = unit_cost(found.features, w) if self.relative else 1.0
             features = cross.apply(theta, found.coef)
-            known: Any = found.features  # few samples: their Gram, for rough answers
+            known: Any = found.features  # for few samples, their Gram suffices
             if len(known) <= _FEW:
                 known = DenseGrams((known @ known.T)[None])
             A: FloatArray | None = None

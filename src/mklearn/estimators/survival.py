@@ -243,7 +243,7 @@ class MKLCox(SurvivalMixin):
         )
 
     def _learn(self, training: Training) -> MKLCox:
-        """Pose the problem, solve it, and keep what was found."""
+        """Create and solve the problem, and store the result."""
         training, _ = self._encoded(training)
         self._check_beside(training)
         problem = training.problem(self._formula(), self.C, self._weights())
@@ -268,7 +268,7 @@ class MKLCox(SurvivalMixin):
             )
 
     def _stratified(self, y: Any, strata: Any) -> Any:
-        """Return y with numbers of strata, and note what they are."""
+        """Return y with indices of strata, and store the strata."""
         self._strata = None
         if strata is None:
             return y
@@ -288,7 +288,7 @@ class MKLCox(SurvivalMixin):
         return CoxFormula(self.ties)
 
     def _distinct(self, X: Any, y: Any, sample_weight: Any) -> Samples:
-        """Return samples as others do; for features, in the order of their times."""
+        """Return the distinct samples; for features, in the order of their times."""
         samples = super()._distinct(X, y, sample_weight)
         rows, weight = samples.rows, samples.weight
         target = samples.target[rows]
@@ -322,7 +322,7 @@ class MKLCox(SurvivalMixin):
     def _store(
         self, training: Training, problems: Any, solutions: Any, shift: Any = 0.0
     ) -> None:
-        """Keep what was solved, and the baseline that goes with it."""
+        """Store the solution and the corresponding baseline hazard."""
         super()._store(training, problems, solutions, shift)
         (found,) = solutions
         Y, cost = training.targets()
@@ -581,7 +581,7 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
         return target[:, :2]
 
     def _block_targets(self, blocks: Blocks) -> Blocks:
-        """Return blocks with times and events, of which there are some."""
+        """Return blocks with times and events; raise if there are no events."""
         made = blocks.then(_timed)
         if not made.reduce(_count_events) > 0:
             raise NothingToLearnError(

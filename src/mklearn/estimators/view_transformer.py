@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mklearn.data.views import MultiView
 
-TABLE = "X"  # what the only view of a table is called
+TABLE = "X"  # name of the only view of a table
 KEEP, DROP = "passthrough", "drop"
 
 
@@ -143,7 +143,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
     def _learn(
         self, X: Any, y: Any, params: dict[str, Any], caller: str
     ) -> tuple[MultiView, bool]:
-        """Fit all transformers and return the samples as they make them."""
+        """Fit all transformers and return the transformed samples."""
         data, table = self._views(X, reset=True)
         wanted = self._wanted(data)
         routed = self._routed(wanted, caller, params)
@@ -209,7 +209,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         return views.with_views({TABLE: data}, {TABLE: names}), True
 
     def _wanted(self, data: MultiView) -> dict[str, Any]:
-        """Return what is to be done with each view that is named."""
+        """Return the transformer of each view that is named."""
         named = self.transformers
         if named is None:
             return {}
@@ -236,7 +236,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         return dict(named)
 
     def _check_views(self, data: MultiView) -> None:
-        """Raise unless new samples have the views that were learned from."""
+        """Raise ValueError unless new samples have the views of the training."""
         for view, width in self.views_in_.items():
             if view not in data:
                 raise ValueError(
@@ -304,7 +304,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         return np.asarray(names, dtype=object)
 
     def _named(self) -> dict[str, Any]:
-        """Return the transformers in a dict of its own; what is wrong, fit says."""
+        """Return the transformers in a new dict; ``fit`` reports invalid ones."""
         named = self.transformers
         return dict(named) if isinstance(named, Mapping) else {}
 
@@ -340,7 +340,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
                 known[key] = params.pop(key)
                 self.transformers = known
         for key, value in params.items():
-            # views may have underscores in their names themselves
+            # names of views may contain underscores
             owners = [view for view in known if key.startswith(f"{view}__")]
             owner = max(owners, key=len, default=None)
             if owner is None or not hasattr(known[owner], "set_params"):
@@ -351,12 +351,12 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
             known[owner].set_params(**{key[len(owner) + 2 :]: value})
         return self
 
-    # --- what scikit-learn asks -------------------------------------------------------
+    # --- interface of scikit-learn ----------------------------------------------------
 
     def _routed(
         self, wanted: Mapping[str, Any], caller: str, params: dict[str, Any]
     ) -> Any:
-        """Return what is handed to the methods of each transformer."""
+        """Return the metadata for the methods of each transformer."""
         if get_config()["enable_metadata_routing"]:
             return process_routing(self, caller, **params)
         if params:
@@ -391,14 +391,14 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
 
 
 def _rows(value: Any, there: NDArray[np.bool_]) -> Any:
-    """Return what belongs to some samples, if a value has an entry for each."""
+    """Return the entries of some samples, if a value has an entry for each."""
     if isinstance(value, str) or np.ndim(value) == 0 or len(value) != len(there):
         return value
     return np.asarray(value)[there]
 
 
 def _as_array(found: Any, view: str, n: int) -> tuple[Any, tuple[str, ...] | None]:
-    """Return what a transformer has made as array or CSR matrix, and its names."""
+    """Return the output of a transformer as array or CSR matrix, and its names."""
     names = None
     if hasattr(found, "columns") and hasattr(found, "to_numpy"):
         names, found = tuple(map(str, found.columns)), found.to_numpy()
@@ -431,7 +431,7 @@ def _width(data: MultiView, view: str) -> int:
 def _names_out(
     transformer: Any, columns: tuple[str, ...] | None
 ) -> tuple[str, ...] | None:
-    """Return the names of the columns that a transformer makes, None without any."""
+    """Return the names of the output columns of a transformer, None if unknown."""
     ask = getattr(transformer, "get_feature_names_out", None)
     if ask is None:
         return None
