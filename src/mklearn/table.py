@@ -470,7 +470,8 @@ def absent_words(masks: Mapping[str, NDArray[np.bool_]]) -> list[str]:
     """Return what happens to rows without a view, in words."""
     if not masks:
         return []
-    shown = _listed([f"{name} ({int(m.sum())} rows)" for name, m in masks.items()])
+    counts = {name: int(mask.sum()) for name, mask in masks.items()}
+    shown = _listed([f"{name} ({n} row{'s' * (n != 1)})" for name, n in counts.items()])
     return [
         f"Missing views (all columns empty): {shown}. These rows are assigned the "
         "view's average; nothing is filled in."

@@ -46,6 +46,7 @@ from mklearn.data.views import MultiView, holds_views, paired
 from mklearn.estimators._inference import inference_columns
 from mklearn.estimators._predictor import (
     LARGEST,
+    KnownScores,
     Predictor,
     as_bank,
     block_rows,
@@ -604,6 +605,8 @@ class BaseKernelMachine(BaseEstimator):
         """
         if holds_views(X):
             X = MultiView(X)
+        if isinstance(self.predictor_, KnownScores):
+            return X  # which is not looked at
         if self._fixed is not None:
             return self._with_covariates(X)
         return self._new_samples(X) if self.predictor_.takes_samples else X
