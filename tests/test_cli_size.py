@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("pandas")
 import pandas as pd
+import threadpoolctl
 from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
@@ -92,7 +93,7 @@ def test_long_runs_are_estimated_before_they_begin(table, monkeypatch):
     application.run_fit(data, options, say=heard.append)
     assert heard[0].startswith("Timing")
     assert re.match(
-        r"This will take about .* and [0-9.]+ GB .* fits on 44 rows", heard[1]
+        r"This will take about .* and [0-9.]+ GB .* fits on up to 88 rows", heard[1]
     )
     assert heard[2].startswith("Comparing 6 methods on 3 folds")
 
@@ -111,6 +112,41 @@ def test_estimates_follow_sizes(table, monkeypatch):
     assert more.seconds > some.seconds == 0.0
     for seconds, text in ((0.1, "1 s"), (89, "89 s"), (600, "10 min"), (9000, "2.5 h")):
         assert estimate.duration(seconds) == text
+
+
+def test_estimates_separate_what_grows_from_what_does_not():
+    cost = {"constant": 3.0, "rate": 2e-5}
+
+    def seconds(n, power=2.0):
+        return cost["constant"] + cost["rate"] * n**power
+
+    for power in (1.0, 2.0):
+        timed = (seconds(200, power), seconds(400, power))
+        found = estimate.extrapolated((200, 400), timed, 1600, power)
+        assert found == pytest.approx(seconds(1600, power))
+    # what takes no longer with more rows is constant
+    assert estimate.extrapolated((200, 400), (2.0, 1.9), 1600, 2.0) == 2.0
+    # and nothing is less than nothing: all of it grows
+    grown = estimate.extrapolated((200, 400), (1.0, 5.0), 1600, 2.0)
+    assert grown == pytest.approx(5.0 * 4.0**2)
+    assert estimate.extrapolated((200, 200), (1.0, 1.0), 400, 2.0) == 1.0
+
+
+def test_trees_on_few_rows_grow_in_one_thread(table, monkeypatch):
+    data = load_data(table, "kind")
+    info = threadpoolctl.threadpool_info
+
+    def threads():
+        return {p["num_threads"] for p in info() if p["user_api"] == "openmp"}
+
+    with threadpoolctl.threadpool_limits(2, user_api="openmp"):
+        with models.few_threads(data):
+            assert threads() <= {1}
+        # rows that are drawn from rare classes do not count as many
+        assert models.SAMPLE_ROWS < models.MOST_ROWS
+        monkeypatch.setattr(models, "MOST_ROWS", 100)
+        with models.few_threads(data):
+            assert threads() <= {2}
 
 
 def test_each_step_is_a_line_of_the_log(table, tmp_path):

@@ -25,7 +25,7 @@ from mklearn import (
     UniformMKLClassifier,
     kernels,
 )
-from mklearn.interpretation import weight_stability
+from mklearn.interpretation import kernel_importance, weight_stability
 from mklearn.model_selection import compare
 from mklearn.persistence import load, save
 
@@ -47,6 +47,21 @@ def coded(X):
 
 
 FIXED = ["age", "site"]
+
+
+@pytest.mark.parametrize("as_views", [False, True])
+def test_permuting_kernels_keeps_covariates_with_their_samples(as_views):
+    X, y = patients()
+    y = (y > np.median(y)).astype(int)
+    family = kernels.per_feature("rbf")
+    if as_views:
+        X = MultiView({name: X[[name]] for name in "ab"} | {c: X[c] for c in FIXED})
+        family = kernels.per_view("rbf")
+    model = MKLClassifier(family, fixed=FIXED).fit(X, y)
+    for scoring in (None, "roc_auc"):
+        found = kernel_importance(model, X, y, n_repeats=3, scoring=scoring)
+        assert len(found.names) == 2
+    assert kernel_importance(model, X, y, n_repeats=3).score == model.score(X, y)
 
 
 # --- which columns, and how they are coded --------------------------------------------

@@ -79,8 +79,8 @@ def test_the_table_is_as_described(folder):
 
 def test_fit_writes_what_the_page_says(fitted, folder):
     written = {path.name for path in (folder / "answer").iterdir()}
-    assert len(written) == 5
-    assert {"report.html", "predictions.csv", "model.mkl"} <= written
+    assert len(written) == 6
+    assert {"report.html", "views.csv", "predictions.csv", "model.mkl"} <= written
     assert "learned" in fitted.lower() or "sum" in fitted.lower()
 
 

@@ -10,14 +10,13 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from threadpoolctl import threadpool_limits
 
 from mklearn import kernels
 from mklearn.cli.ends import visible
@@ -26,11 +25,11 @@ from mklearn.cli.inputs import CLASSES, TIMES, Data, make_folds, make_scorer
 from mklearn.cli.learning import learning_curve
 from mklearn.cli.models import (
     MAJORITY,
-    MANY_ROWS,
     MEAN,
     MOST_ROWS,
     SUM,
     Settings,
+    few_threads,
     fitted_on_views,
     gene_notes,
     make_baselines,
@@ -42,6 +41,7 @@ from mklearn.cli.models import (
     size_notes,
     without_search,
 )
+from mklearn.cli.refits import AUTO, Refits, Refitted
 from mklearn.cli.shares import Shares
 from mklearn.cli.unseen import Unseen
 from mklearn.inference import KernelTests, kernel_tests
@@ -80,7 +80,10 @@ from mklearn.table import (
     read_tables,
 )
 
-FILES = ("model.mkl", "results.json", "weights.csv", "predictions.csv", "report.html")
+FILES = (
+    "model.mkl", "results.json", "views.csv", "weights.csv", "predictions.csv",
+    "report.html",
+)  # fmt: skip
 _MOST_TESTED = 5000  # number of samples above which tests of kernels take too long
 # text that spreadsheets interpret as a formula, unless it is a single character
 _FORMULA = re.compile(r"[=+\-@\t].")
@@ -108,6 +111,7 @@ class Run:
     seed: int = 0  # of the folds
     curve: LearningCurve | None = None
     shares: tuple[ViewShare, ...] = ()
+    refitted: Refitted = field(default_factory=Refitted)
 
     @property
     def scoring(self) -> str:
@@ -148,6 +152,8 @@ class Run:
             content["by_view"] = view_facts(self.views)
         if self.shares:
             content["views"] = [asdict(share) for share in self.shares]
+        if refits := self.refitted.as_dict():
+            content["refits"] = refits
         if self.curve is not None:
             content["learning_curve"] = self.curve.rows()
         return content
@@ -203,14 +209,15 @@ def run_fit(
             say(expected.words())
     seen, views = Unseen(data, name), _ByView(data, name, options)
     shares = Shares(data, name, scorer, options.seed)
+    refits = Refits(data, name, options, scorer)
 
     def watch(*fold: Any) -> None:
-        seen(*fold)
-        views(*fold)
-        shares(*fold)
+        for one in (seen, views, shares, refits):
+            one(*fold)
 
     say(f"Comparing {len(models)} methods on {folds.get_n_splits()} folds.")
     result = _compare(models, data, folds, callback, watch, scorer)
+    refitted = refits.result(float(result.fit_seconds.sum()), say)
     large = None
     say(f"Fitting {name} on {len(whole.y)} rows.")
     if options.low_rank(whole):
@@ -230,12 +237,13 @@ def run_fit(
         seen.predictions(),
         asked=options.scoring,
         test=None if test is None else _tested(models, name, whole, test, scorer),
-        views=views.result(),
+        views=views.result() or getattr(refitted, options.by_view, None),
         large=large,
         tests=_tests(data, model, options.seed),
         seed=options.seed,
         curve=learning_curve(plain, data, result, scorer, options.seed),
-        shares=shares.result(model if large is None else found, plain),
+        shares=shares.result(model if large is None else found, plain, refitted),
+        refitted=refitted,
     )
 
 
@@ -283,9 +291,10 @@ def _tested(
     models: Mapping[str, Any], fitted: str, data: Data, test: Data, scorer: Any
 ) -> dict[str, Any]:
     """Return the scores on test samples of all models, trained on all samples."""
-    for name, model in models.items():
-        if name != fitted:
-            model.fit(data.X, data.y)
+    with few_threads(data):
+        for name, model in models.items():
+            if name != fitted:
+                model.fit(data.X, data.y)
     score = scorer or (lambda model, X, y: model.score(X, y))
     return {
         "name": test.name,
@@ -298,9 +307,10 @@ class _ByView:
     """Attributes the score of one model to views, fold by fold."""
 
     def __init__(self, data: Data, name: str, options: Settings) -> None:
-        self._data, self._name, self._options = data, name, options
+        self._data, self._name = data, name
         one = data.layout is not None and len(data.layout.views) < 2
-        self._wanted = options.by_view != "none" and not one and data.task != TIMES
+        wanted = options.by_view in (AUTO, "product")
+        self._wanted = wanted and not one and data.task != TIMES
         self._scorer: ViewScorer | None = None
 
     def __call__(self, name: str, model: Any, split: Split) -> None:
@@ -310,18 +320,10 @@ class _ByView:
         inner = fitted_on_views(model)
         inner = getattr(inner, "best_estimator_", inner)
         if self._scorer is None:
-            options = self._options
-            self._scorer = ViewScorer(
-                inner,
-                options.by_view,
-                n_jobs=options.jobs,
-                random_state=options.seed,
-            )
-        if isinstance(X, KernelBank):
-            known, new = X[np.ix_(train, train)], X[np.ix_(test, train)]
-        else:
-            known, new = (model.transform_table(X.iloc[rows]) for rows in (train, test))
-        self._scorer.add(inner, (known, y[train]), (new, y[test]))
+            self._scorer = ViewScorer(inner)
+        given = isinstance(X, KernelBank)
+        new = X[np.ix_(test, train)] if given else model.transform_table(X.iloc[test])
+        self._scorer.add(inner, (None, y[train]), (new, y[test]))
 
     def result(self) -> ScoreByView | None:
         """Return the scores of all folds, None if not requested."""
@@ -368,9 +370,7 @@ def _compare(
         if callback is not None:
             callback(name, fold, total)
 
-    # for few rows, growing trees is faster than starting threads
-    few = 1 if len(data.y) <= MANY_ROWS else None
-    with threadpool_limits(few, user_api="openmp"):
+    with few_threads(data):
         return compare(
             models,
             data.X,
@@ -392,6 +392,9 @@ def write_files(run: Run, content: dict[str, Any], folder: Path, out: Path) -> N
     save(run.model, folder / "model.mkl", notes)
     weights = as_csv(_weight_columns(content["model"], content["inference"]))
     (folder / "weights.csv").write_text(weights, encoding="utf-8", newline="\n")
+    rows = content["views"]
+    views = as_csv({key: [row[key] for row in rows] for key in rows[0]})
+    (folder / "views.csv").write_text(views, encoding="utf-8", newline="\n")
     if run.predictions is not None:
         unseen = as_csv(run.predictions.columns())
         (folder / "predictions.csv").write_text(unseen, encoding="utf-8", newline="\n")
@@ -426,6 +429,7 @@ def make_report(run: Run, loading: str) -> Report:
         notes=tuple(run.data.said),
         curve=run.curve,
         shares=run.shares,
+        refits=run.refitted.as_dict().get("words", ""),
         origin={
             "command": shlex.join([*_program(), *sys.argv[1:]]),
             "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -134,10 +134,10 @@ _APPROXIMATION = (
 _TASK = "classification, regression, or auto to infer it from the target."
 _BY_VIEW = (
     "Attribute the score to views: product (parts that sum to the score), unique "
-    "(loss without the view), shapley, or none; unique and shapley fit additional "
-    "models."
+    "(loss without the view), shapley, none, or auto (all of them); unique and shapley "
+    "fit additional models, which auto omits if they would take too long."
 )
-_BY_VIEWS = ("product", "unique", "shapley", "none")
+_BY_VIEWS = ("auto", "product", "unique", "shapley", "none")
 _REG_WORDS = ("auto", "learn", "loo", "gcv")
 MOST = 1e20  # largest --reg, so that squares and sums do not overflow
 
@@ -187,7 +187,7 @@ def fit(
         Path | None, typer.Option(help="Another file, to score all methods on.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
-    by_view: Annotated[str, typer.Option(help=_BY_VIEW)] = "product",
+    by_view: Annotated[str, typer.Option(help=_BY_VIEW)] = "auto",
     name: Annotated[str | None, typer.Option("--id", help=_ID)] = None,
     table: Annotated[list[str] | None, typer.Option(help=_TABLE)] = None,
     gene_sets: Annotated[list[str] | None, typer.Option(help=_SETS)] = None,
@@ -253,8 +253,10 @@ def fit(
     screen.show_model(console, content["model"], found, content["scoring"])
     if "times" in content:
         screen.show_times(console, content["times"])
-    if "by_view" in content:
-        screen.show_views(console, content["by_view"])
+    screen.show_views(
+        console, content.get("by_view"), found, content.get("refits"),
+        content["scoring"],
+    )  # fmt: skip
     screen.show_verdict(console, content["verdict"])
     console.print(
         f"\nSaved in {out}: {', '.join(application.FILES)}. "

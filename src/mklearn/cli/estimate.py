@@ -12,10 +12,17 @@ import numpy as np
 from sklearn.base import clone
 
 from mklearn.cli.inputs import Data
-from mklearn.cli.models import BOOSTED, MAJORITY, MEAN, Settings, kernel_count
+from mklearn.cli.models import (
+    BOOSTED,
+    MAJORITY,
+    MEAN,
+    Settings,
+    few_threads,
+    kernel_count,
+)
 
 LONG = 1000  # number of rows from which a run may take long
-SAMPLE = 200  # number of rows of the timed fits
+SAMPLE = 200  # number of rows of the timed fits, and twice as many
 GROWTH = 2.0  # time for kernels grows with this power of the rows
 COPIES = 3  # copies of all Grams during a search: raw, normalised, of a fold
 PASSES = 4  # over all rows, on the held-out part and on all, for low-rank features
@@ -33,9 +40,8 @@ class Estimate:
         """Return the estimate as a sentence."""
         return (
             f"This will take about {duration(self.seconds)} and "
-            f"{self.n_bytes / 2**30:.1f} GB of memory, estimated from fits on "
-            f"{self.rows} "
-            "rows."
+            f"{self.n_bytes / 2**30:.1f} GB of memory, estimated from fits on up to "
+            f"{self.rows} rows."
         )
 
 
@@ -53,8 +59,9 @@ def estimate(
 ) -> Estimate | None:
     """Return the estimated cost of a comparison and the final fit; None if small.
 
-    Each model is fitted once on a few rows. The time for kernels grows with the square
-    of the number of rows, that for boosting in proportion.
+    Each model is fitted on a few rows and on twice as many. What a fit takes however
+    few its rows are is constant; the rest grows with the square of the number of rows
+    for kernels, and in proportion for boosting.
 
     Parameters
     ----------
@@ -66,26 +73,45 @@ def estimate(
     n = len(data.y)
     if n < LONG or data.layout is None:
         return None
-    part = data.part(data.drawn(SAMPLE, options.seed, 2 * options.cv)[0])
-    ratio = n * (1.0 - 1.0 / options.cv) / len(part.y)
-    seconds = 0.0
-    for name, model in models.items():
-        if name in (MAJORITY, MEAN):
-            continue
+    least = 2 * options.cv
+    few = data.part(data.drawn(SAMPLE, options.seed, least)[0])
+    more = data.part(data.drawn(2 * len(few.y), options.seed, least)[0])
+    sizes, rows = (len(few.y), len(more.y)), n * (1.0 - 1.0 / options.cv)
+    seconds, timed = 0.0, [m for m in models.items() if m[0] not in (MAJORITY, MEAN)]
+    for i, (name, model) in enumerate(timed):
+        if i == 0:
+            _taken(model, few)  # compiles what is compiled, once for all models
         power = 1.0 if name == BOOSTED else GROWTH
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about the few rows of a sample
-            began = time.perf_counter()
-            clone(model).fit(part.X, part.y, **part.given())
-        taken = time.perf_counter() - began
-        seconds += taken * ratio**power * options.cv * options.repeats
+        taken = _taken(model, few), _taken(model, more)
+        one = extrapolated(sizes, taken, rows, power)
+        seconds += one * options.cv * options.repeats
     M = kernel_count(data, options)
     n_bytes = 8.0 * COPIES * M * n**2
     if options.low_rank(whole):
         D = M * options.rank
         seconds += PASSES * len(whole.y) * _per_row(D)
         n_bytes += 8.0 * (len(whole.y) * D + COPIES * D**2)
-    return Estimate(seconds, n_bytes, len(part.y))
+    return Estimate(seconds, n_bytes, len(more.y))
+
+
+def extrapolated(
+    sizes: tuple[int, int], seconds: tuple[float, float], n: float, power: float
+) -> float:
+    """Return ``a + b n^power`` through two timings, with neither a nor b negative."""
+    small, large = (size**power for size in sizes)
+    b = max(seconds[1] - seconds[0], 0.0) / max(large - small, 1.0)
+    if b * small > seconds[0]:  # no constant: all of it grows
+        return max(seconds[0] / small, seconds[1] / large) * n**power
+    return seconds[0] + b * (n**power - small)
+
+
+def _taken(model: Any, data: Data) -> float:
+    """Return the seconds of a fit."""
+    with warnings.catch_warnings(), few_threads(data):
+        warnings.simplefilter("ignore")  # warnings about the few rows of a sample
+        began = time.perf_counter()
+        clone(model).fit(data.X, data.y, **data.given())
+    return time.perf_counter() - began
 
 
 def _per_row(D: int, rows: int = 500) -> float:

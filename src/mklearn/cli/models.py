@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
+from threadpoolctl import threadpool_limits
 
 from mklearn.cli.inputs import (
     CLASSES,
@@ -91,7 +93,7 @@ class Settings:
     cv: int = 5
     jobs: int | None = None
     seed: int = 0
-    by_view: str = "product"
+    by_view: str = "auto"
     scoring: str | None = None  # accuracy, or R2 of numbers
     class_weight: str | None = None
     repeats: int = 1
@@ -647,6 +649,16 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
             search = TransformedTargetRegressor(search, transformer=StandardScaler())
         models[label] = make(search)
     return {**models, name: GramModel(guess) if grams else guess}
+
+
+def few_threads(data: Data) -> AbstractContextManager[Any]:
+    """Return a context in which trees grow in one thread, unless there are many rows.
+
+    On few rows they take longer to wake threads than to grow, and on a busy machine
+    many times as long.
+    """
+    few = 1 if len(data.y) <= MOST_ROWS else None
+    return threadpool_limits(few, user_api="openmp")
 
 
 def _boosting(n: int, classes: bool, options: Settings) -> Any:

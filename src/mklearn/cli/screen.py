@@ -247,15 +247,51 @@ def _show_covariates(console: Console, found: dict[str, Any]) -> None:
         )
 
 
-def show_views(console: Console, found: dict[str, Any]) -> None:
-    """Show the part of the score attributed to each view."""
-    found = shown(found)
-    table = _table([found["by"]], ["score"])
-    for row in found["views"]:
-        table.add_row(Text(row["name"]), words.view_score(row, found["scoring"]))
-    console.print("")
-    console.print(table)
-    console.print(words.by_view(found), markup=False)
+def show_views(
+    console: Console,
+    found: dict[str, Any] | None,
+    views: Sequence[dict[str, Any]],
+    refits: dict[str, Any] | None,
+    scoring: str,
+) -> None:
+    """Show what each view accounts for in the score.
+
+    Parameters
+    ----------
+    console : Console
+    found : dict or None
+        Parts of the score.
+    views : sequence of dict
+        What is known of each view.
+    refits : dict or None
+        What was fitted to some of the views.
+    scoring : str
+        What the scores of ``views`` are.
+    """
+    found, views, refits = shown(found), shown(list(views)), shown(refits)
+    kinds = {k: words.REFITS[k] for k in (refits or {}).get("kinds", ())}
+    parts = found is not None and found["kind"] not in kinds
+    if parts or kinds:
+        table = _table(["view"], [*(["part of the score"] if parts else []),
+                                  *kinds.values()])  # fmt: skip
+        rows = {row["name"]: row for row in found["views"]} if parts else {}
+        for name in dict.fromkeys([*(v["view"] for v in views), *rows]):
+            view = next((v for v in views if v["view"] == name), None)
+            cells = []
+            if parts:
+                row = rows.get(name)
+                cells.append(words.view_score(row, found["scoring"]) if row else "-")
+            for kind in kinds:
+                known = view is not None and view[kind] is not None
+                cells.append(words.refit_score(view, kind, scoring) if known else "-")
+            table.add_row(Text(name), *cells)
+        console.print("")
+        console.print(table)
+    if found is not None:
+        said = words.by_view(found)
+        console.print(f"{said[0].upper()}{said[1:]}.", markup=False)
+    if refits:
+        console.print(refits["words"], markup=False)
 
 
 def show_file(console: Console, content: dict[str, Any]) -> None:
@@ -350,7 +386,7 @@ def _block(console: Console) -> str:
 def _shares(views: Sequence[dict[str, Any]], scoring: str, block: str) -> Table:
     top = max([view["share"] for view in views] + [1e-300])
     sure = all(view["low"] is not None for view in views)
-    heads = ["share", *(["interval"] if sure else []), "adds", "p"]
+    heads = ["share", *(["interval"] if sure else []), "permuted", "p"]
     table = _table(["view", ""], heads)
     for view in views:
         between = (

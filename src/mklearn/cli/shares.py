@@ -9,6 +9,7 @@ import numpy as np
 
 from mklearn.cli.inputs import TIMES, Data
 from mklearn.cli.models import fitted_on_views
+from mklearn.cli.refits import Refitted
 from mklearn.fitted import kernels_by_view
 from mklearn.interpretation import (
     KernelImportance,
@@ -60,7 +61,9 @@ class Shares:
         if not self._tested or found.names == self._tested[0].names:
             self._tested.append(found)  # folds may differ in their columns
 
-    def result(self, model: Any, plain: Any) -> tuple[ViewShare, ...]:
+    def result(
+        self, model: Any, plain: Any, refitted: Refitted
+    ) -> tuple[ViewShare, ...]:
         """Return the importance of each view in a model of all samples.
 
         Parameters
@@ -68,10 +71,12 @@ class Shares:
         model : fitted model
         plain : model
             The same unfitted model, without a search.
+        refitted : Refitted
+            Scores of models of some of the views.
         """
         inner, data = fitted_on_views(model), self._data
         if not self._tested or not hasattr(inner, "kernel_contributions_"):
-            return view_shares(inner)
+            return view_shares(inner, None, None, refitted.unique, refitted.shapley)
         importance, stability = mean_importance(self._tested), None
         views = kernels_by_view(inner.kernel_names_, inner.kernels_)
         if set(views) != set(importance.names):
@@ -84,4 +89,6 @@ class Shares:
                 alone, X, data.y, n_resamples=RESAMPLES, groups=data.groups,
                 random_state=self._seed,
             )  # fmt: skip
-        return view_shares(inner, stability, importance)
+        return view_shares(
+            inner, stability, importance, refitted.unique, refitted.shapley
+        )

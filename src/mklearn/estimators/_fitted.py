@@ -15,7 +15,7 @@ from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views
 from mklearn.estimators._inference import inference_columns
-from mklearn.estimators._predictor import Predictor
+from mklearn.estimators._predictor import KnownScores, Predictor
 from mklearn.estimators._training import OF_ONE, Training, as_views
 from mklearn.kernels.bank import KernelBank
 
@@ -135,6 +135,8 @@ class FittedMachine(BaseEstimator):
         """
         if holds_views(X):
             X = MultiView(X)
+        if isinstance(self.predictor_, KnownScores):
+            return X  # which is not looked at
         if self._fixed is not None:
             return self._with_covariates(X)
         return self._new_samples(X) if self.predictor_.takes_samples else X

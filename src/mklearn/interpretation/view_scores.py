@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import comb
 from numbers import Integral
@@ -46,7 +47,7 @@ class ScoreByView:
     names : tuple of str
         The views, or the kernels.
     members : tuple of tuple of str
-        The kernels of each name.
+        The kernels of each name, on the first fold.
     kind : {"product", "unique", "shapley"}
     by : {"view", "kernel"}
     scoring : str
@@ -266,6 +267,9 @@ class ViewScorer:
         Of the kind that :meth:`add` is given.
     kind, by, scoring, n_permutations, n_jobs, random_state
         As in :func:`score_by_view`.
+    also : sequence of {"unique", "shapley"}
+        Further kinds, if ``kind`` is one of these: both are computed from the scores of
+        the same models.
     """
 
     def __init__(
@@ -277,6 +281,7 @@ class ViewScorer:
         n_permutations: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        also: Sequence[str] = (),
     ) -> None:
         classifier = is_classifier(model)
         if not (classifier or is_regressor(model)):
@@ -293,7 +298,13 @@ class ViewScorer:
                 "n_permutations must be at least 4 (two pairs) to estimate a sampling "
                 f"error, got {n_permutations!r}."
             )
-        if kind == "shapley" and model.fixed is not None:
+        kinds = (kind, *also)
+        if also and not set(kinds) <= {"unique", "shapley"}:
+            raise ValueError(
+                "Only 'unique' and 'shapley' are computed from the same models, got "
+                f"{kinds}."
+            )
+        if "shapley" in kinds and model.fixed is not None:
             raise ValueError(
                 "Shapley values start from a model without kernels, which is not "
                 "available with covariates (fixed=); use kind='unique', or 'product', "
@@ -308,12 +319,12 @@ class ViewScorer:
                 "The product measure supports 'r2' and 'correlation', got "
                 f"scoring={scoring!r}; use kind='unique' or 'shapley' for other scores."
             )
-        self._kind, self._by, self._scoring = kind, by, scoring
+        self._kinds, self._by, self._scoring = kinds, by, scoring
         self._count, self._n_jobs = n_permutations, n_jobs
         self._rng = check_random_state(random_state)
         self._named: tuple[tuple[str, ...], tuple[tuple[str, ...], ...]] | None = None
         self._orders: list[NDArray[np.intp]] = []
-        self._folds: list[FloatArray] = []
+        self._folds: dict[str, list[FloatArray]] = {one: [] for one in kinds}
         self._totals: list[float] = []
         self._sizes: list[tuple[int | None, int]] = []
         self._outputs: list[FloatArray] = []
@@ -333,29 +344,30 @@ class ViewScorer:
             Samples to be scored on.
         """
         X, y = test[0], np.asarray(test[1])
-        if self._kind == "product":
+        if "product" in self._kinds:
             scores, total = self._product(model, X, y)
         else:
             assert train is not None
             scores, total = self._refitted(model, train[0], np.asarray(train[1]), X, y)
-        self._folds.append(scores)
+        for kind, values in scores.items():
+            self._folds[kind].append(values)
         self._totals.append(total)
         self._sizes.append((None if train is None else len(train[1]), len(y)))
 
-    def result(self) -> ScoreByView:
-        """Return the scores of all folds so far."""
+    def result(self, kind: str | None = None) -> ScoreByView:
+        """Return the scores of all folds so far, of the first kind by default."""
         if self._named is None:
             raise ValueError("cv must yield at least one fold.")
-        errors = None
-        if self._draws:
+        kind, errors = kind or self._kinds[0], None
+        if kind == "shapley" and self._draws:
             draws = np.mean(self._draws, axis=0)  # one row for each pair of orders
             errors = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
         return ScoreByView(
             *self._named,
-            self._kind,
+            kind,
             self._by,
             self._scoring if isinstance(self._scoring, str) else "score",
-            np.stack(self._folds),
+            np.stack(self._folds[kind]),
             np.asarray(self._totals),
             tuple(self._sizes),
             np.mean(self._outputs, axis=0) if self._outputs else None,
@@ -365,19 +377,26 @@ class ViewScorer:
     def _grouped(
         self, names: tuple[str, ...], kernels: tuple[Any, ...]
     ) -> list[list[int]]:
-        """Return the kernels of each view, which must be those of all folds."""
+        """Return the kernels of each view; all folds must have the same views.
+
+        A search may leave out kernels of a view on some folds.
+        """
         groups = kernel_groups(names, kernels, self._by)
         members = tuple(tuple(names[m] for m in group) for group in groups.values())
         if self._named is None:
             self._named = tuple(groups), members
-        elif [len(m) for m in members] != [len(m) for m in self._named[1]]:
+        elif len(groups) != len(self._named[0]) or (
+            self._by == "view" and tuple(groups) != self._named[0]
+        ):
             raise ValueError(
                 "Folds have different kernels, so their scores cannot be averaged; "
                 "give the kernels by name instead of kernels='auto'."
             )
         return list(groups.values())
 
-    def _product(self, model: Any, X: Any, y: NDArray[Any]) -> tuple[FloatArray, float]:
+    def _product(
+        self, model: Any, X: Any, y: NDArray[Any]
+    ) -> tuple[dict[str, FloatArray], float]:
         parts, bias = parts_of(model, X)
         names, kernels = model.kernel_names_, model.kernels_
         if model.predictor_.effects is not None:  # one more part of predictions
@@ -388,25 +407,27 @@ class ViewScorer:
         sums = np.stack([parts[:, :, g].sum(axis=2) for g in groups], axis=2)
         scores, totals = _divided(sums, bias, _as_targets(model, y), self._scoring)
         self._outputs.append(scores)
-        return scores.mean(axis=0), float(totals.mean())
+        return {"product": scores.mean(axis=0)}, float(totals.mean())
 
     def _refitted(
         self, model: Any, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]
-    ) -> tuple[FloatArray, float]:
+    ) -> tuple[dict[str, FloatArray], float]:
         subsets = Subsets.of(model, X, y, X_test)
         groups = self._grouped(subsets.names, subsets.kernels)
         V = len(groups)
         every = (1 << V) - 1
+        masks = {every}
+        if "unique" in self._kinds:
+            masks |= {every ^ (1 << v) for v in range(V)}
         sampled = self._count is not None or V > _EXACT
-        if self._kind == "unique":
-            masks = {every, *(every ^ (1 << v) for v in range(V))}
-        elif sampled:
+        if "shapley" in self._kinds and sampled:
             if not self._orders:
                 pairs = -(-(self._count or _PERMUTATIONS) // 2)
                 self._orders = [self._rng.permutation(V) for _ in range(pairs)]
-            masks = {m for o in self._orders for way in (o, o[::-1]) for m in _way(way)}
-        else:
-            masks = set(range(every + 1))
+            ways = [way for o in self._orders for way in (o, o[::-1])]
+            masks |= {mask for way in ways for mask in _way(way)}
+        elif "shapley" in self._kinds:
+            masks |= set(range(every))
         which = {
             mask: [m for v in range(V) if mask >> v & 1 for m in groups[v]]
             for mask in sorted(masks)
@@ -417,19 +438,22 @@ class ViewScorer:
         )
         value = dict(zip(which, found, strict=True))
         total = value[every]
-        if self._kind == "unique":
+        scores = {}
+        if "unique" in self._kinds:
             lost = [total - value[every ^ (1 << v)] for v in range(V)]
-            return np.array(lost), total
-        if not sampled:
-            return _shapley(value, V), total
-        draws = np.array(
-            [
-                (_gains(value, order) + _gains(value, order[::-1])) / 2
-                for order in self._orders
-            ]
-        )
-        self._draws.append(draws)
-        return draws.mean(axis=0), total
+            scores["unique"] = np.array(lost)
+        if "shapley" in self._kinds and sampled:
+            draws = np.array(
+                [
+                    (_gains(value, order) + _gains(value, order[::-1])) / 2
+                    for order in self._orders
+                ]
+            )
+            self._draws.append(draws)
+            scores["shapley"] = draws.mean(axis=0)
+        elif "shapley" in self._kinds:
+            scores["shapley"] = _shapley(value, V)
+        return scores, total
 
 
 def _rows_of(X: Any, rows: NDArray[np.intp], cols: NDArray[np.intp] | None) -> Any:

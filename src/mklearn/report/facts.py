@@ -152,6 +152,12 @@ class ViewShare:
         Decrease of the score on new samples if the view is permuted.
     p_value : float or None
         Probability of such a decrease for an uninformative view.
+    unique, unique_error : float or None
+        Decrease of the score if the model is fitted without the view, and its standard
+        error over folds.
+    shapley, shapley_error, sampling_error : float or None
+        Shapley value of the view, its standard error over folds, and that of sampling
+        orders of the views, if they were sampled.
     """
 
     view: str
@@ -162,6 +168,11 @@ class ViewShare:
     high: float | None = None
     importance: float | None = None
     p_value: float | None = None
+    unique: float | None = None
+    unique_error: float | None = None
+    shapley: float | None = None
+    shapley_error: float | None = None
+    sampling_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -224,6 +235,8 @@ class Report:
         Code that loads the model, shown verbatim.
     shares : tuple of ViewShare
         As returned by :func:`view_shares`; those of the model by default.
+    refits : str
+        How the scores without views in ``shares`` were computed, or why they were not.
     verdict : str
         Conclusion of the comparison in one sentence; shown first.
     findings : tuple of str
@@ -246,6 +259,7 @@ class Report:
     tests: KernelTests | None = None
     loading: str = ""
     shares: tuple[ViewShare, ...] = ()
+    refits: str = ""
     verdict: str = ""
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -311,6 +325,8 @@ def view_shares(
     model: Any,
     stability: WeightStability | None = None,
     importance: KernelImportance | None = None,
+    unique: ScoreByView | None = None,
+    shapley: ScoreByView | None = None,
 ) -> tuple[ViewShare, ...]:
     """Return the importance of each view in a fitted model, summed over its kernels.
 
@@ -321,12 +337,14 @@ def view_shares(
         For the same kernels; provides the intervals.
     importance : KernelImportance, optional
         By view; provides the p-values.
+    unique, shapley : ScoreByView, optional
+        Scores by view of these kinds.
     """
     rows = kernel_rows(model)
     groups = kernels_by_view(model.kernel_names_, model.kernels_)
     found = []
     for name, members in groups.items():
-        more: dict[str, float] = {}
+        more: dict[str, float | None] = {}
         if stability is not None:
             # models of resamples lack the kernels that a search has left out
             place = {kernel: j for j, kernel in enumerate(stability.kernel_names)}
@@ -341,6 +359,12 @@ def view_shares(
             place = importance.names.index(name)
             more["importance"] = float(importance.mean[place])
             more["p_value"] = float(importance.p_values[place])
+        for kind, scores in (("unique", unique), ("shapley", shapley)):
+            if scores is not None and name in scores.names:
+                row = _view_score(scores, scores.names.index(name))
+                more |= {kind: row["score"], f"{kind}_error": row["standard_error"]}
+                if kind == "shapley":
+                    more["sampling_error"] = row["sampling_error"]
         share = sum(rows[m].contribution for m in members)
         used = sum(rows[m].used for m in members)
         found.append(ViewShare(name, len(members), used, share, **more))
@@ -525,27 +549,26 @@ def verdict(
 
 def view_facts(found: ScoreByView) -> dict[str, Any]:
     """Return the scores attributed to views, with their standard errors."""
-
-    def number(value: float) -> float | None:
-        return float(value) if math.isfinite(value) else None
-
-    drawn = found.sampling_errors
     return {
         "kind": found.kind,
         "by": found.by,
         "scoring": found.scoring,
         "total": found.total,
-        "total_error": number(found.total_error),
+        "total_error": _plain(found.total_error),
         "rest": found.rest,
         "views": [
-            {
-                "name": name,
-                "score": float(found.scores[i]),
-                "standard_error": number(found.standard_errors[i]),
-                "sampling_error": None if drawn is None else float(drawn[i]),
-            }
+            {"name": name, **_view_score(found, i)}
             for i, name in enumerate(found.names)
         ],
+    }
+
+
+def _view_score(found: ScoreByView, i: int) -> dict[str, float | None]:
+    drawn = found.sampling_errors
+    return {
+        "score": float(found.scores[i]),
+        "standard_error": _plain(found.standard_errors[i]),
+        "sampling_error": None if drawn is None else float(drawn[i]),
     }
 
 

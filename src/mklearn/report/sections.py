@@ -8,7 +8,7 @@ them in the order of the page.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -135,12 +135,18 @@ def shares_section(report: Report) -> str:
             row.insert(2, Number(f"{100 * v.low:.1f} to {100 * v.high:.1f} %"))
         said += f" {words.INTERVALS}"
     if all(v.p_value is not None for v in views):
-        heads += ["adds", "p"]
+        heads += ["permuted", "p"]
         for row, v in zip(rows, views, strict=True):
             row += [Number(words.gain(v.importance, report.scoring)),
                     Number(words.p_value(v.p_value))]  # fmt: skip
-        said += f" {words.ADDS}"
-    return table("Views, with all their kernels", heads, rows) + paragraph(said)
+        said += f" {words.PERMUTED}"
+    for kind, head in words.REFITS.items():
+        if all(getattr(v, kind) is not None for v in views):
+            heads.append(head)
+            for row, v in zip(rows, views, strict=True):
+                row.append(Number(words.refit_score(asdict(v), kind, report.scoring)))
+    parts = table("Views, with all their kernels", heads, rows) + paragraph(said)
+    return parts + (paragraph(report.refits) if report.refits else "")
 
 
 def views_section(report: Report) -> str:

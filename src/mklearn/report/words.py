@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sklearn.base import is_regressor
@@ -48,15 +48,27 @@ SHARES = (
 INTERVALS = (
     "The interval contains the shares in 95 % of the models fitted to resamples."
 )
-ADDS = (
-    "What a view adds is the decrease of the score on test samples when the rows of "
-    "the view are permuted; p is the probability that an uninformative view adds as "
-    "much."
+PERMUTED = (
+    "Permuted: the decrease of the score on test samples when the rows of the view are "
+    "permuted; p is the probability of such a decrease for an uninformative view."
 )
 SHARES_SHORT = (
     "A share is a view's part of the decision function, with the interval of 95 % of "
-    "resamples. What it adds is the decrease of the score on test samples when its "
-    "rows are permuted; p is the probability that noise would add as much."
+    "resamples. Permuted: the decrease of the score on test samples when the rows of "
+    "the view are permuted; p is the probability that noise would lose as much."
+)
+REFITS = {"unique": "left out", "shapley": "Shapley value"}  # heads of columns
+LEFT_OUT = (
+    "Left out: the decrease of the score on the folds when the model is fitted without "
+    "the view; views with the same information lose little one by one."
+)
+SHAPLEY = (
+    "Shapley value: the gain of the score when the view is added to others, averaged "
+    "over all orders of the views."
+)
+REFITTED = (
+    "These models have the settings that were chosen on the training samples of each "
+    "fold with all views; ± is one standard error over folds."
 )
 PARTS_OF_CLASSES = (
     "A number is the contribution of a view in favour of the predicted class and "
@@ -272,6 +284,35 @@ def by_view(found: Mapping[str, Any]) -> str:
     return f"{kind}: {name}, {', '.join(shown)}"
 
 
+def refits(kinds: Collection[str], left_out: Mapping[str, str], orders: int) -> str:
+    """Return what models of some of the views were fitted for, and what not, and why.
+
+    Parameters
+    ----------
+    kinds : collection of {"unique", "shapley"}
+        What was computed.
+    left_out : mapping of str to str
+        Why others were not.
+    orders : int
+        Orders of the views that Shapley values were sampled from, 0 if from all.
+    """
+    said = [LEFT_OUT] if "unique" in kinds else []
+    if "shapley" in kinds:
+        said.append(SHAPLEY)
+        if orders:
+            said.append(
+                f"It is sampled from {orders} orders; the second ± is the standard "
+                "error of sampling."
+            )
+    if said:
+        said.append(REFITTED)
+    named = {"unique": "Scores without a view", "shapley": "Shapley values"}
+    said += [
+        f"{named[kind]} were not computed: {why}." for kind, why in left_out.items()
+    ]
+    return " ".join(said)
+
+
 def score(row: Mapping[str, Any], scoring: str) -> str:
     """Return the score of a row of a comparison, and its standard error."""
     scale, digits, unit = _scale(scoring)
@@ -292,6 +333,13 @@ def view_score(row: Mapping[str, Any], scoring: str) -> str:
     errors = [row["standard_error"], row["sampling_error"]]
     known = [f"± {scale * e:.{digits}f}" for e in errors if e is not None]
     return " ".join([text, *known])
+
+
+def refit_score(view: Mapping[str, Any], kind: str, scoring: str) -> str:
+    """Return a score of a view by models of some of the views, with its errors."""
+    drawn = view["sampling_error"] if kind == "shapley" else None
+    row = {"score": view[kind], "standard_error": view[f"{kind}_error"]}
+    return view_score({**row, "sampling_error": drawn}, scoring)
 
 
 def difference(row: Mapping[str, Any], scoring: str) -> str:

@@ -227,7 +227,9 @@ def absent_words(masks: Mapping[str, NDArray[np.bool_]]) -> list[str]:
     """Return what happens to rows without a view, in words."""
     if not masks:
         return []
-    shown = enumerated([f"{name} ({int(m.sum())} rows)" for name, m in masks.items()])
+    counts = {name: int(mask.sum()) for name, mask in masks.items()}
+    rows = [f"{name} ({n} row{'s' * (n != 1)})" for name, n in counts.items()]
+    shown = enumerated(rows)
     return [
         f"Missing views (all columns empty): {shown}. These rows are assigned the "
         "view's average; nothing is filled in."
