@@ -457,6 +457,16 @@ def test_a_covariate_that_equals_the_classes(loss):
         MKLClassifierCV(fixed=[*FIXED, "known"], loss=loss).fit(X, y)
 
 
+@pytest.mark.parametrize("loss", [name for name in LABELS if name != "squared"])
+def test_a_number_that_separates_the_classes(loss):
+    # not a function of the classes, but above a threshold for one of them only
+    X, y = labelled()
+    shift = np.where(y == "yes", 1.0, -1.0)
+    X = X.assign(known=shift * (0.1 + np.random.default_rng(0).random(len(y))))
+    with pytest.raises(ValueError, match="leaves nothing for the kernels"):
+        MKLClassifier(fixed=[*FIXED, "known"], loss=loss).fit(X, y)
+
+
 def test_a_category_of_one_class_only():
     X, y = labelled()
     X = X.assign(site=np.where(y == "yes", X["site"], "never"))

@@ -110,11 +110,10 @@ class Design:
     def told(self, y: FloatArray) -> float:
         """Return how well covariates separate the labels, from 0 to 1.
 
-        It is the largest mean of margins ``y_i e_i'g`` that all lie between 0 and 1.
-        One means that the labels are a linear function of the covariates. If it is
-        positive, covariates separate the labels at least in part, and losses that
-        decrease without end in the margin, such as the logistic loss, have no finite
-        minimiser.
+        It is the largest share of samples whose margins ``y_i e_i'g`` can be positive
+        while none is negative. One means that the covariates separate the labels
+        perfectly. If it is positive, losses that decrease without end in the margin,
+        such as the logistic loss, have no finite minimiser.
 
         Parameters
         ----------
@@ -410,18 +409,19 @@ class Exchange:
 
 
 def _told(E: Any) -> float:
-    """Return the maximum over g of the mean of ``E g``, with all entries in [0, 1].
+    """Return the maximum over g of the mean of ``min(1, E g)``, with ``E g >= 0``.
 
     Parameters
     ----------
     E : array or sparse matrix of shape (N, r)
     """
-    stack = sparse.vstack if sparse.issparse(E) else np.vstack
+    n, r = E.shape
+    # variables g and s, where s <= E g and 0 <= s <= 1
     found = linprog(
-        -np.asarray(E.mean(axis=0)).ravel(),
-        A_ub=stack([-E, E]),
-        b_ub=np.r_[np.zeros(E.shape[0]), np.ones(E.shape[0])],
-        bounds=(None, None),
+        np.r_[np.zeros(r), np.full(n, -1.0 / n)],
+        A_ub=sparse.hstack([-sparse.csr_array(E), sparse.eye_array(n)]).tocsr(),
+        b_ub=np.zeros(n),
+        bounds=[(None, None)] * r + [(0.0, 1.0)] * n,
     )
     return float(-found.fun) if found.status == 0 else 0.0
 
