@@ -48,6 +48,8 @@ class Browser:
         page = next(t["targetId"] for t in pages if t["type"] == "page")
         found = self.ask("Target.attachToTarget", targetId=page, flatten=True)
         self._session = found["sessionId"]
+        # keys reach a page whose window is behind others, too
+        self.ask("Emulation.setFocusEmulationEnabled", enabled=True)
         for domain in ("Page", "Network", "Runtime", "Log"):
             self.ask(f"{domain}.enable")
 

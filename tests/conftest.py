@@ -10,6 +10,12 @@ settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_
 settings.load_profile("any machine")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--screenshots", metavar="FOLDER", help="keep what the browser has shown here"
+    )
+
+
 def pytest_configure(config):
     # Workers of pytest-xdist share the cores: threads of BLAS beyond a worker's share
     # wait for each other in loops, which takes the time of the other workers.

@@ -252,7 +252,7 @@ def test_views_have_shares_intervals_and_tests(tmp_path):
     assert signal["p_value"] < 0.02 < noise["p_value"]
     assert signal["importance"] > noise["importance"]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "95 % interval" in page and "What a view adds" in page
+    assert "95 % interval" in page and "What each view adds" in page
 
 
 def test_what_was_left_out_stays_out_of_later_fits(table):

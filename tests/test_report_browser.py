@@ -1,7 +1,12 @@
-"""The report in a browser: no error, no request, all there, in the dark and small."""
+"""The report in a browser: no error, no request, all there, in the dark and small.
+
+``pytest tests/test_report_browser.py --screenshots FOLDER`` keeps pictures of them.
+"""
 
 import base64
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,6 +63,16 @@ def chromium(tmp_path_factory):
         yield opened
 
 
+@pytest.fixture
+def pictures(request, tmp_path):
+    """The folder of pictures, and how those of a test begin."""
+    folder = Path(request.config.getoption("--screenshots") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    named = getattr(request.node, "callspec", None)
+    words = [str(v) for v in named.params.values()] if named else []
+    return folder, re.sub(r"\W+", "-", " ".join(words))
+
+
 WINDOWS = {
     "light": {},
     "dark": {"dark": True},
@@ -67,7 +82,7 @@ WINDOWS = {
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_the_report_in_a_browser(window, address, chromium, tmp_path):
+def test_the_report_in_a_browser(window, address, chromium, pictures):
     chromium.open(address, **WINDOWS[window])
     heads = "[...document.querySelectorAll('h2')].map(h => h.textContent)"
     found = [head for head in chromium.value(heads) if head != "In short"]
@@ -90,6 +105,13 @@ def test_the_report_in_a_browser(window, address, chromium, tmp_path):
     figures = chromium.value(sizes.format("figure"))
     assert len(figures) >= 2
     assert all(100 < w <= width and h > 100 for w, h in figures)
+    # and the tables of views need no scrolling on a desk
+    if width == 1000:
+        wide = (
+            "[...document.querySelectorAll('.scroll')].slice(0, 2)"
+            ".filter(s => s.scrollWidth > s.clientWidth + 1).length"
+        )
+        assert chromium.value(wide) == 0
     # and names are not broken letter by letter
     rows = chromium.value(sizes.format("tbody tr"))
     assert max(h for _, h in rows) < 120
@@ -110,8 +132,9 @@ def test_the_report_in_a_browser(window, address, chromium, tmp_path):
     paper = chromium.value("getComputedStyle(document.body).backgroundColor")
     dark = WINDOWS[window].get("dark", False)
     assert (sum(map(int, paper[4:-1].split(","))) < 200) == dark
-    chromium.picture(tmp_path / "page.png")
-    assert (tmp_path / "page.png").stat().st_size > 10_000
+    folder, named = pictures
+    chromium.picture(folder / f"report-{named}.png")
+    assert (folder / f"report-{named}.png").stat().st_size > 10_000
 
 
 def test_links_go_to_their_sections(address, chromium):
@@ -191,8 +214,8 @@ def test_scripts_that_are_not_the_reports_own_are_refused(address, chromium):
     assert chromium.value("window.evil") is None
 
 
-def test_on_paper_it_is_black_on_white_and_whole(address, chromium):
-    chromium.open(address, dark=True)
+def test_on_paper_it_is_black_on_white_and_whole(address, chromium, pictures):
+    chromium.open(address, dark=True, width=794)  # of A4
     chromium.ask("Emulation.setEmulatedMedia", media="print", features=[])
     try:
         style = "getComputedStyle(document.{}).{}"
@@ -202,7 +225,13 @@ def test_on_paper_it_is_black_on_white_and_whole(address, chromium):
         hidden = style.format("querySelector('nav')", "display")
         assert chromium.value(hidden) == "none"
         page = chromium.ask("Page.printToPDF", preferCSSPageSize=True)
-        assert base64.b64decode(page["data"]).startswith(b"%PDF")
+        printed = base64.b64decode(page["data"])
+        assert printed.startswith(b"%PDF")
+        folder, named = pictures
+        (folder / f"report-{named}-print.pdf").write_bytes(printed)
+        # paper cannot be scrolled
+        assert chromium.value("document.documentElement.scrollWidth") <= 794
+        chromium.picture(folder / f"report-{named}-print.png")
     finally:
         chromium.ask("Emulation.setEmulatedMedia", media="", features=[])
 
@@ -215,7 +244,7 @@ INSIDE = """[...document.querySelectorAll('figure svg')].map(svg => {
 
 
 @pytest.mark.parametrize("n_views", [2, 12, 25])
-def test_labels_of_many_kernels_are_not_cut_off(n_views, chromium, tmp_path):
+def test_labels_of_many_kernels_are_not_cut_off(n_views, chromium, tmp_path, pictures):
     rng, y = np.random.default_rng(0), np.arange(40) % 2
     views = {
         f"a view with a long name, number {i}": rng.normal(size=(40, 2)) + y[:, None]
@@ -232,3 +261,5 @@ def test_labels_of_many_kernels_are_not_cut_off(n_views, chromium, tmp_path):
     assert chromium.value(INSIDE) == [0, 0]  # the heat map, the bounds
     chromium.open((tmp_path / "report.html").as_uri(), width=390, height=844)
     assert chromium.value("document.documentElement.scrollWidth") <= 390
+    folder, named = pictures
+    chromium.picture(folder / f"kernels-{named}-views.png")

@@ -34,6 +34,7 @@ from mklearn.report.checks import run_checks
 from mklearn.report.facts import (
     Predictions,
     Report,
+    ViewShare,
     certificate,
     comparison_facts,
     errors_of_classes,
@@ -134,19 +135,32 @@ def shares_section(report: Report) -> str:
         for row, v in zip(rows, views, strict=True):
             row.insert(2, Number(f"{100 * v.low:.1f} to {100 * v.high:.1f} %"))
         said += f" {words.INTERVALS}"
+    parts = table("Views, with all their kernels", heads, rows) + paragraph(said)
+    return parts + _added(report, views)
+
+
+def _added(report: Report, views: Sequence[ViewShare]) -> str:
+    """Return what each view adds to the score, as far as it is known."""
+    heads, said, scoring = ["view"], [], report.scoring
+    rows: list[list[Any]] = [[v.view] for v in views]
     if all(v.p_value is not None for v in views):
         heads += ["permuted", "p"]
         for row, v in zip(rows, views, strict=True):
-            row += [Number(words.gain(v.importance, report.scoring)),
+            row += [Number(words.gain(v.importance, scoring)),
                     Number(words.p_value(v.p_value))]  # fmt: skip
-        said += f" {words.PERMUTED}"
+        said.append(words.PERMUTED)
     for kind, head in words.REFITS.items():
         if all(getattr(v, kind) is not None for v in views):
             heads.append(head)
             for row, v in zip(rows, views, strict=True):
-                row.append(Number(words.refit_score(asdict(v), kind, report.scoring)))
-    parts = table("Views, with all their kernels", heads, rows) + paragraph(said)
-    return parts + (paragraph(report.refits) if report.refits else "")
+                row.append(Number(words.refit_score(asdict(v), kind, scoring)))
+    said += [report.refits] if report.refits else []
+    shown = ""
+    if len(heads) > 1:
+        unit = " in points" if words.scale(scoring)[1] else ""
+        caption = f"What each view adds to the {words.scoring_name(scoring)}{unit}"
+        shown = table(caption, heads, rows)
+    return shown + (paragraph(" ".join(said)) if said else "")
 
 
 def views_section(report: Report) -> str:
