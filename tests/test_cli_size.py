@@ -93,7 +93,7 @@ def test_long_runs_are_estimated_before_they_begin(table, monkeypatch):
     application.run_fit(data, options, say=heard.append)
     assert heard[0].startswith("Timing")
     assert re.match(
-        r"This will take about .* and [0-9.]+ GB .* fits on up to 88 rows", heard[1]
+        r"This will take about .* and [0-9.]+ GB .* fits on up to 90 rows", heard[1]
     )
     assert heard[2].startswith("Comparing 6 methods on 3 folds")
 
@@ -232,7 +232,7 @@ def test_views_have_shares_intervals_and_tests(tmp_path):
     frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=["s1", "s2", "n1", "n2"])
     frame[["s1", "s2"]] += 2.0 * y[:, None]
     frame["kind"] = np.array(["x", "y"])[y]
-    frame.to_csv(tmp_path / "views.csv", index=False)
+    frame.to_csv(tmp_path / "table.csv", index=False)
     options = (
         "--views",
         "signal=s*",
@@ -242,7 +242,7 @@ def test_views_have_shares_intervals_and_tests(tmp_path):
         "kind",
         *QUICK,
     )
-    result = run("fit", tmp_path / "views.csv", *options, "--out", tmp_path, "--json")
+    result = run("fit", tmp_path / "table.csv", *options, "--out", tmp_path, "--json")
     assert result.exit_code == 0, result.output
     signal, noise = json.loads(result.stdout)["views"]
     assert (signal["view"], noise["view"]) == ("signal", "noise")
