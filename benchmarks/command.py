@@ -1,10 +1,10 @@
 """What ``mklearn fit`` takes on large tables with its defaults: time and memory.
 
-The tables are simulated, in the shapes of two well-known data sets: 20 000 samples of 16
-small integers in 26 classes, as many in each, and 58 000 samples of 9 integers in 7
-classes, the smallest with 10 samples and the largest with 45 586. Each run is a process
-of its own: CPU and wall seconds, its largest memory, and what it has said it would
-take.
+The tables are simulated, in the shapes of two well-known data sets: 20 000 samples of
+16 small integers in 26 balanced classes, and 58 000 samples of 9 integers in 7 classes,
+the smallest with 10 samples and the largest with 45 586. Each run has its own process.
+The page shows CPU and wall seconds, peak memory, and the estimate that the command
+printed at its start.
 
     python benchmarks/command.py [--quick] [--page FILE]
 """
@@ -53,7 +53,7 @@ def unequal(share: float = 1.0) -> pd.DataFrame:
 
 
 def run(frame: pd.DataFrame) -> dict[str, object]:
-    """Run ``mklearn fit`` on a table in a process of its own."""
+    """Run ``mklearn fit`` on a table in a separate process."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
         frame.to_csv(here / "table.csv", index=False)

@@ -23,6 +23,7 @@ import resource
 import sys
 import time
 import warnings
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -307,7 +308,7 @@ STAGES = {
     "scores of all samples": ("bank.py", "apply"),
     "quadratic forms": ("bank.py", "quad"),
     "products for the Hessian": ("bank.py", "multiply"),
-    "distances kept for a part of the samples": ("store.py", "store"),
+    "distances kept for a part of the samples": ("computed_source.py", "store"),
     "SMO steps": ("smo.py", "_smo"),
     "Cholesky factors": ("newton.py", "stable_factor"),
     "steps over the weight set": ("interior.py", "minimise_quadratic"),
@@ -336,13 +337,12 @@ def profile(quick: bool) -> list[dict]:
             row = run(problem(bank, y, p), "auto", 1e-3, 3600.0)
             watch.disable()
             row |= {"n": n, "kernels": "given" if given else "computed", "p": p}
-            spent = {
-                (Path(file).name, name): entry[3]
-                for (file, _, name), entry in pstats.Stats(watch).stats.items()
-                if "mklearn" in file
-            }
+            spent = Counter()
+            for (file, _, name), entry in pstats.Stats(watch).stats.items():
+                if "mklearn" in file:
+                    spent[Path(file).name, name] += entry[3]
             for label, function in STAGES.items():
-                row[label] = f"{spent.get(function, 0.0) / row['time_s']:.0%}"
+                row[label] = f"{spent[function] / row['time_s']:.0%}"
             rows.append(row)
             print(row)
         bank = grams = None

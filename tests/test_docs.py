@@ -195,16 +195,45 @@ def test_what_is_named_exists(page):
     text = re.sub(r"generated/\S+?\.html", "", page.read_text(encoding="utf-8"))
     names = set(re.findall(r"\bmklearn(?:\.[A-Za-z_]\w*)+", text)) - {"mklearn.css"}
     assert not [name for name in sorted(names) if not resolves(name)]
-    below = "data|kernels|problems|solvers|estimators|report|cli"
+    below = "data|kernels|problems|solvers|estimators|report|cli|table|datasets"
+    below += "|inference|interpretation"
     for path in re.findall(rf"`((?:{below})/[\w/]*\.py)", text):
         assert (ROOT / "src" / "mklearn" / path).is_file(), path
     for path in re.findall(r"`((?:tests|reproduction|benchmarks)/[a-z_/]+\.py)`", text):
         assert (ROOT / path).is_file(), path
 
 
+def test_what_docstrings_name_exists():
+    names = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        names |= set(re.findall(r"`~?(mklearn(?:\.[A-Za-z_]\w*)+)`", text))
+    assert len(names) > 20
+    assert not [name for name in sorted(names) if not resolves(name)]
+
+
+def test_what_the_plan_puts_in_a_file_is_defined_there():
+    # "`name` in `path`" and "`name` (`path`)", with the path in full
+    text = re.sub(r"```.*?```", "", read_plan(), flags=re.DOTALL)
+    pattern = r"`([A-Za-z_][\w.]*)`(?: in)? \(?`([a-z_]+(?:/[a-z_]+)?\.py)`"
+    claims = re.findall(pattern, " ".join(text.split()))
+    claims = [(n, p) for n, p in claims if "/" in p or p == "persistence.py"]
+    assert len(claims) > 40
+    for name, path in claims:
+        source = (ROOT / "src" / "mklearn" / path).read_text(encoding="utf-8")
+        last = name.rpartition(".")[2]
+        found = rf"^\s*(?:def|class) {last}\b|^\s*{last}\b[^=\n]*="
+        assert re.search(found, source, re.MULTILINE), (name, path)
+
+
+def read_plan():
+    """Return the page on the architecture."""
+    return (DOCS / "architecture.md").read_text(encoding="utf-8")
+
+
 def test_the_plan_shows_what_there_is():
     # every file that the architecture page names, alone or in its folder, is there
-    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    text = read_plan()
     known = {path.name for path in (ROOT / "src" / "mklearn").rglob("*.py")}
     for folder in ("tests", "benchmarks"):
         known |= {path.name for path in (ROOT / folder).glob("*.py")}

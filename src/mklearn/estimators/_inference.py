@@ -16,7 +16,7 @@ def inference_columns(
     level: float = 0.95,
     control: str = "holm",
 ) -> dict[str, Any]:
-    """Return the columns of :meth:`BaseKernelMachine.inference_frame`.
+    """Return the columns of ``inference_frame`` of a fitted model.
 
     Parameters
     ----------

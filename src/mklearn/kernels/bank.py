@@ -18,13 +18,13 @@ from mklearn.kernels import memory
 from mklearn.kernels.affine import Affine, Mask, Terms
 from mklearn.kernels.columns import (
     FeatureSet,
-    check_weight,
     columns_in,
     example,
     feature_key,
     grouped,
     sharing,
     union_of,
+    weight_if_given,
 )
 from mklearn.kernels.computed_source import source_of
 from mklearn.kernels.families import KernelLike, expand_kernels
@@ -174,7 +174,7 @@ class KernelBank:
                 f"Found array with 0 sample(s) (shape={data.shape}) while a minimum of "
                 "1 is required."
             )
-        weight = check_weight(sample_weight, len(data))
+        weight = weight_if_given(sample_weight, len(data))
         specs = expand_kernels(kernels, data)
         # names come from what was asked for, not from numbers found in the data
         self.names = unique_names([spec.label() for spec in specs])

@@ -335,6 +335,6 @@ def _is_sound(array: Any, shape: tuple[int, ...]) -> bool:
     )
 
 
-def check_weight(sample_weight: ArrayLike | None, n: int) -> FloatArray | None:
-    """Return the sample weights as an array if there are any, or raise ValueError."""
+def weight_if_given(sample_weight: ArrayLike | None, n: int) -> FloatArray | None:
+    """Return the checked sample weights, or None if there are none."""
     return None if sample_weight is None else checks.check_weight(sample_weight, n)

@@ -37,13 +37,13 @@ from scipy import sparse
 from mklearn.data.views import MultiView
 from mklearn.kernels.columns import (
     FeatureSet,
-    check_weight,
     columns_in,
     example,
     feature_key,
     grouped,
     sharing,
     union_of,
+    weight_if_given,
 )
 from mklearn.kernels.families import KernelLike, expand_kernels
 from mklearn.kernels.landmarks import (
@@ -196,7 +196,7 @@ class FeatureMap:
         data = MultiView.wrap(X)
         if len(data) < 1:
             raise ValueError("Found array with 0 sample(s); features need some.")
-        weight = check_weight(sample_weight, len(data))
+        weight = weight_if_given(sample_weight, len(data))
         specs = expand_kernels(kernels, data)
         names = unique_names([spec.label() for spec in specs])
         rng = np.random.default_rng(random_state)

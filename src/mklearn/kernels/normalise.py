@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from mklearn.data.checks import NothingToLearnError
 from mklearn.kernels.affine import Affine, Terms
 from mklearn.kernels.bank import NOT_FINITE, KernelBank
-from mklearn.kernels.columns import check_weight
+from mklearn.kernels.columns import weight_if_given
 from mklearn.kernels.factors import cholesky
 from mklearn.kernels.measures import negative_values, sample_size, symmetry_error
 from mklearn.kernels.sources import Seen
@@ -248,7 +248,7 @@ def fit_normaliser(
         raise ValueError(
             f"A normalisation is fitted on square training kernels, got {bank.shape}."
         )
-    weight = check_weight(sample_weight, n)
+    weight = weight_if_given(sample_weight, n)
     each = np.ones(n) if weight is None else weight
     total = float(each.sum())
     present = None if bank.present is None else bank.present.astype(np.float64)

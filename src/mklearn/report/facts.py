@@ -225,7 +225,7 @@ class Report:
     scoring : str
         Name of its score.
     alignment : array of shape (n_kernels, n_kernels), optional
-        As returned by :func:`kernel_alignment`.
+        As returned by :func:`mklearn.report.kernel_alignment`.
     predictions : Predictions, optional
     views : ScoreByView, optional
         As returned by :func:`mklearn.interpretation.score_by_view`.

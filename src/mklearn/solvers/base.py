@@ -155,8 +155,8 @@ class Solution:
     weight_bounds : array of the shape of theta
         Upper bounds on all optimal weights.
     about : object
-        Further results, such as a :class:`~mklearn.problems.Subspace` or a
-        :class:`~mklearn.problems.Likelihood`; None for most problems.
+        Further results, such as a :class:`~mklearn.problems.subspace.Subspace` or
+        a :class:`~mklearn.problems.Likelihood`; None for most problems.
     slack : float or None
         Expected further gain, for methods whose bounds need not meet.
     claim : str

@@ -161,10 +161,11 @@ class Rounds(JointSolver):
 class Exact(JointSolver):
     """SVMs on the kernel of all directions, for as many features as SVMs.
 
-    The SVMs on :meth:`Criterion.whole` and their subspace are optimal. With several
-    kernels, the value of the SVMs is a convex function of the weights, which is
-    minimised by the level method with cutting planes, starting from the optimal weights
-    for the first SVMs.
+    The SVMs on the kernel of all directions
+    (:meth:`~mklearn.problems.subspace.Criterion.whole`) and their subspace are optimal.
+    With several kernels, the value of the SVMs is a convex function of the weights,
+    which is minimised by the level method with cutting planes, starting from the
+    optimal weights for the first SVMs.
 
     Parameters
     ----------
