@@ -886,8 +886,10 @@ class Product(ComputedKernel):
                 raise TypeError(
                     f"A factor of a product must be a kernel, got {factor!r}."
                 )
-            inner = isinstance(factor, Product) and factor.scales is None
-            flat += factor.factors if inner else [factor]  # type: ignore[attr-defined]
+            if isinstance(factor, Product) and factor.scales is None:
+                flat += factor.factors
+            else:
+                flat.append(factor)
         views = {factor.view for factor in flat if factor.view is not None}
         views |= set() if self.view is None else {self.view}
         if len(flat) < 2 or self.columns is not None:
