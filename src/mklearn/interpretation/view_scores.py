@@ -355,7 +355,13 @@ class ViewScorer:
         self._sizes.append((None if train is None else len(train[1]), len(y)))
 
     def result(self, kind: str | None = None) -> ScoreByView:
-        """Return the scores of all folds so far, of the first kind by default."""
+        """Return the scores of all folds so far.
+
+        Parameters
+        ----------
+        kind : {"unique", "shapley"}, optional
+            One of the kinds asked for, the first by default.
+        """
         if self._named is None:
             raise ValueError("cv must yield at least one fold.")
         kind, errors = kind or self._kinds[0], None
