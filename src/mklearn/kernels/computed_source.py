@@ -24,9 +24,7 @@ from mklearn.kernels.sources import (
     FloatArray,
     GivenSource,
     Known,
-    Limits,
     Request,
-    Seen,
     Source,
     pick,
     same,
@@ -38,7 +36,7 @@ _SLIP = 1e-14  # between exponentials of one table and of the next
 
 
 @dataclass
-class BaseSource:
+class BaseSource(GivenSource):
     """Kernels that share a base (dot product, distance ...) on the same columns.
 
     ``shift`` is subtracted from all samples: distances do not change with it, and lose
@@ -186,14 +184,6 @@ class BaseSource:
         grid = self.tables.grid(self._maps[which])
         assert grid is not None
         return np.stack([grid.of_moments(moments) for moments in sums])
-
-    def survey(
-        self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
-    ) -> Seen | None:
-        return None
-
-    def each(self, asked: Request) -> FloatArray | None:
-        return None
 
     def rough(self) -> Source:
         if not self._fused.any():
