@@ -224,12 +224,6 @@ class BaseSource(GivenSource):
         rows = prepare(X if self.shift is None else X - self.shift)
         return BaseSource(self.kernels, rows, self.cols, self.shift, tables=self.tables)
 
-    def copied_bytes(self, count: int) -> int:
-        return 0
-
-    def gathered(self, which: Index) -> Source | None:
-        return None
-
     def known(self) -> Known:
         return Known(self.kernels, self.cols.rows, self.shift)
 
