@@ -23,9 +23,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import (
     balanced_accuracy_score,
     f1_score,
+    log_loss,
     r2_score,
     roc_auc_score,
 )
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from sklearn.svm import SVC
 from typer.testing import CliRunner
 
 from mklearn import MKLRegressorCV, __version__
@@ -548,8 +552,113 @@ def test_other_scores_of_two_classes(scoring, table, tmp_path):
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("count", "options"),
+    [
+        (2, ("--groups", "who")),
+        (3, ()),
+        (3, ("--approximation", "nystroem", "--rank", 10, "--subsample", 60)),
+    ],
+)
+def test_log_loss_is_that_of_the_probabilities(count, options, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(80, 4)), columns=["a0", "a1", "b0", "b1"])
+    value = frame.a0 + 0.5 * frame.b0 + 0.3 * rng.normal(size=80)
+    known = np.array(["low", "middle", "top"])[:count]
+    frame["kind"] = known[np.argsort(np.argsort(value)) * count // 80]
+    if "--groups" in options:
+        frame["who"] = np.arange(80) // 2
+    path, out = tmp_path / "t.csv", tmp_path / "out"
+    frame.to_csv(path, index=False)
+    result = run(
+        "fit", path, "--target", "kind", "--views", "a=a0,a1", "--views", "b=b0,b1",
+        *QUICK, "--scoring", "log_loss", "--test", path, "--out", out, *options,
+        "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    content = json.loads(result.stdout)
+    assert content["scoring"] == "neg_log_loss"
+    # samples that were not learned from
+    unseen = pd.read_csv(out / "predictions.csv")
+    names = [f"probability_{label}" for label in known]
+    folds = [
+        -log_loss(part["truth"], part[names], labels=known)
+        for _, part in unseen.groupby("fold")
+    ]
+    scores = {row["model"]: row["score"] for row in content["methods"]}
+    learned = "learned weights (mkl)"
+    assert scores[learned] == pytest.approx(np.mean(folds), rel=1e-9)
+    assert scores[learned] > scores[models.FREQUENCIES]
+    assert content["verdict"]["why"] != "nothing found"
+    # the saved model is the one that was scored, and its probabilities are predicted
+    shown = run("predict", out / "model.mkl", path, "--proba")
+    chances = pd.read_csv(io.StringIO(shown.stdout))[names]
+    tested = content["test"]["scores"]
+    expected = -log_loss(frame["kind"], chances, labels=known)
+    assert tested[learned] == pytest.approx(expected, rel=1e-9)
+    share = frame["kind"].value_counts(normalize=True)
+    assert tested[models.FREQUENCIES] == pytest.approx((share * np.log(share)).sum())
+    # a model without views is such a guess, too
+    assert all(view["unique"] is not None for view in content["views"])
+    without = content["refits"]["score_without_views"]
+    assert without == pytest.approx(scores[models.FREQUENCIES], rel=1e-9)
+    assert np.isfinite([row["score"] for row in content["learning_curve"]]).all()
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "-log loss is the log loss with a minus sign" in page
+    assert "scored by log loss" in page
+
+
+def test_compare_by_log_loss(table, tmp_path):
+    result = run(
+        "compare", table, "--target", "state", "--methods", "mkl,discriminant",
+        "--norms", "2", *QUICK, "--scoring", "neg_log_loss",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.stdout.split())
+    for words in ("discriminant", models.FREQUENCIES, "SVC", "greater is better"):
+        assert words in shown, words
+    numbers = tmp_path / "risk.csv"
+    patients().drop(columns="state").to_csv(numbers, index=False)
+    fails("compare", numbers, "--target", "risk", *QUICK, "--scoring", "log_loss",
+          words="--scoring neg_log_loss does not suit a target of numbers")  # fmt: skip
+
+
+def test_calibration_is_the_same_with_given_kernels():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.digitize(X[:, 0] + 0.5 * rng.normal(size=60), [-0.5, 0.5])
+    grid = {"C": [0.01, 1.0, 100.0]}
+    plain = models.CalibratedModel(SVC(gamma=0.5), grid, 3).fit(X, y)
+    given = models.CalibratedModel(SVC(kernel="precomputed"), grid, 3)
+    given.fit(rbf_kernel(X, gamma=0.5), y)
+    assert plain.best_params_ == given.best_params_
+    new = rng.normal(size=(20, 3))
+    chances = plain.predict_proba(new)
+    cross = rbf_kernel(new, X, gamma=0.5)
+    # both are solved to the tolerance of libsvm
+    np.testing.assert_allclose(chances, given.predict_proba(cross), atol=1e-3)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-12)
+    assert (plain.predict(new) == plain.classes_[chances.argmax(axis=1)]).all()
+
+
+def test_calibration_keeps_subjects_together():
+    # noise, where each sample is known from another one of the same subject
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(rng.normal(size=(40, 3)), 3, axis=0), np.repeat([0, 1] * 20, 3)
+    who = np.repeat(np.arange(40), 3)
+    folds = StratifiedGroupKFold(3)
+    model = models.CalibratedModel(SVC(gamma=1.0), {"C": [1.0]}, folds)
+    honest = model.fit(X, y, groups=who).predict_proba(X)
+    model.set_params(cv=StratifiedKFold(3, shuffle=True, random_state=0))
+    mixed = model.fit(X, y).predict_proba(X)
+    assert log_loss(y, mixed) < 0.5 * np.log(2) < log_loss(y, honest)
+
+
 def test_scores_that_do_not_suit_are_one_line_and_two(table, tmp_path):
+    log_loss = ("--scoring", "log_loss")
     for options, words in (
+        ((*log_loss, "--loss", "hinge"), "which --loss hinge does not provide"),
+        ((*log_loss, "--method", "bilinear"), "which --method bilinear does not"),
         (("--scoring", "r2"), "does not suit a target of 2 classes"),
         (("--scoring", "acuracy"), "Did you mean 'accuracy'?"),
         (("--class-weight", "x"), "--class-weight takes balanced"),

@@ -276,12 +276,49 @@ def test_covariates_that_tell_classes():
         MKLClassifier(fixed=["known", "site"], loss="multinomial").fit(known, y)
     # one class is told from each other one, these two overlap
     part = X.assign(first=(y == "u").astype(float))
-    with pytest.warns(UserWarning, match="separate some of the samples"):
+    with pytest.warns(UserWarning, match=r"separate some of the samples \(class u\)"):
         model = MKLClassifier(
             "rbf", fixed=["first", "site", "age"], loss="multinomial"
         ).fit(part, y)
     assert model.duality_gap_ <= 1e-3
     assert ((model.predict(part) == "u") == (y == "u")).all()
+
+
+@pytest.mark.parametrize("loss", ["logistic", "multinomial"])
+def test_low_rank_features_refuse_infinite_effects(loss):
+    X, y = patients()
+    table = X[["a", "b"]].assign(first=(y == "u").astype(float))
+    model = MKLClassifier(
+        "rbf", fixed=["first"], loss=loss, approximation="nystroem", rank=20
+    )
+    with pytest.raises(ValueError, match=r"\(class u\) perfectly.* no solution can"):
+        model.fit(table, y)
+    # some samples of one class only, of two and of three
+    few = table.assign(first=np.isin(np.arange(len(y)), np.flatnonzero(y == "u")[:4]))
+    with pytest.raises(ValueError, match=r"\(class u\) perfectly"):
+        model.fit(few, y)
+    with pytest.raises(ValueError, match="some of the samples perfectly"):
+        model.fit(few, y == "u")
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic"])
+def test_a_number_that_separates_one_class_from_the_others(loss):
+    X, y = patients()
+    shift = np.where(y == "u", 1.0, -1.0)
+    rest = np.random.default_rng(0).random(len(y))
+    table = X[["a", "b"]].assign(first=shift * (1e-3 + rest))
+    model = MKLClassifier("rbf", fixed=["first"], loss=loss, weights="per-class")
+    with pytest.raises(ValueError, match="separate class u from the others"):
+        model.fit(table, y)
+    # weights that classes share are learned from the other classes
+    model.set_params(weights="shared")
+    if loss == "logistic":
+        with pytest.warns(UserWarning, match=r"\(class u\)"):
+            model.fit(table, y)
+    else:
+        model.fit(table, y)
+    assert model.duality_gap_ <= 1e-3
+    assert ((model.predict(table) == "u") == (y == "u")).mean() > 0.9
 
 
 # --- the Crammer-Singer loss ----------------------------------------------------------

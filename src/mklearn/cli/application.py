@@ -24,8 +24,7 @@ from mklearn.cli.estimate import LONG, SAMPLE, estimate
 from mklearn.cli.inputs import CLASSES, TIMES, Data, make_folds, make_scorer
 from mklearn.cli.learning import learning_curve
 from mklearn.cli.models import (
-    MAJORITY,
-    MEAN,
+    GUESSES,
     MOST_ROWS,
     SUM,
     Settings,
@@ -48,7 +47,7 @@ from mklearn.inference import KernelTests, kernel_tests
 from mklearn.interpretation import ScoreByView, ViewScorer
 from mklearn.kernels import Kernel, KernelBank
 from mklearn.kernels.families import BY_NAME
-from mklearn.model_selection import Comparison, Split, compare
+from mklearn.model_selection import Comparison, Split, compare, takes_groups
 from mklearn.persistence import save, versions
 from mklearn.report import (
     Predictions,
@@ -162,7 +161,7 @@ class Run:
         """Return which of the methods to use, and why."""
         assert self.learned is not None
         names = self.comparison.names
-        guess = next((name for name in (MAJORITY, MEAN) if name in names), None)
+        guess = next((name for name in GUESSES if name in names), None)
         return verdict(
             self.comparison,
             self.scoring,
@@ -294,7 +293,9 @@ def _tested(
     with few_threads(data):
         for name, model in models.items():
             if name != fitted:
-                model.fit(data.X, data.y)
+                model.fit(
+                    data.X, data.y, **(data.given() if takes_groups(model) else {})
+                )
     score = scorer or (lambda model, X, y: model.score(X, y))
     return {
         "name": test.name,
@@ -539,7 +540,8 @@ def run_predict(
         if not hasattr(model, "predict_proba"):
             raise TableError(
                 f"--proba: {type(fitted_on_views(model)).__name__} with these settings "
-                "does not provide probabilities; fit with --method discriminant."
+                "does not provide probabilities; fit with --loss logistic, --scoring "
+                "log_loss or --method discriminant."
             )
         assert classes is not None
         for label, column in zip(classes, model.predict_proba(X).T, strict=True):

@@ -411,6 +411,8 @@ def _scores(
     scoring: str | None, class_weight: str | None
 ) -> tuple[str | None, str | None]:
     if scoring is not None:
+        if f"neg_{scoring}" in inputs.SCORES:
+            scoring = f"neg_{scoring}"
         require("--scoring", scoring, inputs.SCORES)
     if class_weight is not None:
         require("--class-weight", class_weight, ("balanced",))

@@ -14,8 +14,7 @@ from sklearn.base import clone
 from mklearn.cli.inputs import Data
 from mklearn.cli.models import (
     BOOSTED,
-    MAJORITY,
-    MEAN,
+    GUESSES,
     Settings,
     few_threads,
     kernel_count,
@@ -77,7 +76,7 @@ def estimate(
     few = data.part(data.drawn(SAMPLE, options.seed, least)[0])
     more = data.part(data.drawn(2 * len(few.y), options.seed, least)[0])
     sizes, rows = (len(few.y), len(more.y)), n * (1.0 - 1.0 / options.cv)
-    seconds, timed = 0.0, [m for m in models.items() if m[0] not in (MAJORITY, MEAN)]
+    seconds, timed = 0.0, [m for m in models.items() if m[0] not in GUESSES]
     for i, (name, model) in enumerate(timed):
         if i == 0:
             _taken(model, few)  # compiles what is compiled, once for all models

@@ -441,7 +441,10 @@ class _EventFolds(RepeatedStratifiedKFold):
 
 # --- scores ---------------------------------------------------------------------------
 
-OF_CLASSES = ("accuracy", "balanced_accuracy", "f1_macro")
+LOG_LOSS = "neg_log_loss"  # the only one that needs probabilities
+OF_CLASSES = (
+    "accuracy", "balanced_accuracy", "f1_macro", "matthews_corrcoef", LOG_LOSS,
+)  # fmt: skip
 OF_TWO = ("roc_auc", "average_precision", "f1")
 OF_VALUES = ("r2", "neg_root_mean_squared_error", "neg_mean_absolute_error")
 SCORES = (*OF_CLASSES, *OF_TWO, *OF_VALUES)
@@ -464,6 +467,11 @@ def make_scorer(data: Data, name: str) -> Any:
             f"--scoring {name} does not suit a target of {what}; use one of "
             f"{', '.join(known)}."
         )
+    if name == LOG_LOSS:  # not all folds need to have all classes
+        return metrics.make_scorer(
+            metrics.log_loss, greater_is_better=False, response_method="predict_proba",
+            labels=labels,
+        )  # fmt: skip
     if name not in OF_TWO:
         return get_scorer(name)
     if name == "f1":

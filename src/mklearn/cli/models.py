@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
-from sklearn.model_selection import GridSearchCV
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import (
+    GridSearchCV,
+    ParameterGrid,
+    check_cv,
+    cross_val_predict,
+)
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils import get_tags
@@ -25,6 +32,7 @@ from threadpoolctl import threadpool_limits
 
 from mklearn.cli.inputs import (
     CLASSES,
+    LOG_LOSS,
     TIMES,
     VALUES,
     Data,
@@ -68,6 +76,9 @@ WIDTHS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 # grids of the baselines from scikit-learn, searched on folds of the training part
 SVM_COSTS, SVM_WIDTHS = (0.1, 1.0, 10.0, 100.0), (1 / 16, 1 / 4, 1.0, 4.0)
 RATES, ROUNDS = (0.1, 0.3), 50
+SLOW = 0.03  # an additional rate for probabilities, which fast rates make extreme
+WITH_PROBABILITIES = ("mkl", "sum", "discriminant")  # methods
+LIKELIHOODS = ("logistic", "multinomial")  # losses that give probabilities
 LOW_RANK = ("mkl", "sum", "discriminant", "evidence")
 MOST_ROWS = 5000  # rows up to which Grams are exact, and all samples are compared
 SAMPLE_ROWS = 2000  # rows of the comparison if there are more
@@ -76,6 +87,8 @@ LEAF = 20  # samples of a leaf, or a tenth of all samples if that is less
 SUM, SINGLE, BOOSTED = "unweighted sum", "best single kernel", "gradient boosting"
 RIDGE = "Cox regression (one linear kernel)"
 MAJORITY, MEAN = "most frequent class", "mean of the target"
+FREQUENCIES = "class frequencies"
+GUESSES = (MAJORITY, FREQUENCIES, MEAN)  # models that do not use the samples
 
 
 @dataclass(frozen=True)
@@ -252,6 +265,12 @@ def make_model(data: Data, options: Settings) -> Any:
             "--method evidence needs a numeric target, but the target has classes; "
             "use another method, or --task regression."
         )
+    if options.scoring == LOG_LOSS and options.method not in WITH_PROBABILITIES:
+        raise TableError(
+            f"--scoring {LOG_LOSS} needs probabilities, which --method "
+            f"{options.method} does not provide; use --method "
+            f"{', '.join(WITH_PROBABILITIES[:-1])} or {WITH_PROBABILITIES[-1]}."
+        )
     model = _balanced(_estimator(data, options, kernels), options)
     model = _beside(model, data, options.method)
     return _on_table(_grouped(model, data), data, standardize)
@@ -362,7 +381,8 @@ def _beside(model: Any, data: Data, method: str) -> Any:
 
 def _grouped(model: Any, data: Data) -> Any:
     """Return a search on folds that keep subjects together, if there are any."""
-    if data.groups is not None and isinstance(model, GridSearchCV):
+    search = isinstance(model, (GridSearchCV, CalibratedModel))
+    if data.groups is not None and search:
         model.set_params(cv=group_folds(5, data.groups, data.y, data.task == CLASSES))
     return model
 
@@ -416,7 +436,7 @@ def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
     if options.method == "discriminant":
         reg = "loo" if reg in (None, "auto") else reg
         model: Any = MKLDiscriminant(kernels, reg=reg)
-        return _with_norm(model, options)
+        return _with_norm(model, data, options)
     if isinstance(reg, str) and reg != "auto":
         raise TableError(f"--reg {reg} needs --method discriminant.")
     if options.method == "evidence":
@@ -428,7 +448,8 @@ def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
     if options.method == "bilinear":
         C = 1.0 if reg in (None, "auto") else reg
         model = BilinearMKLClassifier(kernels, C=C, random_state=options.seed)
-        return _with_norm(model, options, {"C": COSTS} if reg == "auto" else {})
+        grid = {"C": COSTS} if reg == "auto" else {}
+        return _with_norm(model, data, options, grid)
     norm = np.inf if options.method == "sum" else options.norm
     return _weighted(data, options, kernels, "auto" if norm is None else norm)
 
@@ -457,8 +478,12 @@ def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) ->
 def _loss(data: Data, options: Settings) -> dict[str, str]:
     """Return the requested loss; for many rows, the squared loss by default.
 
-    The squared loss needs only one pass over the rows.
+    The squared loss needs only one pass over the rows. If the score needs
+    probabilities, the default is a loss that provides them.
     """
+    chances = options.scoring == LOG_LOSS and data.task == CLASSES
+    if options.loss is None and chances:
+        return {"loss": LIKELIHOODS[len(np.unique(data.y)) > 2]}
     if options.loss is None:
         return {"loss": "squared"} if options.low_rank(data) else {}
     if data.task == TIMES:
@@ -469,6 +494,11 @@ def _loss(data: Data, options: Settings) -> dict[str, str]:
         raise TableError(
             f"--loss for a target of {what} takes {', '.join(known)}, got "
             f"{options.loss!r}."
+        )
+    if chances and options.loss not in LIKELIHOODS:
+        raise TableError(
+            f"--scoring {LOG_LOSS} needs probabilities, which --loss {options.loss} "
+            f"does not provide; use --loss {' or '.join(LIKELIHOODS)}, or omit --loss."
         )
     return {"loss": options.loss}
 
@@ -481,7 +511,7 @@ _WEIGHTED = {
 
 
 def _with_norm(
-    model: Any, options: Settings, grid: Mapping[str, Any] | None = None
+    model: Any, data: Data, options: Settings, grid: Mapping[str, Any] | None = None
 ) -> Any:
     """Return the model with its norm, or a search over norms and the grid."""
     tried = dict(grid or {})
@@ -489,7 +519,10 @@ def _with_norm(
         tried["norm"] = list(NORMS)
     elif options.norm is not None:
         model.set_params(norm=options.norm)
-    return GridSearchCV(model, tried, n_jobs=options.jobs) if tried else model
+    if not tried:
+        return model
+    scoring = _scorer(data, options)
+    return GridSearchCV(model, tried, scoring=scoring, n_jobs=options.jobs)
 
 
 def without_search(model: Any) -> Any:
@@ -561,6 +594,71 @@ class GramModel(BaseEstimator):
         return tags
 
 
+class CalibratedModel(ClassifierMixin, BaseEstimator):
+    """A classifier without probabilities, with parameters chosen by its log loss.
+
+    Each cell of the grid is fitted on folds. A logistic regression on the scores of the
+    samples that were left out maps scores to probabilities; for the log loss of a cell,
+    it is fitted on the scores of the other folds.
+
+    Parameters
+    ----------
+    estimator : classifier with a decision function
+    grid : mapping of str to sequences
+        Values to try for its parameters.
+    cv : int or splitter
+    n_jobs : int, optional
+        Number of folds fitted in parallel.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        grid: Mapping[str, Sequence[Any]],
+        cv: Any = 5,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.grid = grid
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> CalibratedModel:
+        """Choose the parameters on folds, then fit them on all samples."""
+        folds = list(check_cv(self.cv, y, classifier=True).split(X, y, groups))
+        least = np.inf
+        for cell in ParameterGrid(self.grid):
+            model = clone(self.estimator).set_params(**cell)
+            scores = cross_val_predict(
+                model, X, y, cv=folds, method="decision_function", n_jobs=self.n_jobs
+            ).reshape(len(y), -1)
+            chances = cross_val_predict(
+                _link(), scores, y, cv=folds, method="predict_proba"
+            )
+            loss = log_loss(y, chances)
+            if loss < least:
+                least, self.best_params_, best = loss, cell, scores
+        self.estimator_ = clone(self.estimator).set_params(**self.best_params_)
+        self.estimator_.fit(X, y)
+        self.link_ = _link().fit(best, y)
+        self.classes_ = self.link_.classes_
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class."""
+        scores = self.estimator_.decision_function(X)
+        return np.asarray(self.link_.predict_proba(scores.reshape(len(scores), -1)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def _link() -> LogisticRegression:
+    """Return a model of probabilities, given scores."""
+    return LogisticRegression(max_iter=1000)
+
+
 def make_baselines(data: Data, options: Settings) -> dict[str, Any]:
     """Return the baselines of a method, tuned as carefully as the method itself.
 
@@ -602,7 +700,8 @@ def _single(data: Data, options: Settings, kernels: Any) -> Any:
 def _others(data: Data, options: Settings) -> dict[str, Any]:
     """Return methods of scikit-learn with their own search, and a dummy model.
 
-    For survival times the baseline is Cox regression on all numeric columns.
+    For survival times the baseline is Cox regression on all numeric columns. If the
+    score needs probabilities, those of a support vector machine are calibrated.
     """
     if data.task == TIMES:
         if not _count_numbers(data):
@@ -611,7 +710,8 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
         return {RIDGE: _on_table(ridge, data, True, False)}
     classes, grams = data.task == CLASSES, data.layout is None
     guess: Any = DummyClassifier() if classes else DummyRegressor()
-    name = MAJORITY if classes else MEAN
+    chances = classes and options.scoring == LOG_LOSS
+    name = (FREQUENCIES if chances else MAJORITY) if classes else MEAN
     svm: Any = SVC() if classes else SVR()
     tried: dict[str, Any] = {"C": SVM_COSTS}
     if grams:
@@ -627,7 +727,7 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
             f"{type(svm).__name__} (one RBF kernel)": (svm, tried),
             BOOSTED: (
                 _boosting(options.compared_rows(data), classes, options),
-                {"learning_rate": RATES},
+                {"learning_rate": (SLOW, *RATES) if chances else RATES},
             ),
         }
 
@@ -637,13 +737,17 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
     models = {}
     for label, (model, grid) in found.items():
         folds = _inner_folds(data, options, 3 if label == BOOSTED else 5)
-        search: Any = GridSearchCV(
-            _balanced(model, options),
-            grid,
-            scoring=_scorer(data, options),
-            cv=folds,
-            n_jobs=options.jobs,
-        )
+        model = _balanced(model, options)
+        if chances and model is svm:
+            search: Any = CalibratedModel(model, grid, folds, options.jobs)
+        else:
+            search = GridSearchCV(
+                model,
+                grid,
+                scoring=_scorer(data, options),
+                cv=folds,
+                n_jobs=options.jobs,
+            )
         search = _grouped(search, data)
         if not classes:  # C and epsilon are in units of the target
             search = TransformedTargetRegressor(search, transformer=StandardScaler())

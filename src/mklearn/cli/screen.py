@@ -142,7 +142,7 @@ def show_comparison(console: Console, content: dict[str, Any]) -> None:
         )
     console.print(f"\n{data['n_samples']} samples, {content['n_folds']} folds")
     console.print(table)
-    console.print(words.DIFFERENCES)
+    console.print(words.differences(scoring))
     if "large" in content:
         large = content["large"]
         console.print(

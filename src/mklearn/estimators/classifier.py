@@ -240,7 +240,8 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
     def _check_beside(self, training: Any) -> None:
         """Raise ValueError if covariates explain the target; warn of infinite effects.
 
-        Infinite effects are reported as large as the tolerance requires.
+        Infinite effects are reported as large as the tolerance requires, which works
+        only with exact kernels.
         """
         super()._check_beside(training)
         formula = self._formula()
@@ -255,17 +256,44 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         else:
             told = np.array([beside.told(y) for y in Y.T])
             rewarded = formula.value(np.full(1, 40.0), np.ones(1))[0] > 0
-        if (told > 1.0 - 1e-6).all():
+        perfect = told > 1.0 - 1e-6
+        if perfect.all():
             raise NothingToLearnError(TOLD)
-        if (told > 1e-6).any() and rewarded:
-            warnings.warn(
-                "The covariates alone separate some of the samples perfectly, so "
-                f"their optimal effects are infinite for loss={self.loss!r}; those in "
-                "fixed_effects_ are only as large as tol requires. Merge rare "
-                "categories, or leave these covariates out.",
-                UserWarning,
-                stacklevel=3,
+        if perfect.any() and getattr(self, "weights", "shared") != "shared":
+            label = self.classes_[perfect.argmax()]
+            raise NothingToLearnError(
+                f"The covariates separate class {label!s} from the others perfectly, "
+                "which leaves nothing to learn for the kernel weights of this class; "
+                "leave out the covariate that encodes it, or use weights='shared'."
             )
+        if not rewarded or not (told > 1e-6).any():
+            return
+        said = (
+            f"The covariates alone separate some of the samples{self._whose(training)} "
+            f"perfectly, so their optimal effects are infinite for loss={self.loss!r}"
+        )
+        remedy = "Merge rare categories, or leave these covariates out"
+        if not training.exact:
+            raise ValueError(
+                f"{said}, and with low-rank features no solution can be certified. "
+                f"{remedy}; exact kernels (approximation=None) accept them."
+            )
+        warnings.warn(
+            f"{said}; those in fixed_effects_ are only as large as tol requires. "
+            f"{remedy}.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+    def _whose(self, training: Any) -> str:
+        """Return the classes of the samples that are separated from all other ones."""
+        k = len(self.classes_)
+        if k == 2:
+            return ""
+        labels = training.targets()[0].argmax(axis=1)
+        told = training.beside.told_pairs(labels, k).sum(axis=1) > k - 1.5
+        names = [str(self.classes_[c]) for c in np.unique(labels[told])]
+        return f" (class{'es' * (len(names) > 1)} {', '.join(names)})" if names else ""
 
     def _posed(self, training: Training) -> list[Any]:
         """Return a problem for each set of classes that share their weights."""

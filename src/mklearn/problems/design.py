@@ -119,7 +119,7 @@ class Design:
         ----------
         y : array of shape (n,) of -1 and 1
         """
-        return _told(y[:, None] * self.basis * len(y) ** 0.5)
+        return float(_told(y[:, None] * self.basis * len(y) ** 0.5).mean())
 
     def told_classes(self, labels: NDArray[np.intp], n_classes: int) -> float:
         """Return how well covariates separate the classes, from 0 to 1.
@@ -129,14 +129,27 @@ class Design:
 
         Parameters
         ----------
+        labels, n_classes
+            As in :meth:`told_pairs`.
+        """
+        found = self.told_pairs(labels, n_classes)
+        return float(found.sum() / (len(labels) * (n_classes - 1)))
+
+    def told_pairs(self, labels: NDArray[np.intp], n_classes: int) -> FloatArray:
+        """Return which samples are separated from which rival classes, shape (n, k).
+
+        Entries are 1 if covariates separate the two, 0 if not, and 0 for the class of
+        the sample itself.
+
+        Parameters
+        ----------
         labels : array of shape (n,)
             Indices of the classes, from 0.
         n_classes : int
         """
         E = sparse.csr_array(self.basis * len(labels) ** 0.5)
-        parts = []
-        for c in range(n_classes):
-            rows = np.flatnonzero(labels != c)
+        parts, rivals = [], [np.flatnonzero(labels != c) for c in range(n_classes)]
+        for c, rows in enumerate(rivals):
             pairs = sparse.csr_array(
                 (
                     np.tile([1.0, -1.0], len(rows)),
@@ -151,7 +164,12 @@ class Design:
                     [pairs[:, [d]].multiply(E[rows]) for d in range(n_classes)]
                 )
             )
-        return _told(sparse.csr_array(sparse.vstack(parts)))
+        margins = _told(sparse.csr_array(sparse.vstack(parts)))
+        found = np.zeros((len(labels), n_classes))
+        ends = np.cumsum([len(rows) for rows in rivals])[:-1]
+        for c, part in enumerate(np.split(margins, ends)):
+            found[rivals[c], c] = part
+        return found
 
     def explains(self, Y: FloatArray) -> NDArray[np.bool_]:
         """Return which non-constant columns of Y are in the span of the design.
@@ -408,8 +426,8 @@ class Exchange:
         return values[kept], vectors[:, kept]
 
 
-def _told(E: Any) -> float:
-    """Return the maximum over g of the mean of ``min(1, E g)``, with ``E g >= 0``.
+def _told(E: Any) -> FloatArray:
+    """Return ``min(1, E g)`` for the g that maximises its mean, with ``E g >= 0``.
 
     Parameters
     ----------
@@ -423,7 +441,7 @@ def _told(E: Any) -> float:
         b_ub=np.zeros(n),
         bounds=[(None, None)] * r + [(0.0, 1.0)] * n,
     )
-    return float(-found.fun) if found.status == 0 else 0.0
+    return np.asarray(found.x[r:] if found.status == 0 else np.zeros(n))
 
 
 def least(
@@ -637,10 +655,12 @@ class Kinks:
             ahead = np.flatnonzero((when > 0) & np.isfinite(when) & (rises > 0))
             order = ahead[np.argsort(when[ahead], kind="stable")]
             total = slope + np.cumsum(np.abs(v[order]) * rises[order])
-            stop = int(np.searchsorted(total, -1e-14 * abs(slope)))
-            if stop >= len(order):
+            if not len(order):
                 break
+            stop = int(np.searchsorted(total, -1e-14 * abs(slope)))
             at = at.copy()
+            # beyond the last knot it does not fall: a negative slope is rounding
+            stop = min(stop, len(order) - 1)
             at[worst] = order[stop]
         return np.asarray(np.linalg.solve(E[at], knots[at]), float)
 

@@ -87,10 +87,11 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
         )
     if report.comparison is not None:
         folds = report.comparison.scores.shape[1]
+        score = words.scoring_name(report.scoring).removeprefix("-")
         said.append(
-            f"All models were scored by {words.scoring_name(report.scoring)} on the "
-            f"same {folds} folds; standard errors of differences are corrected for the "
-            "overlap of training sets (Nadeau and Bengio, 2003)."
+            f"All models were scored by {score} on the same {folds} folds; standard "
+            "errors of differences are corrected for the overlap of training sets "
+            "(Nadeau and Bengio, 2003)."
         )
         cited.append("differences")
     said.append(

@@ -115,7 +115,7 @@ def comparison_section(report: Report) -> str:
     )
     return (
         table(caption, heads, rows)
-        + paragraph(words.DIFFERENCES)
+        + paragraph(words.differences(scoring))
         + dots(shown, f"{name}{f' ({unit.strip()})' if unit else ''}", alt, unit)
     )
 

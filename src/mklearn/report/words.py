@@ -241,6 +241,8 @@ _SCORES = {
     "average_precision": "average precision",
     "f1": "F1",
     "f1_macro": "F1, mean over classes",
+    "matthews_corrcoef": "Matthews correlation",
+    "neg_log_loss": "-log loss",
     "neg_root_mean_squared_error": "-RMSE",
     "neg_mean_absolute_error": "-MAE",
 }
@@ -249,6 +251,17 @@ _SCORES = {
 def scoring_name(scoring: str) -> str:
     """Return the display name of a score."""
     return _SCORES.get(scoring, scoring)
+
+
+def differences(scoring: str) -> str:
+    """Return how to read a comparison, and which scores are the better ones."""
+    name = scoring_name(scoring)
+    if not name.startswith("-"):
+        return DIFFERENCES
+    return (
+        f"{DIFFERENCES} {name} is the {name[1:]} with a minus sign, so that greater is "
+        "better, as for the other scores."
+    )
 
 
 def concordance(errors: Mapping[str, Any]) -> str:
