@@ -1053,7 +1053,7 @@ def test_the_transcript_is_what_happens(
     """Words are the same; numbers nearly, but for the seconds that a fit took."""
     monkeypatch.chdir(tmp_path)
     for name, value in few_to_choose_from.items():  # as users have it
-        monkeypatch.setattr(models, name, value)
+        monkeypatch.setattr(name, value)
     text = DOCS.read_text(encoding="utf-8")
     exec(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[block], {})
     for (writes, _), start in TRANSCRIPTS.items():
