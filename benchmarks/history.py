@@ -5,7 +5,8 @@ is the usual alternative without multiple kernel learning; it differs from cell 
 and each cell names it. Both are timed alternately in a separate process: CPU time of
 all threads, the shortest of a few repetitions, and the ratio of the two. In quick mode
 one process measures all cells, one after the other, so its peak memory is that of all
-cells so far; cells that are measured again have their own process.
+cells so far; cells that are measured again have their own process. A long call is not
+repeated there.
 
     python benchmarks/history.py               run all cells, append to history.csv
     python benchmarks/history.py --quick       small cells; compare with the last entry
@@ -54,7 +55,8 @@ FIELDS = (
 LIMIT = 2.0  # multiple of the ratio of the last entry
 ATTEMPTS = 2
 TURNS = 3  # repetitions of the comparison of both versions in case of doubt
-PAUSE = {"full": 0.5, "quick": 0.2}  # least total CPU seconds of repetitions of a call
+ENOUGH = {"full": 0.5, "quick": 0.2}  # total CPU seconds of the repetitions of a call
+LONG = 1.0  # CPU seconds of a warm-up that counts in quick mode: loading takes less
 REPEATS = 5  # maximum number of repetitions
 
 Call = Callable[[], Any]
@@ -403,7 +405,10 @@ else:
 
 
 def command(which: str) -> Callable[[bool], tuple[Call, Call]]:
-    """Return the factory of a cell that runs a command on a table."""
+    """Return the factory of a cell that runs a command on a table.
+
+    In quick mode there are two outer folds, not five.
+    """
 
     def make(quick: bool) -> tuple[Call, Call]:
         import pandas as pd
@@ -549,29 +554,37 @@ def cpu(process: bool) -> float:
     return used.ru_utime + used.ru_stime
 
 
+def repeated(call: Call, process: bool, most: int = 20) -> tuple[float, float, int]:
+    """Return the CPU and wall seconds of a number of calls, and that number.
+
+    CPU times of a few milliseconds are not measured well: short calls are repeated.
+    """
+    number, used, began = 0, cpu(process), time.perf_counter()
+    while True:
+        call()
+        number += 1
+        took = cpu(process) - used
+        if took > 0.1 or number == most:
+            return took, time.perf_counter() - began, number
+
+
 def measure(cell: Cell, quick: bool) -> Found:
     """Return the shortest times of both calls, run alternately after a warm-up."""
     calls = dict(zip(("ours", "unit"), cell.make(quick), strict=True))
     best = {name: [float("inf")] * 2 for name in calls}
     spent = dict.fromkeys(calls, 0.0)
-    pause = PAUSE["quick" if quick else "full"]
-    for call in calls.values() if not cell.process else ():
-        call()
+    enough = ENOUGH["quick" if quick else "full"]
+    for name, call in calls.items() if not cell.process else ():
+        took, wall, _ = repeated(call, cell.process, most=1)
+        if quick and took > LONG:
+            best[name], spent[name] = [took, wall], took
     for repeat in range(REPEATS):
         for name, call in calls.items():
-            if repeat > (not quick) and spent[name] > pause:
+            if (quick or repeat > 1) and spent[name] > enough:
                 continue
-            inner = 0
-            used, began = cpu(cell.process), time.perf_counter()
-            while True:  # CPU times of a few milliseconds are not measured well
-                call()
-                inner += 1
-                took = cpu(cell.process) - used
-                if took > 0.1 or inner == 20:
-                    break
-            wall = time.perf_counter() - began
+            took, wall, number = repeated(call, cell.process)
             spent[name] += took
-            new = (took / inner, wall / inner)
+            new = (took / number, wall / number)
             best[name] = [min(a, b) for a, b in zip(best[name], new, strict=True)]
     who = resource.RUSAGE_CHILDREN if cell.process else resource.RUSAGE_SELF
     return {

@@ -154,7 +154,7 @@ def rank(quick: bool, figure: Path | None = None) -> list[dict]:
             )  # fmt: skip
             report(rows[-1])
     n = 5000 if quick else 1_000_000
-    X_test, y_test = make_groups(50_000, random_state=[SEED + 1, 0])
+    X_test, y_test = make_groups(5000 if quick else 50_000, random_state=[SEED + 1, 0])
     for r in (10, 20) if quick else (25, 50, 100, 200):
         blocks = GeneratorBlocks(partial(group_blocks, n))
         fitted = model(r)
@@ -232,7 +232,7 @@ def growth(quick: bool, sizes: Sequence[int] = (10**4, 10**5, 10**6)) -> list[di
     """Growth of time and memory for tenfold rows."""
     r = 10 if quick else 200
     rows: list[dict] = []
-    for n in (2000, 20_000) if quick else sizes:
+    for n in (1000, 10_000) if quick else sizes:
         row = {"n": n, "M": 10, "rank": r, "loss": "squared"}
         row |= alone(fit_blocks, n, r, "squared", here=quick)
         if rows:
@@ -318,7 +318,7 @@ def versus(quick: bool) -> list[dict]:
     """Against a linear model of scikit-learn on the same number of features."""
     warm_up()
     rows = []
-    X_test, y_test = make_groups(50_000, random_state=[SEED + 1, 0])
+    X_test, y_test = make_groups(5000 if quick else 50_000, random_state=[SEED + 1, 0])
     for n, r in [(3000, 10)] if quick else [(50_000, 100), (50_000, 200)]:
         X, y = (np.concatenate(parts) for parts in zip(*group_blocks(n), strict=True))
         # the cost of a row is the same, so all have the same trade-off
@@ -468,7 +468,7 @@ def calculate(unit: dict, simulated: dict, n: int) -> dict:
 
 def cost(quick: bool) -> list[dict]:
     """Costs of rows, a simulated reduction, and the extrapolation to many rows."""
-    n = 2000 if quick else 4096
+    n = 500 if quick else 4096
     shapes = [(2, 10)] if quick else [
         (5, 100), (5, 200), (10, 50), (10, 100), (10, 200), (20, 100)
     ]  # fmt: skip
@@ -539,7 +539,7 @@ def beside(
 def passes(quick: bool, against: Path | None = None) -> list[dict]:
     """Passes of the hinge loss over data sets, costs, norms and normalisations."""
     grid = product(
-        [("groups", 600)] if quick
+        [("groups", 300)] if quick
         else [("groups", 20_000), ("noisy", 20_000), ("digits, odd or even", 1797)],
         (1.0,) if quick else (0.1, 1.0, 10.0, 100.0),
         (1.0,) if quick else (1.0, 2.0),
@@ -627,7 +627,7 @@ def fit_evidence_rows(n: int, r: int | None) -> dict:
 def evidence_rows(quick: bool) -> list[dict]:
     """Low-rank evidence: time and memory for tenfold rows, and the exact fit."""
     r = 10 if quick else 50
-    cells = [(300, None), (300, r), (3000, r)] if quick else [
+    cells = [(200, None), (200, r), (2000, r)] if quick else [
         (3000, None), (3000, r), (10**4, r), (10**5, r), (10**6, r),
     ]  # fmt: skip
     rows: list[dict] = []

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,10 @@ def each_part(
             + (f" and cannot be combined with --{written[0]}" if written else "")
         )
     for part in args.parts:
+        began = time.process_time()
         yield argparse.Namespace(**vars(args), part=part)
+        if len(args.parts) > 1:
+            print(f"-- {part}: {time.process_time() - began:.1f} s of CPU", flush=True)
 
 
 def alone(

@@ -1,4 +1,4 @@
-"""Benchmarks: several parts share a process in quick mode only; one may have its own."""
+"""Parts of benchmarks: several in one process in quick mode, others in their own."""
 
 import argparse
 import sys
