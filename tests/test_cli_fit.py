@@ -452,7 +452,8 @@ def test_the_verdict_is_right_where_the_answer_is_known(kind, why, tmp_path):
     frame, views = known_answer(kind)
     frame.to_csv(tmp_path / "t.csv", index=False)
     result = run(
-        "fit", tmp_path / "t.csv", "--target", "state", "--kernels", "rbf", "--cv", 3, "--by-view", "none",
+        "fit", tmp_path / "t.csv", "--target", "state", "--kernels", "rbf",
+        "--cv", 3, "--by-view", "none",
         *(word for pair in views for word in pair), "--out", tmp_path / "o", "--json",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
