@@ -1,6 +1,6 @@
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist worksteal
 # A file of versions to install, such as constraints/exact.txt; pip's choice without.
 CONSTRAINTS ?=
 PIP_ARGS ?=

@@ -4,7 +4,8 @@ The unit is the sum of the given Grams plus one ``SVC(kernel="precomputed")`` fi
 compared with ``MKLClassifier("precomputed", norm=p).fit(K, y)`` with all defaults,
 including the validation of the kernels, for K with kernels last and for ``np.moveaxis``
 of kernels first. CPU seconds, wall seconds and the load of the machine are reported.
-Each row runs in its own process, after functions have been compiled.
+Each row runs in its own process (except with ``--quick``), after functions have been
+compiled.
 
     python benchmarks/as_called.py [--quick] [--against CHECKOUT/src] [--busy]
 
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 from pages import page
+from parts import alone
 from sklearn.svm import SVC
 from svm_ratio import samples, widths
 
@@ -94,27 +96,15 @@ def run(n: int, M: int, norms: list[float]) -> dict:
     return row
 
 
-def measured(n: int, M: int, norms: list[float], source: Path | None) -> dict | None:
-    """Run a row in its own process; None if it takes too long."""
-    names = ",".join(map(str, norms))
-    command = [sys.executable, __file__, "--row", f"{n},{M}", "--norms", names]
-    environment = dict(os.environ)
-    if source is not None:
-        environment["PYTHONPATH"] = str(source)
+def measured(
+    n: int, M: int, norms: list[float], source: Path | None, here: bool = False
+) -> dict | None:
+    """Run a row in its own process; None if another package takes too long."""
+    limit = None if source is None else PATIENCE
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-            timeout=None if source is None else PATIENCE,
-        )
+        return alone(run, n, M, norms, here=here, source=source, timeout=limit)
     except subprocess.TimeoutExpired:
         return None
-    if done.returncode:
-        sys.exit(f"row n={n} M={M} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def show(row: dict | None, title: str) -> None:
@@ -234,20 +224,15 @@ def main() -> None:
     parser.add_argument("--cells", help="n,M n,M ... instead of the default")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
-    parser.add_argument("--row", help=argparse.SUPPRESS)
     parser.add_argument("--norms", default=",".join(map(str, NORMS)))
     args = parser.parse_args()
     norms = [float(p) for p in args.norms.split(",")]
-    if args.row:
-        n, M = map(int, args.row.split(","))
-        print(json.dumps(run(n, M, norms)))
-        return
     cells = QUICK if args.quick else FULL + (MANY if args.many else [])
     if args.cells:
         cells = [tuple(map(int, cell.split(","))) for cell in args.cells.split()]
     found = []
     for n, M in cells:
-        row = {"after": measured(n, M, norms, None)}
+        row = {"after": measured(n, M, norms, None, args.quick)}
         show(row["after"], f"\nn = {n}, M = {M}")
         if args.against:
             row["before"] = measured(n, M, norms, args.against)

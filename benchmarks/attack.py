@@ -944,7 +944,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="a few of each")
     parser.add_argument("--write", action="store_true", help="docs/results/attacks.md")
     args = parser.parse_args()
-    default = {"raw": 300, "resigned": 300, "forged": 1000, "cli": 25, "kills": 4}
+    default = {"raw": 300, "resigned": 300, "forged": 1000, "cli": 15, "kills": 3}
     if not args.quick:
         default = {"raw": 20000, "resigned": 20000, "forged": 1000, "cli": 1000,
                    "kills": 100}  # fmt: skip

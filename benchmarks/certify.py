@@ -900,7 +900,7 @@ def run(seed, number, shown=False):
 def main():
     """Run the fits, print a table, and fail if a certificate does."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="200 fits")
+    parser.add_argument("--quick", action="store_true", help="100 fits")
     parser.add_argument("--fits", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
@@ -913,7 +913,7 @@ def main():
     if given.only is not None:
         print(run(given.seed, given.only, shown=True))
         return
-    fits = 200 if given.quick else given.fits
+    fits = 100 if given.quick else given.fits
     counts, worst = {f.__name__: Counter() for f in FAMILIES}, Counter()
     for number in range(given.first, given.first + fits):
         family, ended, certificates, one = run(given.seed, number)

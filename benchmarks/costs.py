@@ -1,9 +1,9 @@
 """Cost of a fit by samples, kernels, classes, loss, norm and representation.
 
-Every row is a call of the public API with its defaults, in its own process, with
-compiled functions cached on disk: CPU seconds of ``fit`` including validation, wall
-seconds, and the memory in addition to that of the data. ``growth`` is the exponent of n
-between the last two sizes.
+Every row is a call of the public API with its defaults, in its own process (except with
+``--quick``), with compiled functions cached on disk: CPU seconds of ``fit`` including
+validation, wall seconds, and the memory in addition to that of the data. ``growth`` is
+the exponent of n between the last two sizes.
 
     python benchmarks/costs.py [--quick] [--page FILE]
 """
@@ -11,16 +11,14 @@ between the last two sizes.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import resource
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from pages import page
+from parts import alone
 
 SIZES = (500, 1000, 2000, 4000)
 ROWS = (10_000, 40_000, 160_000)
@@ -94,32 +92,18 @@ def fitted(name: str, n: int) -> dict[str, float]:
     }
 
 
-def in_process(name: str, n: int) -> dict[str, float]:
-    """Fit one case in a new process."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--case", name, "--n", str(n)],
-        stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
-    parser.add_argument("--case", help=argparse.SUPPRESS)
-    parser.add_argument("--n", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.case:
-        print(json.dumps(fitted(args.case, args.n)))
-        return
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
     rows = []
     for name in list(CASES)[:: 6 if args.quick else 1]:
         sizes = CASES[name][4][: 2 if args.quick else None]
         cpu = []
         for n in sizes:
-            found = in_process(name, n)
+            found = alone(fitted, name, n, here=args.quick)
             cpu.append(found["cpu"])
             row = {"fit": name, "n": n, "CPU s": found["cpu"], "wall s": found["wall"]}
             row["MB more"] = found["mb"]

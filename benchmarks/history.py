@@ -3,7 +3,10 @@
 A cell calls one estimator or command with its defaults, including validation. The unit
 is the usual alternative without multiple kernel learning; it differs from cell to cell,
 and each cell names it. Both are timed alternately in a separate process: CPU time of
-all threads, the shortest of a few repetitions, and the ratio of the two.
+all threads, the shortest of a few repetitions, and the ratio of the two. In quick mode
+one process measures all cells, one after the other, so its peak memory is that of all
+cells so far; cells that are measured again have their own process. A long call is not
+repeated there.
 
     python benchmarks/history.py               run all cells, append to history.csv
     python benchmarks/history.py --quick       small cells; compare with the last entry
@@ -35,9 +38,10 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +55,12 @@ FIELDS = (
 LIMIT = 2.0  # multiple of the ratio of the last entry
 ATTEMPTS = 2
 TURNS = 3  # repetitions of the comparison of both versions in case of doubt
-PAUSE = 0.5  # minimum total CPU seconds of the repetitions of a call
+ENOUGH = {"full": 0.5, "quick": 0.2}  # total CPU seconds of the repetitions of a call
+LONG = 1.0  # CPU seconds of a warm-up that counts in quick mode: loading takes less
 REPEATS = 5  # maximum number of repetitions
 
 Call = Callable[[], Any]
+Found = dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -343,17 +349,11 @@ def evidence(quick: bool) -> tuple[Call, Call]:
 def run(*command: str) -> None:
     """Run a command that must succeed, without its output.
 
-    Installed packages have bytecode; for a checkout it is created here.
+    Installed packages have bytecode; a checkout gets it from the first process.
     """
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": bytecode()}
+    environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     subprocess.run(command, check=True, capture_output=True, env=environment)
-
-
-@cache
-def bytecode() -> str:
-    """Return a folder for the bytecode of all processes of a cell."""
-    return tempfile.mkdtemp()
 
 
 def imports(quick: bool) -> tuple[Call, Call]:
@@ -387,13 +387,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-folder = sys.argv[1]
+folder, task, folds = sys.argv[1:]
 table = pd.read_csv(folder + "/table.csv")
-if sys.argv[2] == "fit":
+if task == "fit":
     X, y = table.drop(columns="kind"), table["kind"]
     grid = {"svc__C": [0.1, 1.0, 10.0, 100.0], "svc__gamma": [0.001, 0.01, 0.1, 1.0]}
     model = GridSearchCV(make_pipeline(StandardScaler(), SVC()), grid, cv=5)
-    print(cross_val_score(model, X, y, cv=5).mean())
+    if folds != "0":
+        print(cross_val_score(model, X, y, cv=int(folds)).mean())
     joblib.dump(model.fit(X, y), folder + "/model.joblib")
 else:
     model = joblib.load(folder + "/model.joblib")
@@ -404,7 +405,10 @@ else:
 
 
 def command(which: str) -> Callable[[bool], tuple[Call, Call]]:
-    """Return the factory of a cell that runs a command on a table."""
+    """Return the factory of a cell that runs a command on a table.
+
+    In quick mode there are two outer folds, not five.
+    """
 
     def make(quick: bool) -> tuple[Call, Call]:
         import pandas as pd
@@ -426,10 +430,12 @@ def command(which: str) -> Callable[[bool], tuple[Call, Call]]:
         )  # fmt: skip
         script = (sys.executable, "-c", _SCRIPT, folder)
         if which == "fit":
-            return lambda: run(*fit), lambda: run(*script, "fit")
+            fewer = ("--cv", "2") if quick else ()
+            folds = "2" if quick else "5"
+            return lambda: run(*fit, *fewer), lambda: run(*script, "fit", folds)
         # any model will do for predictions: one without a search
-        run(*fit, "--cv", "2", "--norm", "2", "--reg", "1"), run(*script, "fit")
-        return lambda: run(*predict), lambda: run(*script, "predict")
+        run(*fit, "--cv", "2", "--norm", "2", "--reg", "1"), run(*script, "fit", "0")
+        return lambda: run(*predict), lambda: run(*script, "predict", "0")
 
     return make
 
@@ -548,28 +554,37 @@ def cpu(process: bool) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measure(cell: Cell, quick: bool) -> dict[str, float]:
+def repeated(call: Call, process: bool, most: int = 20) -> tuple[float, float, int]:
+    """Return the CPU and wall seconds of a number of calls, and that number.
+
+    CPU times of a few milliseconds are not measured well: short calls are repeated.
+    """
+    number, used, began = 0, cpu(process), time.perf_counter()
+    while True:
+        call()
+        number += 1
+        took = cpu(process) - used
+        if took > 0.1 or number == most:
+            return took, time.perf_counter() - began, number
+
+
+def measure(cell: Cell, quick: bool) -> Found:
     """Return the shortest times of both calls, run alternately after a warm-up."""
     calls = dict(zip(("ours", "unit"), cell.make(quick), strict=True))
     best = {name: [float("inf")] * 2 for name in calls}
     spent = dict.fromkeys(calls, 0.0)
-    for call in calls.values() if not cell.process else ():
-        call()
+    enough = ENOUGH["quick" if quick else "full"]
+    for name, call in calls.items() if not cell.process else ():
+        took, wall, _ = repeated(call, cell.process, most=1)
+        if quick and took > LONG:
+            best[name], spent[name] = [took, wall], took
     for repeat in range(REPEATS):
         for name, call in calls.items():
-            if repeat > (not quick) and spent[name] > PAUSE:
+            if (quick or repeat > 1) and spent[name] > enough:
                 continue
-            inner = 0
-            used, began = cpu(cell.process), time.perf_counter()
-            while True:  # CPU times of a few milliseconds are not measured well
-                call()
-                inner += 1
-                took = cpu(cell.process) - used
-                if took > 0.1 or inner == 20:
-                    break
-            wall = time.perf_counter() - began
+            took, wall, number = repeated(call, cell.process)
             spent[name] += took
-            new = (took / inner, wall / inner)
+            new = (took / number, wall / number)
             best[name] = [min(a, b) for a, b in zip(best[name], new, strict=True)]
     who = resource.RUSAGE_CHILDREN if cell.process else resource.RUSAGE_SELF
     return {
@@ -586,19 +601,28 @@ class CellError(RuntimeError):
     """The process of a cell ended with an error."""
 
 
-def in_process(cell: Cell, quick: bool, source: Path) -> dict[str, float]:
-    """Measure a cell in a new process, with the library of a checkout."""
+def in_process(cells: Sequence[Cell], quick: bool, source: Path) -> list[Found]:
+    """Measure cells in one new process, with the library of a checkout."""
     paths = [str(source), os.environ.get("PYTHONPATH", "")]
+    names = [part for cell in cells for part in ("--cell", cell.name)]
     done = subprocess.run(
-        [sys.executable, __file__, "--cell", cell.name, *["--quick"] * quick],
+        [sys.executable, __file__, *names, *["--quick"] * quick],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode:
+        cell = cells[len(found)]
         raise CellError(f"{cell.name}: the process ended with {done.returncode}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure_again(cell: Cell, quick: bool, source: Path) -> Found:
+    """Measure one cell in a process to itself."""
+    [found] = in_process([cell], quick, source)
+    return found
 
 
 @cache
@@ -650,7 +674,7 @@ def slowdown(cell: Cell, quick: bool, commit: str) -> float | None:
     for _ in range(TURNS):
         for source, least in best.items():
             try:
-                best[source] = min(least, in_process(cell, quick, source)["cpu"])
+                best[source] = min(least, measure_again(cell, quick, source)["cpu"])
             except CellError:
                 return None
     return best[ROOT / "src"] / best[before]
@@ -755,11 +779,12 @@ def main() -> int:
     )
     parser.add_argument("--only", nargs="+", metavar="WORD", help="cells with a word")
     parser.add_argument("--against", type=Path, help="another checkout of the library")
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    parser.add_argument("--cell", action="append", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.cell:
-        cell = next(c for c in CELLS if c.name == args.cell)
-        print(json.dumps(measure(cell, args.quick)))
+        known = {cell.name: cell for cell in CELLS}
+        for name in args.cell:
+            print(json.dumps(measure(known[name], args.quick)), flush=True)
         return 0
     mode = "quick" if args.quick else "full"
     cells = [c for c in CELLS if not args.only or any(w in c.name for w in args.only)]
@@ -772,22 +797,23 @@ def main() -> int:
     )
     print(head + ("   new / old CPU" if args.against else ""), flush=True)
     rows, worse = [], []
-    for cell in cells:
+    groups = [cells] if args.quick else [[cell] for cell in cells]
+    measured = (in_process(group, args.quick, ROOT / "src") for group in groups)
+    for cell, found in zip(cells, chain.from_iterable(measured), strict=True):
         known = last.get(cell.name)
         was = float(known["ratio"]) if known else float("inf")
-        found = in_process(cell, args.quick, ROOT / "src")
         for _ in range(ATTEMPTS - 1):
             if found["ratio"] <= LIMIT * was:
                 break
-            again = in_process(cell, args.quick, ROOT / "src")
+            again = measure_again(cell, args.quick, ROOT / "src")
             found = min(found, again, key=lambda one: one["ratio"])
         line = (
             f"{cell.name:45} {found['ratio']:7.2f} {found['cpu']:8.4f} "
             f"{found['wall']:8.4f} {found['unit_cpu']:9.4f} {found['peak_mb']:6.0f}"
         )
         if args.against:
-            old = in_process(cell, args.quick, args.against / "src")
-            again = in_process(cell, args.quick, ROOT / "src")
+            old = measure_again(cell, args.quick, args.against / "src")
+            again = measure_again(cell, args.quick, ROOT / "src")
             line += f"   {min(found['cpu'], again['cpu']) / old['cpu']:.2f}"
         if args.quick and known and found["ratio"] > LIMIT * was:
             times = slowdown(cell, args.quick, known["commit"])

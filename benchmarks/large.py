@@ -13,13 +13,14 @@
 version: each cell is also run there, right after and in its own process, and
 ``cpu_ratio`` is the ratio of the seconds of all cores.
 
-``--quick`` runs small sizes, ``--json FILE`` writes all numbers, ``--page FILE`` a
-Markdown page. The synthetic task is ``make_groups``: five groups of four columns, of
-which three matter, and ten kernels, two widths for each group. The unit of ``growth``
-and of ``evidence-rows`` is the time for a tenth of the rows (``cpu_ratio``: in seconds
-of all cores, which depend less on other load), that of ``workers`` one worker, that of
-``versus`` the fit of mklearn. Times are those of ``fit``; generating the rows is
-included only if they come in blocks; ``cost`` counts seconds of one core.
+``--quick`` runs small sizes, of several parts if they are named, in one process;
+``--json FILE`` writes all numbers, ``--page FILE`` a Markdown page. The synthetic task
+is ``make_groups``: five groups of four columns, of which three matter, and ten kernels,
+two widths for each group. The unit of ``growth`` and of ``evidence-rows`` is the time
+for a tenth of the rows (``cpu_ratio``: in seconds of all cores, which depend less on
+other load), that of ``workers`` one worker, that of ``versus`` the fit of mklearn.
+Times are those of ``fit``; generating the rows is included only if they come in blocks;
+``cost`` counts seconds of one core.
 
 MNIST and satimage are used if MKLEARN_DATA names a folder with their files; otherwise
 the digits of scikit-learn are used instead.
@@ -30,10 +31,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import pickle
 import re
-import subprocess
 import sys
 import time
 import warnings
@@ -44,6 +43,7 @@ from pathlib import Path
 
 import numpy as np
 from pages import page
+from parts import alone, each_part
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -83,23 +83,6 @@ def worked(function: Callable) -> tuple[float, object]:
     start = time.process_time()
     answer = function()
     return time.process_time() - start, answer
-
-
-def alone(function: Callable, *args: object, source: Path | None = None) -> dict:
-    """Return the result of a function of this file, run in a separate process.
-
-    ``source`` is the folder from which mklearn is imported, if not the default.
-    """
-    call = f"print(json.dumps(large.{function.__name__}(*json.loads(sys.argv[1]))))"
-    code = f"import json, sys; sys.path.insert(0, sys.argv[2]); import large; {call}"
-    run = subprocess.run(
-        [sys.executable, "-c", code, json.dumps(args), str(Path(__file__).parent)],
-        env=os.environ | ({} if source is None else {"PYTHONPATH": str(source)}),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(run.stdout.splitlines()[-1])
 
 
 def group_blocks(n: int, block: int = BLOCK, seed: int = SEED) -> Iterator:
@@ -171,7 +154,7 @@ def rank(quick: bool, figure: Path | None = None) -> list[dict]:
             )  # fmt: skip
             report(rows[-1])
     n = 5000 if quick else 1_000_000
-    X_test, y_test = make_groups(50_000, random_state=[SEED + 1, 0])
+    X_test, y_test = make_groups(5000 if quick else 50_000, random_state=[SEED + 1, 0])
     for r in (10, 20) if quick else (25, 50, 100, 200):
         blocks = GeneratorBlocks(partial(group_blocks, n))
         fitted = model(r)
@@ -249,9 +232,9 @@ def growth(quick: bool, sizes: Sequence[int] = (10**4, 10**5, 10**6)) -> list[di
     """Growth of time and memory for tenfold rows."""
     r = 10 if quick else 200
     rows: list[dict] = []
-    for n in (2000, 20_000) if quick else sizes:
+    for n in (1000, 10_000) if quick else sizes:
         row = {"n": n, "M": 10, "rank": r, "loss": "squared"}
-        row |= alone(fit_blocks, n, r, "squared")
+        row |= alone(fit_blocks, n, r, "squared", here=quick)
         if rows:
             row["ratio"] = row["time_s"] / rows[-1]["time_s"]
             row["cpu_ratio"] = row["cpu_s"] / rows[-1]["cpu_s"]
@@ -307,7 +290,8 @@ def workers(quick: bool) -> list[dict]:
     for n in sizes:
         for count in (1, 2):
             row = {"n": n, "M": 10, "rank": r, "partitions": math.ceil(n / block)}
-            row |= {"workers": count} | alone(on_cluster, n, count, r, block)
+            row |= {"workers": count}
+            row |= alone(on_cluster, n, count, r, block, here=quick)
             if count > 1:
                 row["ratio"] = row["time_s"] / rows[-1]["time_s"]
             rows.append(row)
@@ -334,7 +318,7 @@ def versus(quick: bool) -> list[dict]:
     """Against a linear model of scikit-learn on the same number of features."""
     warm_up()
     rows = []
-    X_test, y_test = make_groups(50_000, random_state=[SEED + 1, 0])
+    X_test, y_test = make_groups(5000 if quick else 50_000, random_state=[SEED + 1, 0])
     for n, r in [(3000, 10)] if quick else [(50_000, 100), (50_000, 200)]:
         X, y = (np.concatenate(parts) for parts in zip(*group_blocks(n), strict=True))
         # the cost of a row is the same, so all have the same trade-off
@@ -484,15 +468,17 @@ def calculate(unit: dict, simulated: dict, n: int) -> dict:
 
 def cost(quick: bool) -> list[dict]:
     """Costs of rows, a simulated reduction, and the extrapolation to many rows."""
-    n = 2000 if quick else 4096
+    n = 500 if quick else 4096
     shapes = [(2, 10)] if quick else [
         (5, 100), (5, 200), (10, 50), (10, 100), (10, 200), (20, 100)
     ]  # fmt: skip
-    rows = [{"table": "cost"} | alone(cost_of_rows, M, r, n) for M, r in shapes]
+    rows = [
+        {"table": "cost"} | alone(cost_of_rows, M, r, n, here=quick) for M, r in shapes
+    ]
     for row in rows:
         report(row)
     sizes = (20,) if quick else (1000, 10_000)
-    simulated = [alone(simulate, size, 2) for size in sizes]
+    simulated = [alone(simulate, size, 2, here=quick) for size in sizes]
     for row in simulated:
         report(row)
     rows += [{"table": "simulated"} | row for row in simulated]
@@ -538,9 +524,11 @@ def fit_in_passes(
     return {"passes": passes, "gap": gap, "time_s": took, "cpu_s": cpu}
 
 
-def beside(function: Callable, args: Sequence, against: Path | None) -> dict:
+def beside(
+    function: Callable, args: Sequence, quick: bool, against: Path | None
+) -> dict:
     """Return a cell of this version and, under other names, of another version."""
-    found = alone(function, *args)
+    found = alone(function, *args, here=quick)
     if against is None:
         return found
     other = alone(function, *args, source=against)
@@ -551,7 +539,7 @@ def beside(function: Callable, args: Sequence, against: Path | None) -> dict:
 def passes(quick: bool, against: Path | None = None) -> list[dict]:
     """Passes of the hinge loss over data sets, costs, norms and normalisations."""
     grid = product(
-        [("groups", 600)] if quick
+        [("groups", 300)] if quick
         else [("groups", 20_000), ("noisy", 20_000), ("digits, odd or even", 1797)],
         (1.0,) if quick else (0.1, 1.0, 10.0, 100.0),
         (1.0,) if quick else (1.0, 2.0),
@@ -561,7 +549,7 @@ def passes(quick: bool, against: Path | None = None) -> list[dict]:
     for (name, n), C, norm, normalize in grid:
         row = {"data": name, "n": n, "C": C, "norm": norm, "normalize": normalize}
         args = (name, n, C, norm, normalize, "hinge")
-        rows.append(row | beside(fit_in_passes, args, against))
+        rows.append(row | beside(fit_in_passes, args, quick, against))
         report(rows[-1])
     return rows
 
@@ -593,7 +581,7 @@ def evidence(quick: bool, against: Path | None = None) -> list[dict]:
     for n, outputs in [(200, 1)] if quick else [(1000, 1), (2000, 1), (4000, 1),
                                                 (4000, 6)]:  # fmt: skip
         row = {"n": n, "M": 6, "outputs": outputs}
-        rows.append(row | beside(fit_evidence, (n, outputs), against))
+        rows.append(row | beside(fit_evidence, (n, outputs), quick, against))
         report(rows[-1])
     return rows
 
@@ -639,13 +627,13 @@ def fit_evidence_rows(n: int, r: int | None) -> dict:
 def evidence_rows(quick: bool) -> list[dict]:
     """Low-rank evidence: time and memory for tenfold rows, and the exact fit."""
     r = 10 if quick else 50
-    cells = [(300, None), (300, r), (3000, r)] if quick else [
+    cells = [(200, None), (200, r), (2000, r)] if quick else [
         (3000, None), (3000, r), (10**4, r), (10**5, r), (10**6, r),
     ]  # fmt: skip
     rows: list[dict] = []
     for n, rank_ in cells:
         row = {"n": n, "M": 16, "rank": "exact" if rank_ is None else rank_}
-        row |= alone(fit_evidence_rows, n, rank_)
+        row |= alone(fit_evidence_rows, n, rank_, here=quick)
         if len(rows) > 1 and n == 10 * rows[-1]["n"]:
             row["ratio"] = row["time_s"] / rows[-1]["time_s"]
             row["cpu_ratio"] = row["cpu_s"] / rows[-1]["cpu_s"]
@@ -705,16 +693,20 @@ PARTS = {
 
 
 def main() -> None:
-    """Run one part."""
+    """Run the parts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--sizes", type=int, nargs="+", help="n (growth, workers)")
     parser.add_argument("--against", type=Path, help="sources of another version "
                         "(passes, evidence)")  # fmt: skip
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
-    args = parser.parse_args()
+    for args in each_part(parser, PARTS):
+        run_part(args)
+
+
+def run_part(args: argparse.Namespace) -> None:
+    """Run one part, and fail if a certificate is missing."""
     more: list = []
     if args.part == "rank" and args.page:
         more = [args.page.with_suffix(".png")]

@@ -10,7 +10,8 @@
 The unit of (a) and (b) is "sum + SVC": forming the sum of the given Grams and one
 ``SVC(kernel="precomputed")`` fit on it. The unit of (c) is one single-kernel
 ``SVC(kernel="rbf")`` fit on the same samples. ``--quick`` runs small sizes, ``--json
-FILE`` writes all numbers, ``--page FILE`` a Markdown table.
+FILE`` writes all numbers, ``--page FILE`` a Markdown table. With ``--quick`` several
+parts can be named.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 from pages import page
+from parts import each_part
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from svm_ratio import samples, seconds, widths
@@ -350,16 +352,20 @@ def profile(quick: bool) -> list[dict]:
 
 
 def main() -> None:
-    """Run one part."""
+    """Run the parts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=PARTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--sizes", type=int, nargs="*", default=[5000, 20_000, 60_000])
     parser.add_argument("--no-alternative", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--figure", type=Path, help="draw growth here (PNG)")
     parser.add_argument("--page", type=Path, help="write a Markdown table here")
-    args = parser.parse_args()
+    for args in each_part(parser, PARTS):
+        run_part(args)
+
+
+def run_part(args: argparse.Namespace) -> None:
+    """Run one part, and fail if a certificate is missing."""
     if args.part == "solvers":
         rows = solvers(args.quick)
     elif args.part == "kernels":

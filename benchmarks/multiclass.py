@@ -10,7 +10,7 @@ sum. Every method stops at a relative duality gap of 1e-3 of its own problem; ``
 shows which did not reach it within ``--limit`` seconds. ``--cost cv`` chooses C of each
 method from 0.5, 1 and 10 by 3-fold cross-validation, like Kobayashi & Otsu; only the
 final fit is timed. ``--quick`` runs small sizes, ``--json FILE`` writes all numbers,
-``--page FILE`` a Markdown table.
+``--page FILE`` a Markdown table. With ``--quick`` several parts can be named.
 
 Data: the .npz files in the folder named by MKLEARN_DATA; without them, the digits of
 scikit-learn and random sequences. The 69 kernels of the protein task are not available;
@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from pages import page
+from parts import each_part
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -329,9 +330,8 @@ def protein(args: argparse.Namespace) -> Iterator[list[dict]]:
 
 
 def main() -> None:
-    """Run one part."""
+    """Run the parts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["paper", "general", "protein"])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--cost", default="1", help="a number, or cv")
     parser.add_argument("--repeats", type=int, default=1, help="random splits (paper)")
@@ -344,15 +344,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", help="of general, protein")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, help="write a Markdown table here")
-    args = parser.parse_args()
-    rows: list[dict] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for found in {"paper": paper, "general": general, "protein": protein}[
-            args.part
-        ](args):
-            rows += found
-            write(args, rows)
+    parts = {"paper": paper, "general": general, "protein": protein}
+    for args in each_part(parser, parts):
+        rows: list[dict] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            for found in parts[args.part](args):
+                rows += found
+                write(args, rows)
 
 
 def write(args: argparse.Namespace, rows: list[dict]) -> None:

@@ -100,8 +100,8 @@ def main() -> None:
     parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument("--json", type=Path, help="write all figures here")
     args = parser.parse_args()
-    Cs = np.logspace(-2, 2, 3 if args.quick else 9)
-    n_folds = 3 if args.quick else 5
+    Cs = np.logspace(-2, 2, 2 if args.quick else 9)
+    n_folds = 2 if args.quick else 5
     rows = []
     for case in data_sets(args.quick):
         row = compare(*case, Cs, n_folds, args.tol)

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from parts import alone
 
-SOURCE = str(Path(__file__).parents[1] / "src")
+SOURCE = Path(__file__).parents[1] / "src"
 TABLES = {
     "wine": (178, 13, 3),
     "breast cancer": (569, 30, 2),
@@ -97,17 +96,12 @@ def measured(name: str, on: str, halves: int) -> dict:
     return {"cpu": cpu, "wall": wall, "process": whole, "scores": scores}
 
 
-def in_process(name: str, on: str, source: str, repeats: int, halves: int) -> dict:
+def in_process(name: str, on: str, source: Path, repeats: int, halves: int) -> dict:
     """Return the smallest costs over several processes, and the scores."""
-    found = []
-    for number in range(repeats):
-        command = [sys.executable, __file__, "--one", name, on]
-        command += ["--halves", str(0 if number else halves)]
-        environment = {**os.environ, "PYTHONPATH": source}
-        answer = subprocess.run(
-            command, env=environment, check=True, capture_output=True, text=True
-        )
-        found.append(json.loads(answer.stdout))
+    found = [
+        alone(measured, name, on, 0 if number else halves, source=source)
+        for number in range(repeats)
+    ]
     best = {key: min(one[key] for one in found) for key in ("cpu", "wall", "process")}
     return {**best, "scores": found[0]["scores"]}
 
@@ -130,22 +124,19 @@ def main() -> None:
     parser.add_argument("--against", help="src folder of another checkout")
     parser.add_argument("--others", action="store_true", help="all that search")
     parser.add_argument("--tables", nargs="+", choices=list(TABLES))
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, help="3 by default, 1 with --quick")
     parser.add_argument("--halves", type=int, help="number of splits for accuracies")
     parser.add_argument("--json", type=Path, help="write all figures here")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.one:
-        print(json.dumps(measured(*args.one, args.halves)))
-        return
     halves = (1 if args.quick else 5) if args.halves is None else args.halves
+    repeats = args.repeats or (1 if args.quick else 3)
     names = args.tables or (["wine"] if args.quick else list(TABLES))
     pairs = {OURS: SVC, **(OTHERS if args.others else {})}
     sources = {"": SOURCE}
     if args.against:
-        sources[", other"] = str(Path(args.against).resolve())
-    for source in sources.values():  # fill the cache of compiled functions
-        for ours in pairs:
+        sources[", other"] = Path(args.against).resolve()
+    if repeats > 1:  # fill the cache of compiled functions
+        for source, ours in product(sources.values(), pairs):
             in_process(ours, "wine", source, 1, 0)
     print("ratios of CPU time of fit, CPU time with imports, wall time")
     rows = []
@@ -154,10 +145,10 @@ def main() -> None:
         units: dict = {}
         for ours, unit in pairs.items():
             if unit not in units:
-                units[unit] = in_process(unit, on, SOURCE, args.repeats, halves)
+                units[unit] = in_process(unit, on, SOURCE, repeats, halves)
                 print(shown(unit, units[unit], units[unit]))
             for note, source in sources.items():
-                own = in_process(ours, on, source, args.repeats, halves)
+                own = in_process(ours, on, source, repeats, halves)
                 print(shown(ours + note, own, units[unit]), flush=True)
                 rows.append({"table": on, "search": ours + note, **own})
         rows += [{"table": on, "search": unit, **own} for unit, own in units.items()]

@@ -7,7 +7,7 @@ files, threads, temporary files and the settings of BLAS must be the same as at 
 start, which is after a warm-up that fills caches and pools.
 
     python benchmarks/soak.py              # ten minutes
-    python benchmarks/soak.py --quick      # twenty seconds
+    python benchmarks/soak.py --quick      # ten seconds
 """
 
 from __future__ import annotations
@@ -153,17 +153,17 @@ def main():
     )
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="twenty seconds")
+    parser.add_argument("--quick", action="store_true", help="ten seconds")
     parser.add_argument("--write", action="store_true", help="docs/results/soak.md")
     args = parser.parse_args()
-    seconds = 20.0 if args.quick else args.seconds
+    seconds = 10.0 if args.quick else args.seconds
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as name:
         folder, tempfile.tempdir = Path(name) / "models", str(Path(name) / "temporary")
         for path in (folder, Path(tempfile.tempdir)):
             path.mkdir()
         first = state(folder)["BLAS"]
-        soak(folder, min(60.0, max(8.0, seconds / 5)), args.seed + 100)  # warm-up
+        soak(folder, min(60.0, max(5.0, seconds / 5)), args.seed + 100)  # warm-up
         fill_pool()
         before = {**state(folder), "BLAS": first}  # no pool of it is made later
         counts, faults = soak(folder, seconds, args.seed)

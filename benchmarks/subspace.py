@@ -9,7 +9,8 @@ The unit of ``eigen`` and ``skfe`` is the closed form of (19), one Cholesky
 factorisation and a k x k eigenproblem. The unit of ``joint`` is one round of k SVMs on
 the features of (19), the unit of ``mkl`` one Cholesky factorisation of size n. The time
 for the Gram matrix is not included. ``--quick`` runs small sizes, ``--json FILE``
-writes all numbers, ``--page FILE`` a Markdown table.
+writes all numbers, ``--page FILE`` a Markdown table. With ``--quick`` several parts can
+be named.
 
 Data: USPS digits if MKLEARN_DATA names a folder with usps.npz, otherwise the digits of
 scikit-learn with noise.
@@ -26,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from discriminant import floor, rbf, samples
 from pages import page
+from parts import each_part
 from scipy.linalg import eigh
 from sklearn.exceptions import ConvergenceWarning
 from svm_ratio import seconds
@@ -207,15 +209,19 @@ PARTS = {"eigen": eigen, "skfe": skfe, "joint": joint, "mkl": mkl}
 
 
 def main() -> None:
-    """Run one part."""
+    """Run the parts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, help="write a Markdown table here")
-    args = parser.parse_args()
+    for args in each_part(parser, PARTS):
+        run_part(args)
+
+
+def run_part(args: argparse.Namespace) -> None:
+    """Run one part."""
     rows = PARTS[args.part](args.quick)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))

@@ -12,7 +12,8 @@ trained on the first 1000 rows of each training part there. ``beside Cox`` is th
 difference to ridge Cox regression on the same folds, with its standard error.
 
 Part ``large``: rows of flchain resampled with noise, so that no two are equal, up to
-100 000; each fit runs in its own process, whose peak memory is measured.
+100 000; each fit runs in its own process, whose peak memory is measured (with
+``--quick``, all in one, and both parts can be named).
 
     python benchmarks/survival.py sets|large [--quick] [--only SET] [--resume LOG]
         [--page FILE]
@@ -22,17 +23,17 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import resource
-import subprocess
 import sys
 import time
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from pages import page
+from parts import alone, each_part
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.impute import SimpleImputer
@@ -154,7 +155,7 @@ def sets(quick: bool, only: str, rows: list[dict]) -> list[dict]:
         models = methods(name, quick)
         scores = {label: [] for label in models}
         seconds = {label: [] for label in models}
-        n_folds = 3 if name == "flchain" else 5
+        n_folds = 3 if quick or name == "flchain" else 5
         for train, test in StratifiedByEvent(n_folds).split(X, y):
             A, B, names = prepared(X, train, test)
             for label, model in models.items():
@@ -207,6 +208,7 @@ def drawn(n: int):
 
 def one(method: str, n: int) -> dict:
     """Fit one method to n rows, in this process; return its cost."""
+    warnings.simplefilter("ignore")
     Z, y = drawn(n)
     if method == "ridge Cox":
         from sksurv.linear_model import CoxPHSurvivalAnalysis
@@ -233,22 +235,19 @@ def one(method: str, n: int) -> dict:
 def large(quick: bool, only: str, rows: list[dict]) -> list[dict]:
     """Return time and memory of fits to many rows."""
     rows = []
-    sizes = [2000] if quick else [10_000, 30_000, 100_000]
+    sizes = [1000] if quick else [10_000, 30_000, 100_000]
     for n in sizes:
         for method in (
             "ridge Cox", "MKLCox(approximation='nystroem')",
             "MKLSurvivalSVM(approximation='nystroem')",
         ):  # fmt: skip
-            out = subprocess.run(
-                [sys.executable, __file__, "one", "--method", method, "--rows", str(n)],
-                capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            row = json.loads(out.stdout.splitlines()[-1])
+            row = alone(one, method, n, here=quick)
             rows.append({k: "" if v != v else v for k, v in row.items()})
             print(rows[-1], flush=True)
     return rows
 
 
+PARTS = {"sets": sets, "large": large}
 TITLES = {
     "sets": "Times to an event: concordance compared with scikit-survival",
     "large": "Times to an event: many rows",
@@ -263,37 +262,35 @@ MORE = {
 
 
 def main() -> int:
+    """Run the parts; return 1 if a quick one is behind."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["sets", "large", "one"])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--method", default="")
-    parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--only", default="", help="one of the sets")
     parser.add_argument("--resume", type=Path, help="output of an earlier run")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
-    args = parser.parse_args()
-    try:
-        import sksurv  # noqa: F401
-    except ImportError:
-        print("scikit-survival is not installed: pip install scikit-survival")
-        return 0
     warnings.simplefilter("ignore")
-    if args.part == "one":
-        print(json.dumps(one(args.method, args.rows)))
-        return 0
+    behind = False
+    for args in each_part(parser, PARTS):
+        if find_spec("sksurv") is None:
+            print("scikit-survival is not installed: pip install scikit-survival")
+            return 0
+        behind |= run_part(args)
+    return int(args.quick and behind)
+
+
+def run_part(args: argparse.Namespace) -> bool:
+    """Run one part; return whether ours are far behind ridge Cox regression."""
     rows = []
     if args.resume is not None:
         lines = args.resume.read_text().splitlines()
         rows = [ast.literal_eval(line) for line in lines if line.startswith("{")]
-    rows = {"sets": sets, "large": large}[args.part](args.quick, args.only, rows)
+    rows = PARTS[args.part](args.quick, args.only, rows)
     if args.page:
         title, more = TITLES[args.part], MORE[args.part]
         args.page.write_text(page(title, f"survival.py {args.part}", rows, more))
-    # quick: check that ours are not much worse than ridge Cox regression
     ours = [row for row in rows if row["method"].startswith("MKLCox")]
     base = [row for row in rows if row["method"].startswith("ridge")]
-    behind = min(r["concordance"] for r in ours) < base[0]["concordance"] - 0.1
-    return int(args.quick and behind)
+    return min(r["concordance"] for r in ours) < base[0]["concordance"] - 0.1
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 For n samples and M RBF kernels the unit is the cost without multiple kernel learning:
 summing the given Grams plus one ``SVC(kernel="precomputed")`` fit. It is compared with
 the time of ``solve`` to a certified relative duality gap of 1e-3, on the same Grams,
-and on kernels evaluated from the samples. Each row runs in its own process, after
-functions have been compiled, so that its peak memory can be measured.
+and on kernels evaluated from the samples. Each row runs in its own process (except with
+``--quick``), after functions have been compiled, so that its peak memory can be
+measured.
 
     python benchmarks/svm_ratio.py [--quick] [--json FILE]
 
@@ -17,12 +18,12 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from parts import alone
 from sklearn.svm import SVC
 
 from mklearn import Hinge, KernelBank, LpBall, MKLProblem, kernels, solve
@@ -132,30 +133,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one small row")
     parser.add_argument("--tol", type=float, default=1e-3)
     parser.add_argument("--json", type=Path, help="write all figures here")
-    parser.add_argument("--row", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.row:
-        n, M, source = args.row.split(",")
-        print(json.dumps(run(int(n), int(M), source, args.tol)))
-        return
     rows = []
     print(
         f"time to a certified gap of {args.tol:g}, as a multiple of sum + SVC "
         "(and of computing the Grams)"
     )
     for n, M in QUICK if args.quick else FULL:
-        pair = {}
-        for source in ("grams", "samples"):
-            command = [sys.executable, __file__, "--row", f"{n},{M},{source}"]
-            done = subprocess.run(
-                [*command, "--tol", str(args.tol)],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if done.returncode:
-                sys.exit(f"row n={n} M={M} {source} failed:\n{done.stderr}")
-            pair[source] = json.loads(done.stdout.splitlines()[-1])
+        pair = {
+            source: alone(run, n, M, source, args.tol, here=args.quick)
+            for source in ("grams", "samples")
+        }
         rows.append(pair)
         show(pair, args.tol)
     if args.json:

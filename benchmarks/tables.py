@@ -12,8 +12,9 @@ and second fits of a process if compiled functions are on disk, and the time if 
 is compiled yet.
 
 ``--against SRC`` measures the library in another folder (``src`` of another checkout)
-alternately with this one and prints both; ``--quick`` runs two small tables; ``--json
-FILE`` writes all figures.
+alternately with this one and prints both; ``--json FILE`` writes all figures.
+``--quick`` runs two small tables in one process, and the first fits of one model; both
+parts can be named.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from parts import alone, each_part
 
 OWN = Path(__file__).parents[1] / "src"
 TABLES = ("wine", "breast cancer", "digits", "two of 57", "four of 18")
@@ -66,8 +69,11 @@ def clocked(function: Callable[[], object]) -> tuple[float, float]:
 # --- in separate processes ------------------------------------------------------------
 
 
-def measure_fit(name: str, seconds: float) -> dict:
-    """Return the CPU and wall times of fit and predict, the shortest of each."""
+def measure_fit(name: str, seconds: float, least: int) -> dict:
+    """Return the CPU and wall times of fit and predict, the shortest of each.
+
+    There are at least ``least`` repetitions, and more within some seconds.
+    """
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from sklearn.svm import SVC
@@ -82,7 +88,7 @@ def measure_fit(name: str, seconds: float) -> dict:
     for model in models.values():  # load compiled functions, and warm up caches
         model.fit(X, y).predict(X)
     began, turns = time.perf_counter(), 0
-    while turns < 3 or time.perf_counter() - began < seconds:
+    while turns < least or time.perf_counter() - began < seconds:
         for label, model in models.items():
             out[label]["fit"].append(clocked(lambda m=model: m.fit(X, y)))
             out[label]["predict"].append(clocked(lambda m=model: m.predict(X)))
@@ -96,37 +102,19 @@ def measure_fit(name: str, seconds: float) -> dict:
     return {"n": len(X), "classes": len(set(y.tolist())), "turns": turns, **out}
 
 
-def measure_first() -> dict:
+def measure_first(labels: list[str]) -> dict:
     """Return the CPU and wall times of the first and of the second fits."""
     import mklearn
 
     X, y = table("wine")
     out: dict = {}
-    for label, call in CALLS.items():
-        model = eval(call, vars(mklearn))
+    for label in labels:
+        model = eval(CALLS[label], vars(mklearn))
         out[label] = [clocked(lambda m=model: m.fit(X, y).predict(X)) for _ in "12"]
     return out
 
 
 # --- the tables -----------------------------------------------------------------------
-
-
-def measured(source: Path, part: str, *args: object, **env: str) -> dict:
-    """Return the output of a process that imports the library from ``source``."""
-    command = [sys.executable, __file__, part, "--row", *map(str, args)]
-    paths = os.pathsep.join(
-        [str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": paths, **env},
-    )
-    if done.returncode:
-        sys.exit(f"{part} {args} with {source} failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def fit(sources: list[Path], quick: bool, seconds: float) -> list[dict]:
@@ -135,7 +123,10 @@ def fit(sources: list[Path], quick: bool, seconds: float) -> list[dict]:
     print("CPU time of fit and predict in units of StandardScaler + SVC (wall in [])")
     for name in QUICK if quick else TABLES:
         for source in sources:
-            row = measured(source, "fit", name, seconds)
+            if quick and source == OWN:
+                row = measure_fit(name, 0.0, 1)
+            else:
+                row = alone(measure_fit, name, seconds, 3, source=source)
             rows.append({"table": name, "source": str(source), **row})
             unit = row["unit"]
             print(
@@ -182,7 +173,8 @@ def imported(source: Path, module: str, repeats: int) -> list[float]:
 
 def first(sources: list[Path], quick: bool, seconds: float) -> list[dict]:
     """Print the cost of the first fits."""
-    rows, repeats = [], 2 if quick else 7
+    rows, repeats = [], 1 if quick else 7
+    labels = list(CALLS)[: 1 if quick else None]
     for source in sources:
         print(f"\n{source}" if len(sources) > 1 else "")
         unit = imported(source, "sklearn.svm", repeats)
@@ -194,7 +186,9 @@ def first(sources: list[Path], quick: bool, seconds: float) -> list[dict]:
         row: dict = {"source": str(source), "import": ours, "unit": unit}
         with tempfile.TemporaryDirectory() as folder:
             for when in ("nothing compiled", "compiled on disk"):
-                found = measured(source, "first", 0, NUMBA_CACHE_DIR=folder)
+                found = alone(
+                    measure_first, labels, source=source, NUMBA_CACHE_DIR=folder
+                )
                 row[when] = found
                 print(f"{when}: first fit and predict above the second, seconds of CPU")
                 total = 0.0
@@ -211,24 +205,16 @@ def first(sources: list[Path], quick: bool, seconds: float) -> list[dict]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["fit", "first"])
     parser.add_argument("--quick", action="store_true", help="two small tables")
     parser.add_argument("--seconds", type=float, default=4.0, help="for each table")
     parser.add_argument("--against", type=Path, help="src of another checkout")
     parser.add_argument("--json", type=Path, help="write all figures here")
-    parser.add_argument("--row", nargs="+", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.row and args.part == "fit":
-        print(json.dumps(measure_fit(args.row[0], float(args.row[1]))))
-        return
-    if args.row:
-        print(json.dumps(measure_first()))
-        return
-    sources = [OWN] + ([args.against.resolve()] if args.against else [])
-    run = fit if args.part == "fit" else first
-    rows = run(sources, args.quick, 0.0 if args.quick else args.seconds)
-    if args.json:
-        args.json.write_text(json.dumps(rows, indent=1))
+    parts = {"fit": fit, "first": first}
+    for args in each_part(parser, parts):
+        sources = [OWN] + ([args.against.resolve()] if args.against else [])
+        rows = parts[args.part](sources, args.quick, args.seconds)
+        if args.json:
+            args.json.write_text(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

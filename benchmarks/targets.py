@@ -22,7 +22,8 @@ left, with 600 training images.
     python benchmarks/targets.py versus|recovery|large|shared|elsewhere [--quick]
         [--cell N,M,T ...] [--rows FILE] [--page FILE]
 
-With --rows, rows are appended to FILE, and the page is made from all rows in it.
+With --rows, rows are appended to FILE, and the page is made from all rows in it. With
+--quick several parts can be named.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ import argparse
 import itertools
 import json
 import resource
-import sys
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 from pages import page
+from parts import each_part
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
@@ -337,9 +338,8 @@ TITLES = {
 }
 
 
-def main() -> int:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=PARTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--most", type=float, default=2e8,
                         help="maximum of samples times targets times candidates "
@@ -348,7 +348,12 @@ def main() -> int:
                         type=lambda text: tuple(map(int, text.split(","))))  # fmt: skip
     parser.add_argument("--rows", type=Path, help="append rows to this file")
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
-    args = parser.parse_args()
+    for args in each_part(parser, PARTS):
+        run_part(args)
+
+
+def run_part(args: argparse.Namespace) -> None:
+    """Run one part."""
     rows = []
     if args.rows and args.rows.exists():
         rows = [json.loads(line) for line in args.rows.read_text().splitlines()]
@@ -377,8 +382,7 @@ def main() -> int:
             " " + " ".join(about.split()),
         )
         args.page.write_text(text)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import os
+import pkgutil
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,16 +29,20 @@ def pytest_configure(config):
 @pytest.fixture(scope="module")
 def few_to_choose_from():
     """Let the searches of ``mklearn fit`` try little: they are tested on their own."""
-    models = pytest.importorskip("mklearn.cli.models")
+    pytest.importorskip("mklearn.cli.models")
     few = {
-        "NORMS": (1.0, 2.0, float("inf")),
-        "COSTS": [0.1, 10.0],
-        "SVM_COSTS": (1.0,),
-        "SVM_WIDTHS": (0.25, 1.0),
-        "RATES": (0.2,),
+        "models.NORMS": (1.0, 2.0, float("inf")),
+        "models.COSTS": [0.1, 10.0],
+        "models.SVM_COSTS": (1.0,),
+        "models.SVM_WIDTHS": (0.25, 1.0),
+        "models.RATES": (0.2,),
+        "models.ROUNDS": 20,
+        "refits.EXACT": 2,
+        "refits.ORDERS": 4,
     }
-    before = {name: getattr(models, name) for name in few}
+    few = {f"mklearn.cli.{name}": value for name, value in few.items()}
+    before = {name: pkgutil.resolve_name(name) for name in few}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in few.items():
-            patch.setattr(models, name, value)
+            patch.setattr(name, value)
         yield before

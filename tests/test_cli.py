@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from html import escape
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 from mklearn import MKLClassifier, __version__
 from mklearn import kernels as kernel_module
-from mklearn.cli import demo
+from mklearn.cli import demo, screen
 from mklearn.cli.commands import make_app
 from mklearn.report import (
     Predictions,
@@ -354,3 +355,12 @@ def test_kernels_for_machines():
 def test_unknown_option_is_two():
     assert run("demo", "--nonsense").exit_code == 2
     assert run("demo", "--folds", 1).exit_code == 2
+
+
+def test_notes_are_for_users_and_not_for_developers(capsys):
+    with screen.notes(screen.standard_error()):
+        warnings.warn("a name will change", DeprecationWarning, stacklevel=2)
+        warnings.warn("later, too", PendingDeprecationWarning, stacklevel=2)
+        warnings.warn("few samples", UserWarning, stacklevel=2)
+        warnings.warn("few samples", UserWarning, stacklevel=2)
+    assert capsys.readouterr().err == "note: few samples\n"

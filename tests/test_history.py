@@ -30,10 +30,11 @@ def two_cells(tmp_path, monkeypatch):
     monkeypatch.setattr(history, "HISTORY", tmp_path / "history.csv")
     monkeypatch.setattr(history, "PAGE", tmp_path / "history.md")
 
-    def measured(cell, quick, source):
-        rest = ("wall", "unit_cpu", "unit_wall", "peak_mb")
-        ratio = ratios[cell.name] if source == history.ROOT / "src" else OLD
-        return {"ratio": ratio, "cpu": ratio, **dict.fromkeys(rest, 1.0)}
+    def measured(cells, quick, source):
+        rest = dict.fromkeys(("wall", "unit_cpu", "unit_wall", "peak_mb"), 1.0)
+        here = source == history.ROOT / "src"
+        found = [ratios[cell.name] if here else OLD for cell in cells]
+        return [{"ratio": ratio, "cpu": ratio, **rest} for ratio in found]
 
     monkeypatch.setattr(history, "in_process", measured)
     monkeypatch.setattr(history, "as_entered", lambda commit: tmp_path / "src")

@@ -173,3 +173,24 @@ def test_names_beyond_ascii_survive_any_locale(encoding, tmp_path):
     results = (tmp_path / "answer" / "predictions.csv").read_text(encoding="utf-8")
     assert "schön" in results
     assert b"\r" not in (tmp_path / "answer" / "weights.csv").read_bytes()
+
+
+UNKNOWN = """
+import sys
+from mklearn.cli import commands
+
+commands.make_app = lambda: lambda: print("µ \\u2026")
+commands.main()
+"""
+
+
+def test_characters_that_a_terminal_lacks_are_escaped(tmp_path):
+    pytest.importorskip("typer")
+    run = subprocess.run(
+        [sys.executable, "-c", UNKNOWN],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.decode("ascii").strip() == r"\xb5 \u2026"

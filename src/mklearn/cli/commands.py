@@ -7,6 +7,7 @@ error that the user can fix (explained in one line), 130 interrupted by Ctrl-C.
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -43,6 +44,10 @@ def main() -> None:
     """Run the command line."""
     if typer is None:
         fail("the command line needs two additional packages: pip install mklearn[cli]")
+    for stream in (sys.stdout, sys.stderr):
+        # characters that a terminal does not have must not end a command
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
     make_app()()
 
 

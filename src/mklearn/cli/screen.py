@@ -34,9 +34,14 @@ def standard_error() -> Console:
 
 @contextmanager
 def notes(errors: Console) -> Iterator[None]:
-    """Print each warning once, on its own line."""
+    """Print each warning once, on its own line.
+
+    Deprecations, which are for developers, are not shown.
+    """
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
+        for category in (DeprecationWarning, PendingDeprecationWarning):
+            warnings.simplefilter("ignore", category)
         yield
     for text in dict.fromkeys(str(w.message) for w in found):
         errors.print(f"note: {visible(' '.join(text.split()))}", markup=False)

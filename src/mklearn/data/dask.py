@@ -233,6 +233,7 @@ def computed(values: list[Any]) -> list[Any]:
     from distributed.comm import CommClosedError
 
     assert client is not None
+    futures: list[Any] = []
     try:
         futures = client.compute(values)
         seen = monotonic()
@@ -255,6 +256,11 @@ def computed(values: list[Any]) -> list[Any]:
             "restarted, or every worker that tried it has died, often for lack of "
             f"memory. Check the cluster and fit again. {_ADVICE} (Dask says: {error})"
         ) from error
+    finally:
+        # tracebacks keep them alive, and a scheduler does not try again what has failed
+        # as long as somebody waits for it
+        for future in futures:
+            future.release()
 
 
 _ADVICE = (
