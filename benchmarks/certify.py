@@ -861,7 +861,7 @@ def drawn(case):
 def few(seed, first):
     """Return the first numbers from ``first`` on in which every family has its share.
 
-    A family has at least three fits, and otherwise nine of ten that it has among 100.
+    That is its share of 90 fits, but at least three.
     """
     wanted = {family: max(3, 9 * share // 11) for family, share in FAMILIES.items()}
     chosen = []
