@@ -20,11 +20,13 @@ import json
 import resource
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from parts import alone
 from sklearn.svm import SVC
+from sklearn.utils import Bunch
 
 from mklearn import Hinge, KernelBank, LpBall, MKLProblem, kernels, solve
 from mklearn.datasets import load
@@ -34,11 +36,17 @@ FULL = [(1000, 10), (1000, 50), (4000, 10), (4000, 50)]
 QUICK = [(200, 5)]
 
 
+@cache
+def mnist() -> Bunch:
+    """Return MNIST, which takes a second to read."""
+    return load("mnist", download=False)
+
+
 def samples(n: int) -> tuple[np.ndarray, np.ndarray, str]:
     """Return n samples, odd against even digits as -1 and 1, and their name."""
     rng = np.random.default_rng(0)
     try:
-        mnist = load("mnist", download=False)
+        found = mnist()
     except FileNotFoundError:
         digits = load("digits")
         chosen = rng.integers(len(digits.data), size=n)
@@ -46,7 +54,7 @@ def samples(n: int) -> tuple[np.ndarray, np.ndarray, str]:
         digit, name = digits.target[chosen], "digits + noise"
     else:
         chosen = np.sort(rng.permutation(60_000)[:n])
-        X, digit, name = mnist.data[chosen] / 255.0, mnist.target[chosen], "MNIST"
+        X, digit, name = found.data[chosen] / 255.0, found.target[chosen], "MNIST"
     return X, np.where(digit % 2 == 1, 1.0, -1.0), name
 
 

@@ -362,7 +362,7 @@ PROTOCOL = Protocol(
                 0.0,
                 8.5,
                 "any kernel method errs on one to three of a hundred, chance on 60; "
-                "the standard error of a test part of 88 is below two points",
+                "the standard error of a test part of 88 samples is below two points",
             )
             for method in METHODS
         ),
