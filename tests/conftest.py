@@ -28,7 +28,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="module")
 def few_to_choose_from():
-    """Let the searches of ``mklearn fit`` try little: they are tested on their own."""
+    """Let ``mklearn fit`` try and repeat little: that is tested on its own."""
     pytest.importorskip("mklearn.cli.models")
     few = {
         "models.NORMS": (1.0, 2.0, float("inf")),
@@ -39,6 +39,7 @@ def few_to_choose_from():
         "models.ROUNDS": 20,
         "refits.EXACT": 2,
         "refits.ORDERS": 4,
+        "shares.RESAMPLES": 4,
     }
     few = {f"mklearn.cli.{name}": value for name, value in few.items()}
     before = {name: pkgutil.resolve_name(name) for name in few}
