@@ -12,6 +12,9 @@ from mklearn.data.threads import in_order, run_blocks
 from mklearn.solvers import Status
 
 
+EPS = np.finfo(float).eps
+
+
 def test_passes_end_between_blocks():
     done = []
 
@@ -77,4 +80,5 @@ def test_a_limit_that_ends_within_a_pass_of_the_solver_keeps_a_point():
         found = solve(problem, tol=1e-9, time_limit=1e-6)
     assert found.status is Status.TIME_LIMIT
     assert found.lower <= found.upper and np.isfinite(found.upper)
-    assert found.check(problem) == found.gap
+    # the sums of a pass that was cut short are not in the order of those of the check
+    assert found.check(problem) == pytest.approx(found.gap, abs=40 * n * EPS)
