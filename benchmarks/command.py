@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="write a Markdown page here")
     args = parser.parse_args()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    tables = [letters(150, 3)] if args.quick else [letters(), unequal()]
+    tables = [letters(60, 2)] if args.quick else [letters(), unequal()]
     rows = []
     for frame in tables:
         rows.append(run(frame))
