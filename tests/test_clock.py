@@ -11,7 +11,6 @@ from mklearn.data.clock import Clock, OutOfTimeError, check_time
 from mklearn.data.threads import in_order, run_blocks
 from mklearn.solvers import Status
 
-
 EPS = np.finfo(float).eps
 
 
