@@ -7,9 +7,10 @@
     python benchmarks/field.py --no-run --page FILE            # from what is finished
 
 Learned kernels of each family are compared with the unweighted sum, the best single
-kernel, and the usual alternatives without kernels to combine: ``SVC`` with
-``GridSearchCV``, gradient boosting and logistic regression, all on the concatenated
-features; and, if installed, EasyMKL of MKLpy and, for regression, himalaya.
+kernel, models of single views whose scores are combined (stacking), and the usual
+alternatives without kernels to combine: ``SVC`` with ``GridSearchCV``, gradient
+boosting and logistic regression, all on the concatenated features; and, if installed,
+EasyMKL of MKLpy and, for regression, himalaya.
 
 The splits, the Gram matrices and the inner folds of a split are the same for all
 methods, and methods with settings choose them by cross-validation on these folds;
@@ -46,7 +47,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import (
     load_diabetes,
@@ -135,6 +136,9 @@ CHOICES = {
     "1, 10, 100, both relative",
     "boosting": "scikit-learn's defaults (100 rounds, learning rate 0.1); no search, "
     "for time",
+    "stacking": "a model of each view, or of each kernel if there is one view: the sum "
+    "of its kernels, C as above; their scores on the inner folds are combined by "
+    "logistic or ridge regression",
     "EasyMKL": "lam from 0.1, 0.5, 0.9 with its own learner, kernels with "
     "multiplicative normalisation",
     "himalaya": "random search with 100 candidates, 9 penalties from 1e-4 to 1e4, "
@@ -407,6 +411,62 @@ class BestKernel(BaseEstimator):
         return self.model_.predict(cross.select([self.which_]))
 
 
+class Stacking(BaseEstimator):
+    """A model of each view, and a linear one of their scores on left-out samples.
+
+    A view has the sum of its kernels and a cost chosen on the folds, on which its
+    scores are then computed. If there is one view, each kernel has a model.
+
+    Parameters
+    ----------
+    folds : sequence of (train, test) pairs
+    make : callable
+        Function of keyword parameters that returns a search for the cost of a view.
+    link : estimator
+        The model of all scores.
+    """
+
+    def __init__(self, folds: Any, make: Callable[..., Any], link: Any) -> None:
+        self.folds = folds
+        self.make = make
+        self.link = link
+
+    def fit(self, bank: KernelBank, y: Any) -> Stacking:
+        """Fit a model of each view, and that of their scores."""
+        names = [name.split(":")[0] for name in bank.names]
+        groups = [
+            [m for m, a in enumerate(names) if a == b] for b in dict.fromkeys(names)
+        ]
+        if len(groups) == 1:
+            groups = [[m] for m in groups[0]]
+        self.views_, left_out = [], []
+        for kernels in groups:
+            part = bank.select(kernels)
+            model = self.make(Cs=COSTS, cv=self.folds).fit(part, y)
+            self.views_.append((kernels, model))
+            scores = {}
+            for train, test in self.folds:
+                again = self.make(Cs=[model.C_], cv=2)
+                again.fit(part[np.ix_(train, train)], y[train])
+                scores |= dict(
+                    zip(test, _scores(again, part[np.ix_(test, train)]), strict=True)
+                )
+            left_out.append(np.array([scores[i] for i in range(len(y))]))
+        self.link_ = clone(self.link).fit(np.hstack(left_out), y)
+        return self
+
+    def predict(self, cross: KernelBank) -> Any:
+        """Return the labels or values."""
+        scores = [_scores(model, cross.select(k)) for k, model in self.views_]
+        return self.link_.predict(np.hstack(scores))
+
+
+def _scores(model: Any, cross: KernelBank) -> np.ndarray:
+    """Return decisions, or predicted values, in columns."""
+    of = getattr(model, "decision_function", model.predict)
+    return of(cross).reshape(cross.shape[0], -1)
+
+
 class EasyMKL(BaseEstimator):
     """EasyMKL of the package MKLpy, with lam chosen on given folds."""
 
@@ -515,6 +575,14 @@ CLASSIFIERS: dict[str, Method] = {
         ),
         "features",
     ),
+    "stacking": Method(
+        lambda s: Stacking(
+            s.folds,
+            partial(MKLClassifierCV, norms=(np.inf,), **GIVEN),
+            make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+        ),
+        "fixed",
+    ),
     "EasyMKL": Method(lambda s: EasyMKL(s.folds), "peer", "MKLpy"),
 }
 
@@ -536,6 +604,14 @@ REGRESSORS: dict[str, Method] = {
             StandardScaler(), RidgeCV(np.logspace(-4, 4, 9), cv=list(s.folds))
         ),
         "features",
+    ),
+    "stacking": Method(
+        lambda s: Stacking(
+            s.folds,
+            partial(MKLRegressorCV, norms=(np.inf,), **GIVEN),
+            make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 4, 9))),
+        ),
+        "fixed",
     ),
     "himalaya": Method(lambda s: Himalaya(s.folds), "peer", "himalaya"),
 }

@@ -9,6 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import KFold
+
+from mklearn import KernelBank, MKLClassifier, MKLRegressor, MultiView
+from mklearn.kernels import RBF, Linear, per_view
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -319,3 +325,44 @@ def test_more_training_samples_have_cells_of_their_own(small, tmp_path):
     assert "about 500 in all" in more.choices["training samples"]
     found = more.work(cell("logistic", "digits"), 0)
     assert found["training"] == pytest.approx(500, abs=10)
+
+
+# --- stacking -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_stacking_combines_scores_of_samples_that_were_left_out(classes):
+    import field
+
+    rng = np.random.default_rng(0)
+    X = MultiView({v: rng.standard_normal((60, 2)) for v in "abc"})
+    y = X["a"][:, 0] + X["b"][:, 0] + 0.3 * rng.standard_normal(60)
+    y = np.digitize(y, [-0.7, 0.7]) if classes else y
+    bank = KernelBank(X[:45], per_view(Linear(), RBF()))
+    folds = tuple(KFold(3).split(y[:45]))
+    methods = field.CLASSIFIERS if classes else field.REGRESSORS
+    given = field.Split(bank, None, 0.0, None, None, y[:45], y[45:], folds)
+    model = methods["stacking"].make(given).fit(bank, y[:45])
+    assert [kernels for kernels, _ in model.views_] == [[0, 1], [2, 3], [4, 5]]
+    score = accuracy_score if classes else r2_score
+    assert score(y[45:], model.predict(bank.cross(X[45:]))) > 0.5
+    # the linear model sees scores of models that have not seen the sample
+    link = model.set_params(link=Kept()).fit(bank, y[:45]).link_
+    train, test = folds[1]
+    first, C = bank.select([0, 1]), model.views_[0][1].C_
+    kind = MKLClassifier if classes else MKLRegressor
+    alone = kind("precomputed", norm=np.inf, C=C)
+    alone.fit(first[np.ix_(train, train)], y[train])
+    scores = field._scores(alone, first[np.ix_(test, train)])
+    found = link.seen_[test, : scores.shape[1]]
+    np.testing.assert_allclose(found, scores, atol=0.1)  # both to a gap of 1e-3
+    each = model.fit(first, y[:45]).views_  # of one view, every kernel has a model
+    assert [kernels for kernels, _ in each] == [[0], [1]]
+
+
+class Kept(BaseEstimator):
+    """A model that keeps what it is fitted to."""
+
+    def fit(self, X, y):
+        self.seen_ = X
+        return self
