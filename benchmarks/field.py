@@ -444,15 +444,14 @@ class Stacking(BaseEstimator):
             part = bank.select(kernels)
             model = self.make(Cs=COSTS, cv=self.folds).fit(part, y)
             self.views_.append((kernels, model))
-            scores = {}
+            scores = []
             for train, test in self.folds:
                 again = self.make(Cs=[model.C_], cv=2)
                 again.fit(part[np.ix_(train, train)], y[train])
-                scores |= dict(
-                    zip(test, _scores(again, part[np.ix_(test, train)]), strict=True)
-                )
-            left_out.append(np.array([scores[i] for i in range(len(y))]))
-        self.link_ = clone(self.link).fit(np.hstack(left_out), y)
+                scores.append(_scores(again, part[np.ix_(test, train)]))
+            left_out.append(np.concatenate(scores))
+        rows = np.concatenate([test for _, test in self.folds])
+        self.link_ = clone(self.link).fit(np.hstack(left_out), y[rows])
         return self
 
     def predict(self, cross: KernelBank) -> Any:
