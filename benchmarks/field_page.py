@@ -238,12 +238,12 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
     sizes = [v["training"] for v in found.cells.values() if "training" in v] or [0]
     return [
         f"Made by `{command}` at commit {', '.join(commits) or '?'}: "
-        f"{len(found.cells)} cells, {spent / 60:.0f} minutes on a machine with other "
-        f"work beside it. {complete} of {asked} splits of data sets are finished for "
-        "all methods and count"
+        f"{len(found.cells)} cells, {spent / 60:.0f} minutes on a machine that did "
+        f"other work at the same time. {complete} of {asked} splits of data sets are "
+        "finished for all methods and count"
         + (
             "; **the run was stopped before the others were**, and the same command "
-            "goes on with them."
+            "continues with them."
             if complete < asked
             else "."
         )
@@ -259,14 +259,13 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
         f"Python {platform.python_version()}, {', '.join(map(_version, packages))}; "
         f"{platform.machine()}.",
         "",
-        "Every method that could be had is in the tables, with every data set at hand "
-        "that has a finished split; what has none is named below. Kernels and grids "
-        "are the same for all data sets and were stated before the run; the numbers of "
-        "samples, the limit and that boosting has no search were set for time, after "
-        "trials on five of the sets. All methods have the same splits and choose on "
-        "the same inner folds. "
-        f"Training parts have {min(sizes)} to {max(sizes)} samples; what holds for "
-        f"larger ones is not shown.{left_out}",
+        "The tables contain all available methods and all available data sets with a "
+        "finished split; the others are listed below. Kernels and grids are the same "
+        "for all data sets and were stated before the run; the numbers of samples and "
+        "the limit were chosen, and boosting has no search, to save time, after trials "
+        "on five of the sets. All methods use the same splits and the same inner "
+        f"folds. Training parts have {min(sizes)} to {max(sizes)} samples; the results "
+        f"may be different for larger ones.{left_out}",
     ]
 
 
@@ -299,9 +298,9 @@ def verdict(field: Field) -> list[str]:
         )
     told = _list(names[last + 1 :])
     lines[-1] += f"The critical difference is {difference:.2f}: " + (
-        f"the first can be told from {told}, and from no other."
+        f"the first differs significantly only from {told}."
         if told
-        else "no method can be told from the first."
+        else "no method differs significantly from the first."
     )
     if CHAMPION in field.methods:
         lines += champion(field)
@@ -318,8 +317,8 @@ def champion(field: Field) -> Iterator[str]:
     views, tables = _kinds(field)
     yield (
         f"- **Learned against not learned.** {CHAMPION} is the method of this library "
-        "that one would take without knowing the data; it was named before the run. "
-        "How it compares:"
+        "to choose without knowing the data; it was named before the run. It compares "
+        "with the others as follows:"
     )
     yield ""
     yield (
@@ -366,7 +365,7 @@ def where_it_pays(field: Field) -> Iterator[str]:
             "- **Where learning weights pays:** by more than two standard errors over "
             f"the unweighted sum on {_list(pays) or 'no data set'}. **Where it costs "
             f"accuracy:** {_list(hurts) or 'on none by that much'}. On {left} sets the "
-            "splits do not tell the two apart"
+            "two cannot be distinguished"
             + (f"; {unknown} have one split only, and no error." if unknown else ".")
         )
     lost = []
@@ -430,10 +429,9 @@ def doubts(field: Field) -> Iterator[str]:
     if shared:
         text += (
             f"{'; '.join(' and '.join(pair) for pair in shared)} have samples in "
-            "common, so that the data sets are not as many independent ones as the "
-            "tests take them for. "
+            "common, so the tests assume more independent data sets than there are. "
         )
-    text += "Splits of a data set overlap, so that the standard errors in the table of "
+    text += "Splits of a data set overlap, so the standard errors in the table of "
     text += "accuracies are too small; those of differences are corrected."
     if gaps:
         text += (
