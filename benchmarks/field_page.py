@@ -363,9 +363,9 @@ def where_it_pays(field: Field) -> Iterator[str]:
         left = len(field.data) - len(pays) - len(hurts) - unknown
         yield (
             "- **Where learning weights pays:** by more than two standard errors over "
-            f"the unweighted sum on {_list(pays) or 'no data set'}. **Where it costs "
-            f"accuracy:** {_list(hurts) or 'on none by that much'}. On {left} sets the "
-            "two cannot be distinguished"
+            f"the unweighted sum on {_list(pays) or 'no data set'}. **Less accurate "
+            f"than the sum** by that much: on {_list(hurts) or 'no data set'}. On "
+            f"{left} sets the two cannot be distinguished"
             + (f"; {unknown} have one split only, and no error." if unknown else ".")
         )
     lost = []

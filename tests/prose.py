@@ -1,9 +1,8 @@
 """Check the words: phrases that made readers stumble, and links that lead nowhere.
 
 Part of ``make lint``. Each entry of ``PHRASES`` is a pattern, found in any case, and
-what to write instead. Code blocks and the results of benchmarks are left out;
-of the sources, docstrings, comments and messages count. ``OF_PAGES`` are phrases that
-only pages and examples must not have.
+what to write instead. Code blocks are left out; of the sources, docstrings, comments
+and messages count. ``OF_PAGES`` are phrases that only pages and examples must not have.
 """
 
 import re
@@ -112,14 +111,12 @@ SOURCES = [
     *sorted((ROOT / "benchmarks").glob("*.py")),
     *(ROOT / "examples").glob("*.py"),
 ]
-LEFT_OUT = {"_build", "generated", "gallery", "results"}
+LEFT_OUT = {"_build", "generated", "gallery"}
 
 
 def prose_files():
     """Return the files whose words are checked."""
-    pages = [p for p in PAGES if not LEFT_OUT & {*p.relative_to(ROOT).parts}]
-    index = ROOT / "docs" / "results" / "index.md"
-    return [*pages, index]
+    return [p for p in PAGES if not LEFT_OUT & {*p.relative_to(ROOT).parts}]
 
 
 def joined_strings(text):
