@@ -5,8 +5,7 @@ is the usual alternative without multiple kernel learning; it differs from cell 
 and each cell names it. Both are timed alternately in a separate process: CPU time of
 all threads, the shortest of a few repetitions, and the ratio of the two. In quick mode
 one process measures all cells, one after the other, so its peak memory is that of all
-cells so far; cells that are measured again have their own process. A long call is not
-repeated there.
+cells so far; cells that are measured again have their own process.
 
     python benchmarks/history.py               run all cells, append to history.csv
     python benchmarks/history.py --quick       small cells; compare with the last entry
@@ -56,7 +55,6 @@ LIMIT = 2.0  # multiple of the ratio of the last entry
 ATTEMPTS = 2
 TURNS = 3  # repetitions of the comparison of both versions in case of doubt
 ENOUGH = {"full": 0.5, "quick": 0.2}  # total CPU seconds of the repetitions of a call
-LONG = 1.0  # CPU seconds of a warm-up that counts in quick mode: loading takes less
 REPEATS = 5  # maximum number of repetitions
 
 Call = Callable[[], Any]
@@ -574,10 +572,8 @@ def measure(cell: Cell, quick: bool) -> Found:
     best = {name: [float("inf")] * 2 for name in calls}
     spent = dict.fromkeys(calls, 0.0)
     enough = ENOUGH["quick" if quick else "full"]
-    for name, call in calls.items() if not cell.process else ():
-        took, wall, _ = repeated(call, cell.process, most=1)
-        if quick and took > LONG:
-            best[name], spent[name] = [took, wall], took
+    for call in calls.values() if not cell.process else ():
+        call()  # may compile
     for repeat in range(REPEATS):
         for name, call in calls.items():
             if (quick or repeat > 1) and spent[name] > enough:
