@@ -863,7 +863,7 @@ def compare(args: argparse.Namespace, out: Path) -> int:
     if args.page:
         from field_page import write
 
-        write(found, args.page, classification_sets()[1])
+        write(found, args.page, classification_sets()[1], args.sets or ())
     failed = [v["stopped"] for v in found.cells.values() if "stopped" in v]
     wrong = outside(found) + (failed if args.quick else [])
     for line in wrong:

@@ -180,10 +180,13 @@ def versus(field: Field, a: str, b: str, sets: Sequence[str]) -> Versus:
 # --- the page -------------------------------------------------------------------------
 
 
-def write(found: Results, path: Path, missing: dict[str, str]) -> None:
-    """Write the page and its figure."""
+def write(
+    found: Results, path: Path, missing: dict[str, str], sets: Sequence[str] = ()
+) -> None:
+    """Write the page and its figure; ``sets`` are those chosen, if not all."""
     fields = {t.name: Field(found, t) for t in found.tables}
-    text = [f"# {found.protocol.title}", "", *head(found, fields)]
+    title = found.protocol.title + (f" {len(sets)} chosen data sets" if sets else "")
+    text = [f"# {title}", "", *head(found, fields, sets)]
     main = fields.get("accuracy")
     if main is not None and main.data and len(main.methods) > 2:
         text += ["", "## What the numbers say", "", *verdict(main)]
@@ -214,7 +217,7 @@ CAPTION = (
 )
 
 
-def head(found: Results, fields: dict[str, Field]) -> list[str]:
+def head(found: Results, fields: dict[str, Field], sets: Sequence[str]) -> list[str]:
     """Return the origin of the page: command, data and versions."""
     settings = found.settings
     commits = sorted({v["commit"] for v in found.cells.values()})
@@ -227,6 +230,8 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
     command = "python benchmarks/field.py"
     command += f" --repeats {settings.repetitions} --limit {settings.budget:g}"
     command += f" --seed {settings.seed}"
+    if sets:
+        command += f" --sets {' '.join(sets)}"
     left_out = ""
     if "-" in found.protocol.name:
         training = int(found.protocol.name.split("-")[1])
@@ -259,7 +264,8 @@ def head(found: Results, fields: dict[str, Field]) -> list[str]:
         f"Python {platform.python_version()}, {', '.join(map(_version, packages))}; "
         f"{platform.machine()}.",
         "",
-        "The tables contain all available methods and all available data sets with a "
+        "The tables contain all available methods and all "
+        f"{'chosen' if sets else 'available'} data sets with a "
         "finished split; the others are listed below. Kernels and grids are the same "
         "for all data sets and were stated before the run; the numbers of samples and "
         "the limit were chosen, and boosting has no search, to save time, after trials "
