@@ -99,7 +99,7 @@ def run(n: int, M: int, norms: list[float]) -> dict:
 def measured(
     n: int, M: int, norms: list[float], source: Path | None, here: bool = False
 ) -> dict | None:
-    """Run a row in its own process; None if another package takes too long."""
+    """Run a row in its own process; None if another version takes too long."""
     limit = None if source is None else PATIENCE
     try:
         return alone(run, n, M, norms, here=here, source=source, timeout=limit)

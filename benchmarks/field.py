@@ -863,7 +863,11 @@ def compare(args: argparse.Namespace, out: Path) -> int:
     if args.page:
         from field_page import write
 
-        write(found, args.page, classification_sets()[1], args.sets or ())
+        names, missing = classification_sets()
+        if args.sets:
+            names = [n for n in (*names, *regression_sets()) if n not in args.sets]
+            missing = {", ".join(names): "available, but not chosen"} | missing
+        write(found, args.page, missing, args.sets or ())
     failed = [v["stopped"] for v in found.cells.values() if "stopped" in v]
     wrong = outside(found) + (failed if args.quick else [])
     for line in wrong:

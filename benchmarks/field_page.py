@@ -308,6 +308,16 @@ def verdict(field: Field) -> list[str]:
         if told
         else "no method differs significantly from the first."
     )
+    stopped = [
+        f"{name} on {_list([field.data[i] for i in np.flatnonzero(missing)])}"
+        for name, missing in zip(field.methods, np.isnan(field.mean).T, strict=True)
+        if missing.any()
+    ]
+    if stopped:
+        lines[-1] += (
+            " A method without a result on some split has the worst rank on that data "
+            f"set, however good it may be with more time: {'; '.join(stopped)}."
+        )
     if CHAMPION in field.methods:
         lines += champion(field)
     lines += [*where_it_pays(field), *cost(field), *doubts(field)]
@@ -615,7 +625,9 @@ def protocol_lines(found: Results) -> list[str]:
         *lines,
         "- time: CPU seconds of one thread from the training samples to the fitted "
         "model, with all of the search. Grams are computed once for a split; their "
-        "time is added to that of every method that takes them, learned or not.",
+        "time is added to that of every method that takes them, learned or not. Their "
+        'definiteness is not checked (`psd="ignore"`), so these are not the times of '
+        "calls with defaults.",
         f"- limit: {found.settings.budget:g} CPU seconds for a cell; a method that is "
         "stopped on the first split of a data set is not tried on the others.",
         "- what it does not show: kernels chosen by someone who knows the data, more "

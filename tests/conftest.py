@@ -2,9 +2,13 @@
 
 import os
 import pkgutil
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 # on a busy machine, drawing examples may be slow
 settings.register_profile("any machine", suppress_health_check=[HealthCheck.too_slow])
@@ -47,3 +51,12 @@ def few_to_choose_from():
         for name, value in few.items():
             patch.setattr(name, value)
         yield before
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """Let scripts of benchmarks/ be imported by name; forget them afterwards."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    yield
+    for script in BENCHMARKS.glob("*.py"):
+        sys.modules.pop(script.stem, None)

@@ -1,7 +1,6 @@
 """The comparison of the field: ranks by hand, cells that fail, pages that say so."""
 
 import os
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +15,7 @@ from sklearn.model_selection import KFold
 from mklearn import KernelBank, MKLClassifier, MKLRegressor, MultiView
 from mklearn.kernels import RBF, Linear, per_view
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def path(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield
-    for name in ("field", "field_page", "ranks"):
-        sys.modules.pop(name, None)
+pytestmark = pytest.mark.usefixtures("benchmarks")
 
 
 # --- ranks ----------------------------------------------------------------------------
@@ -292,6 +283,7 @@ def test_the_page_has_every_cell(tmp_path):
     assert "11 of 12 splits of data sets are finished for all methods" in text
     assert "- far: not at hand." in text
     assert "boosting has the worst (4.00)" in text
+    assert f"however good it may be with more time: boosting on {sonar}." in text
     assert "unweighted sum 100%" in text  # the cost is the largest of the grid
 
 

@@ -1,21 +1,16 @@
 """Parts of benchmarks: several in one process in quick mode, others in their own."""
 
 import argparse
-import sys
 from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
 
 @pytest.fixture
-def parts(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def parts(benchmarks):
     import parts
 
-    yield parts
-    sys.modules.pop("parts", None)
+    return parts
 
 
 @pytest.fixture

@@ -1,23 +1,16 @@
 """The grid of noise views by samples: differences are paired, marks are earned."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from reproduction.cells import Results, Settings
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
 
 @pytest.fixture
-def when(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def when(benchmarks):
     import when
 
-    yield when
-    sys.modules.pop("when", None)
+    return when
 
 
 def made(when, gains):
