@@ -47,7 +47,7 @@ import numpy as np
 MEMORY = 6 * 2**30  # memory limit of a process, in bytes
 SECONDS = 600  # default limit of CPU seconds, including imports
 SIZES = [
-    (700, 50, 3), (700, 500, 1), (5000, 50, 1), (5000, 500, 1), (50_000, 50, 1),
+    (700, 50, 10), (700, 500, 1), (5000, 50, 1), (5000, 500, 1), (50_000, 50, 1),
     (50_000, 500, 1),
 ]  # fmt: skip
 HISTORY = (
