@@ -149,6 +149,21 @@ class RiskSets:
     part: Rows
     left: FloatArray
 
+    @cached_property
+    def edges(self) -> Rows:
+        """``first`` and ``last`` in turn, for sums over the events of each time."""
+        return np.c_[self.first, self.last].ravel()
+
+    @cached_property
+    def starts(self) -> Rows:
+        """The first term of each event time."""
+        return np.cumsum(self.count) - self.count
+
+    @cached_property
+    def tied(self) -> Rows:
+        """Event times with several terms."""
+        return np.flatnonzero(self.count > 1)
+
     @classmethod
     def of(
         cls,
@@ -336,6 +351,12 @@ class Cox:
         return self._over_events(self._given)
 
     @cached_property
+    def _cost_sums(self) -> FloatArray:
+        """Cumulative sums of these costs in each stratum."""
+        parts = [_running(self._costs[one.groups]) for one in self.sets.strata]
+        return np.concatenate([np.zeros(0), *parts])
+
+    @cached_property
     def _ends(self) -> Rows:
         """The first event time of each stratum with events, where ``rho`` is zero."""
         return np.array(
@@ -373,8 +394,7 @@ class Cox:
         if not len(sets.first):
             return np.zeros((0, *x.shape[1:]))
         padded = np.concatenate([x, np.zeros((1, *x.shape[1:]))])
-        edges = np.c_[sets.first, sets.last].ravel()
-        return np.asarray(np.add.reduceat(padded, edges, axis=0)[::2])
+        return np.asarray(np.add.reduceat(padded, sets.edges, axis=0)[::2])
 
     def _back(self, x: FloatArray) -> FloatArray:
         """Return rows in the order of the samples."""
@@ -384,29 +404,41 @@ class Cox:
 
     # --- values -----------------------------------------------------------------------
 
-    def _logs(self, f: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return logarithms of sums over the risk sets, for scores in order.
+    def _logs(self, f: FloatArray) -> FloatArray:
+        """Return logarithms of sums over risk sets, for scores in order, (n_parts,).
 
-        The sums are over samples at risk without an event at the time, over those with
-        one, and over both as weighted in each term: shapes (n_groups,), (n_groups,),
-        (n_parts,).
+        A sum is over the samples at risk without an event at the time, and over those
+        with one, as weighted in each term.
         """
         sets = self.sets
-        g = f + np.log(self._s)
+        if not len(sets.first):
+            return np.zeros(0)
+        g = f + self._log_s
         others = np.full(len(sets.first), -np.inf)
-        dying = np.zeros(len(sets.first))
         for one in sets.strata:
             if not _some(one.groups):
                 continue
             sums = np.logaddexp.accumulate(g[one.rows])
             at = sets.first[one.groups] - one.rows.start
             others[one.groups] = np.where(at > 0, sums[at - 1], -np.inf)
-        if len(sets.first):
-            edges = np.c_[sets.first, sets.last].ravel()
-            # a sentinel at the end, which belongs to no event time
-            dying = np.logaddexp.reduceat(np.append(g, 0.0), edges)[::2]
-        both = np.logaddexp(others[sets.part], np.log(sets.left) + dying[sets.part])
-        return others, dying, both
+        # a sentinel at the end, which belongs to no event time
+        dying = np.logaddexp.reduceat(np.append(g, 0.0), sets.edges)[::2]
+        if not len(sets.tied):
+            return np.asarray(np.logaddexp(others, dying))
+        part = sets.part
+        return np.asarray(np.logaddexp(others[part], self._log_left + dying[part]))
+
+    @cached_property
+    def _log_s(self) -> FloatArray:
+        return np.asarray(np.log(self._s))
+
+    @cached_property
+    def _log_k(self) -> FloatArray:
+        return np.asarray(np.log(self._k))
+
+    @cached_property
+    def _log_left(self) -> FloatArray:
+        return np.asarray(np.log(self.sets.left))
 
     def _hazards(self, f: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return logarithms of cumulative hazards, the mass per unit of ``s exp(f)``.
@@ -414,32 +446,40 @@ class Cox:
         They are for the events of each event time, and for the others in its risk set.
         """
         sets = self.sets
-        _, _, both = self._logs(f)
-        own = np.log(self._k) - both if len(both) else both
+        own = self._log_k - self._logs(f)
+        each = own
+        if len(sets.tied):
+            each = np.logaddexp.reduceat(own, sets.starts)
         hazard = np.full(len(sets.first), -np.inf)
         later = np.full(len(sets.first), -np.inf)  # from earlier times only
         for one in sets.strata:
             if not _some(one.groups):
                 continue
-            starts = np.cumsum(sets.count[one.groups]) - sets.count[one.groups]
-            each = np.logaddexp.reduceat(own[one.parts], starts)
-            sums = np.logaddexp.accumulate(each[::-1])[::-1]
+            sums = np.logaddexp.accumulate(each[one.groups][::-1])[::-1]
             hazard[one.groups] = sums
             later[one.groups] = np.append(sums[1:], -np.inf)
-        at_event = hazard
-        if (sets.count > 1).any():
-            starts = np.cumsum(sets.count) - sets.count
-            counted = np.logaddexp.reduceat(own + np.log(sets.left), starts)
-            at_event = np.logaddexp(later, counted)
-        return at_event, hazard
+        if not len(sets.tied):
+            return hazard, hazard
+        counted = np.logaddexp.reduceat(own + self._log_left, sets.starts)
+        return np.logaddexp(later, counted), hazard
 
     def _mass(self, f: FloatArray) -> FloatArray:
-        """Return the mass of each sample for scores in order, in order."""
+        """Return the mass of each sample for scores in order, in order.
+
+        The last ones are kept: slopes and curvatures are asked for at the same scores.
+        """
+        known = self._known.get("mass")
+        if known is not None and np.array_equal(known[0], f):
+            return known[1]
         sets = self.sets
         at_event, hazard = self._hazards(f)
         rate = np.append(hazard, -np.inf)[sets.own]
-        rate[sets.dies] = at_event[sets.own[sets.dies]]
-        return np.asarray(np.exp(f + np.log(self._s) + rate))
+        if at_event is not hazard:
+            rate[sets.dies] = at_event[sets.own[sets.dies]]
+        mass = np.exp(f + self._log_s + rate)
+        mass.flags.writeable = False
+        self._known["mass"] = f.copy(), mass
+        return mass
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the loss; ``bias`` has an effect only with covariates."""
@@ -447,8 +487,7 @@ class Cox:
 
     def _value(self, f: FloatArray) -> float:
         """Return the loss of scores in order."""
-        _, _, both = self._logs(f)
-        return entries_sum(self._k * both) - entries_sum(self._given * f)
+        return entries_sum(self._k * self._logs(f)) - entries_sum(self._given * f)
 
     def slope(self, F: FloatArray) -> FloatArray:
         """Return ``-d primal / dF``: observed minus expected events of each sample."""
@@ -504,29 +543,27 @@ class Cox:
         u = np.exp(f - f.max()) * self._s[one.rows]
         U = u[:, None] * V
         end = sets.last[one.groups] - one.rows.start
-        start = sets.first[one.groups] - one.rows.start
-        edges = np.c_[start, end].ravel()
-        starts = np.cumsum(sets.count[one.groups]) - sets.count[one.groups]
-        part, left, k = sets.part[one.parts], sets.left[one.parts], self._k[one.parts]
-        part = part - one.groups.start
-        padded = np.append(u, 0.0)
-        dying = np.add.reduceat(padded, edges)[::2]
-        before = np.append(0.0, np.cumsum(u))[start]
-        size = before[part] + left * dying[part]
-        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > _TINY)
-        sums = np.cumsum(U, axis=0)
-        whole = sums[end - 1]
-        if (left == 1.0).all():
-            mean = whole[part]
-        else:
+        whole = np.cumsum(U, axis=0)[end - 1]
+        tied = bool(len(sets.tied))
+        if tied:
+            edges = sets.edges[2 * one.groups.start : 2 * one.groups.stop]
+            edges = edges - one.rows.start
+            starts = sets.starts[one.groups] - one.parts.start
+            part, left = sets.part[one.parts] - one.groups.start, sets.left[one.parts]
+            dying = np.add.reduceat(np.append(u, 0.0), edges)[::2]
+            before = np.append(0.0, np.cumsum(u))[edges[::2]]
+            size = before[part] + left * dying[part]
             events = np.add.reduceat(np.vstack([U, np.zeros_like(U[:1])]), edges)[::2]
             mean = whole[part] - (1.0 - left)[:, None] * events[part]
-        mean *= (k * inverse**2)[:, None]
-        each = np.add.reduceat(mean, starts, axis=0)
+        else:
+            size, mean = np.cumsum(u)[end - 1], whole
+        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > _TINY)
+        mean *= (self._k[one.parts] * inverse**2)[:, None]
+        each = np.add.reduceat(mean, starts, axis=0) if tied else mean
         rate = np.cumsum(each[::-1], axis=0)[::-1]
         own = np.minimum(sets.own[one.rows] - one.groups.start, len(rate))
         rates = np.vstack([rate, np.zeros_like(rate[:1])])[own]
-        if not (left == 1.0).all():
+        if tied:
             counted = np.add.reduceat(left[:, None] * mean, starts, axis=0)
             dies = sets.dies[one.rows]
             rates[dies] += (counted - each)[own[dies]]
@@ -642,7 +679,7 @@ class Cox:
         for one in sets.strata:
             if _some(one.groups):
                 mass = _running(m[one.rows])[sets.last[one.groups] - 1 - one.rows.start]
-                rho[one.groups] = mass - _running(self._costs[one.groups])
+                rho[one.groups] = mass - self._cost_sums[one.groups]
         rho[self._ends] = 0.0
         others = np.maximum(rho + self._costs - events, 0.0)
         return events, others, rho
@@ -661,7 +698,7 @@ class Cox:
         k = self._costs
         ratio = np.divide(k, rho, out=np.zeros_like(k), where=rho > 0)
         terms = xlogy(k, rho + k) + rho * np.log1p(ratio)
-        tied = np.flatnonzero(self.sets.count > 1)
+        tied = self.sets.tied
         if len(tied):
             terms[tied] = self._tied(tied, events[tied], others[tied])
         return np.asarray(terms)
@@ -807,7 +844,7 @@ class Cox:
         if self.design is not None:
             size = decisions(self.design, np.abs(F), np.abs(bias), np.abs)[order, 0]
             reach = reach + (16 + len(bias)) * UNIT * size
-        _, _, both = self._logs(f + reach)
+        both = self._logs(f + reach)
         gains = entries_sum(self._k * both) - entries_sum(self._given * (f - reach))
         # each addition contributes to the error of a logarithm of sums
         size = float(np.abs(both).max(initial=0.0)) + float(np.abs(f).max(initial=0.0))

@@ -329,14 +329,30 @@ def warm_start(
         steps = np.geomspace(1.0, ratio, 33)
         if isinstance(new, BoxLoss) and new.concavity == 0:  # linear along the ray
             values = steps * new.dual(A) - steps**2 * term
+            s = float(steps[int(np.argmax(values))])
         else:
-            values = np.array([new.dual(s * A) - s**2 * term for s in steps])
-        s = float(steps[int(np.nanargmax(values))])
+            s = _highest(lambda s: new.dual(s * A) - s**2 * term, steps.tolist())
     theta = scaled(solution.theta, weights)
     if not isinstance(known, Iterate) or not np.allclose(theta, known.theta, 1e-12, 0):
         return Iterate(theta, new.repair(s * A))
     assert known.scores is not None and known.quads is not None
     return Iterate(known.theta, s * A, s * known.scores, s**2 * known.quads)
+
+
+def _highest(function: Callable[[float], float], at: list[float]) -> float:
+    """Return the point at which a concave function is largest, of ascending ones.
+
+    It may be minus infinity or NaN beyond some point, but not at the first.
+    """
+    low, high = 0, len(at) - 1
+    while low < high:
+        middle = (low + high) // 2
+        here, beyond = function(at[middle]), function(at[middle + 1])
+        if beyond > here:
+            low = middle + 1
+        else:
+            high = middle
+    return at[low]
 
 
 def scaled(theta: FloatArray, weights: WeightSet) -> FloatArray:
