@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?= -n 2 --dist worksteal
+DOCS_JOBS ?= 2
 # A file of versions to install, such as constraints/exact.txt; pip's choice without.
 CONSTRAINTS ?=
 PIP_ARGS ?=
@@ -64,7 +65,7 @@ format: $(VENV)/.stamp-lint ## Format the code and apply the safe fixes
 	$(VENV)/bin/python -m ruff format .
 
 docs: $(VENV)/.stamp-docs ## Build the documentation into docs/_build/html
-	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --jobs 2 --quiet docs docs/_build/html
+	$(VENV)/bin/python -m sphinx --fail-on-warning --keep-going --jobs $(DOCS_JOBS) --quiet docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 
 news: $(VENV)/.stamp-release ## Show the news fragments as the next section of the changelog
