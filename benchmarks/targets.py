@@ -6,7 +6,8 @@ noise of 30 to 90 percent. Both packages get the same precomputed linear kernels
 centred and of mean diagonal one, and values without their mean, in double precision;
 300 further samples are held out.
 
-himalaya is `MultipleKernelRidgeCV`, numpy backend, eleven alphas, five folds;
+himalaya is `MultipleKernelRidgeCV`, eleven alphas, five folds, with its numpy backend
+unless the row says torch (on the processor; left out where torch is not installed);
 `candidates` are the kernel weights of its random search, 100 by default. Ours is
 `EvidenceMKLRegressor("precomputed", weights="per-target")` with all other settings at
 their defaults, unless the row says otherwise. `CPU s` is the time of the fit; `ratio`
@@ -29,11 +30,13 @@ With --rows, rows are appended to FILE, and the page is made from all rows in it
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import json
 import resource
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +100,7 @@ def measured(model, K, Y, n: int):
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(K[0], Y[:n])
     cpu = time.process_time() - began
-    return model, cpu, float(np.median(r2(Y[n:], model.predict(K[1]))))
+    return model, cpu, float(np.median(r2(Y[n:], np.asarray(model.predict(K[1])))))
 
 
 def ours(K, n: int):
@@ -131,6 +134,22 @@ def search(candidates: int, t: int):
         cv=5,
         random_state=0,
     )
+
+
+@contextmanager
+def on_torch():
+    """Let himalaya compute with torch, on one thread of the processor."""
+    import torch
+    from himalaya.backend import set_backend
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    set_backend("torch")
+    try:
+        yield
+    finally:
+        set_backend("numpy")
+        torch.set_num_threads(before)
 
 
 def simulated(kind: str, n: int, M: int, t: int, seed: int = 1):
@@ -224,6 +243,10 @@ def versus(args):
             _, units[candidates], score = measured(model, theirs(K, n), Y, n)
             name = f"himalaya, {candidates} candidates"
             yield row(name, units[candidates], score)
+        if 20 in units and importlib.util.find_spec("torch"):
+            with on_torch():
+                _, cpu, score = measured(search(20, t), theirs(K, n), Y, n)
+            yield row("himalaya on torch, 20 candidates", cpu, score)
         for label, options in (("defaults", {}), ("tol=0.1", {"tol": 0.1})):
             if options and n * M * t > 2_000_000:
                 continue
