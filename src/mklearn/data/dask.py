@@ -16,6 +16,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from copy import copy
 from functools import partial
+from itertools import pairwise
 from time import monotonic
 from typing import Any, TypeVar, cast
 from uuid import uuid4
@@ -324,7 +325,7 @@ class ColumnChunks:
         self._Y, self._rows = Y, rows
         self.shape = (Y.shape[0] if rows is None else len(rows), Y.shape[1])
         ends = np.cumsum([0, *Y.chunks[1]]).tolist()
-        self.slices = list(map(slice, ends[:-1], ends[1:]))
+        self.slices = [slice(i, j) for i, j in pairwise(ends) if i < j]
 
     @staticmethod
     def suit(Y: Any) -> bool:

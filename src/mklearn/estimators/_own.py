@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,14 @@ from mklearn.estimators._targets import Shifted
 from mklearn.kernels.memory import room_for
 from mklearn.problems.base import relative_gap
 from mklearn.problems.design import Design
-from mklearn.problems.targets import FewerColumns, OwnEvidence, OwnSquared, joined
+from mklearn.problems.targets import (
+    Bounds,
+    FewerColumns,
+    Likelihoods,
+    OwnEvidence,
+    OwnSquared,
+    joined,
+)
 from mklearn.solvers import History, Solution, Status
 from mklearn.solvers.driver import run_solver, warn_if_early
 from mklearn.solvers.loop import Progress
@@ -119,6 +126,62 @@ class Assembled:
         assert found is not None  # there is at least one group
         return found
 
+    def solution(
+        self,
+        each: Sequence[Solution],
+        about: Likelihoods | Bounds,
+        history: History,
+        stopped: Status | None = None,
+    ) -> Solution:
+        """Return the solutions of groups, in the order of the targets, as one.
+
+        Parameters
+        ----------
+        each : sequence of Solution
+        about : what is known about the targets
+        history : History
+            With an entry for each group.
+        stopped : Status, optional
+            Why there are no further groups; by default, the status of the first group
+            that did not reach its tolerance.
+        """
+        early = [s for s in each if s.status not in (Status.OPTIMAL, Status.STATIONARY)]
+        slack = [s.slack for s in early or each if s.slack is not None]
+        if len(slack) < len(early):
+            slack = []  # not known of some targets
+        return Solution(
+            theta=self.theta,
+            A=self.A,
+            bias=self.bias,
+            dual=self.A,
+            upper=sum(s.upper for s in each),
+            lower=sum(s.lower for s in each),
+            status=stopped or (early or each)[0].status,
+            n_iter=max(s.n_iter for s in each),
+            time=history.time[-1] if history.time else 0.0,
+            solver=each[0].solver,
+            history=history,
+            weight_bounds=each[0].weight_bounds,
+            about=about,
+            slack=max(slack, default=None),
+            claim=about.message.rstrip("."),
+            error=sum(s.error for s in each),
+        )
+
+
+def record(history: History, last: Solution, seconds: float) -> None:
+    """Add the solution of a group to the history of all groups, whose sums it holds."""
+    upper = last.upper + (history.upper[-1] if history.upper else 0.0)
+    lower = last.lower + (history.lower[-1] if history.lower else 0.0)
+    history.upper.append(upper)
+    history.lower.append(lower)
+    history.gap.append(relative_gap(upper, lower))
+    history.theta.append(last.theta)
+    history.time.append(seconds)
+    history.values.append(last.upper)
+    history.bounds.append(last.lower)
+    history.slack.append(np.nan if last.slack is None else last.slack)
+
 
 # --- chunks of targets on workers -----------------------------------------------------
 
@@ -215,28 +278,7 @@ class ChunkRun:
         made = Assembled.of(self._parts(), T, M, memory_limit)
         order = [self.found[number] for number in range(len(self.found))]
         about = joined([solution.about for solution in order])
-        ends = [s for s in order if s.status not in (Status.OPTIMAL, Status.STATIONARY)]
-        slack = [s.slack for s in ends or order if s.slack is not None]
-        if len(slack) < len(ends):
-            slack = []  # not known of some targets
-        solution = Solution(
-            theta=made.theta,
-            A=made.A,
-            bias=made.bias,
-            dual=made.A,
-            upper=sum(s.upper for s in order),
-            lower=sum(s.lower for s in order),
-            status=self.stopped or (ends or order)[0].status,
-            n_iter=max(s.n_iter for s in order),
-            time=time.perf_counter() - self.began,
-            solver=order[0].solver,
-            history=self.history,
-            weight_bounds=order[0].weight_bounds,
-            about=about,
-            slack=max(slack, default=None),
-            claim=about.message.rstrip("."),
-            error=sum(s.error for s in order),
-        )
+        solution = made.solution(order, about, self.history, self.stopped)
         warn_if_early(solution, self.fit.tol)
         return solution, made.shares
 
@@ -257,7 +299,7 @@ class ChunkRun:
     ) -> Iterator[tuple[slice, Solution, FloatArray]]:
         for part in self._taken(self.clock.left):
             yield part
-            self._record(part[1])
+            record(self.history, part[1], time.perf_counter() - self.began)
             progress.show(self.history)
             if part[1].status is Status.INTERRUPTED:  # in a task of this process
                 raise KeyboardInterrupt
@@ -279,18 +321,6 @@ class ChunkRun:
             none = np.empty((0, 0))  # its coefficients are stored by whoever takes it
             self.found[number] = replace(solution, A=none, dual=none)
             yield here, solution, shares
-
-    def _record(self, last: Solution) -> None:
-        """Record the sums over chunks, and what the last one is worth."""
-        found, history = list(self.found.values()), self.history
-        history.upper.append(sum(s.upper for s in found))
-        history.lower.append(sum(s.lower for s in found))
-        history.gap.append(relative_gap(history.upper[-1], history.lower[-1]))
-        history.theta.append(last.theta)
-        history.time.append(time.perf_counter() - self.began)
-        history.values.append(last.upper)
-        history.bounds.append(last.lower)
-        history.slack.append(np.nan if last.slack is None else last.slack)
 
 
 def spread_solution(solution: Solution, fewer: FewerColumns) -> Solution:

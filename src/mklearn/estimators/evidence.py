@@ -23,6 +23,7 @@ from mklearn.estimators._own import (
     check_weights,
     is_own,
     is_shared,
+    record,
     target_groups,
 )
 from mklearn.estimators._parameters import check_limits
@@ -31,7 +32,7 @@ from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import GramTraining, Training, check_approximation
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.targets import Likelihoods, OwnEvidence
-from mklearn.solvers import Solution, solve
+from mklearn.solvers import History, Solution, solve
 from mklearn.solvers.evidence import AverageInformation
 from mklearn.solvers.profiles import Profile
 from mklearn.solvers.targets import OwnWeights
@@ -96,12 +97,15 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         As in :class:`MKLClassifier`, for the kernels. With ``weights="per-target"``,
         coefficients that exceed it are kept in a temporary file.
     callback : callable, optional
-        Called with the history after each iteration; it may return True to stop.
+        Called with the history after each iteration; it may return True to stop. If y
+        is a Dask array whose chunks are fitted by workers, it is called after each
+        chunk.
     verbose : int
         If positive, print a line for each iteration to standard error.
     approximation, rank, landmarks, random_state
         Low-rank features in place of the exact kernels, as in :class:`MKLRegressor`.
         The model is computed from sums over the samples, which may be given in blocks.
+        With ``weights="per-target"`` targets are then solved one by one.
 
     Attributes
     ----------
@@ -110,9 +114,10 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     predictor_ : Predictor
         The fitted prediction function, an immutable object: ``scores(X)`` returns the
         scores, ``parts(X)`` splits them by kernel.
-    evidence_ : Likelihood
+    evidence_ : Likelihood, Likelihoods, or list of Likelihood
         The likelihood, how it was computed, and its expected improvement by further
-        small changes.
+        small changes; with an entry for each output if ``weights="per-target"``, and a
+        list of one for each group of outputs.
     noise_ : array of shape (n_outputs,)
         Variance of the noise.
     kernel_weights_std_ : array of shape (n_kernels,)
@@ -226,7 +231,8 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             Outputs share the kernel weights unless ``weights`` says otherwise; each has
             its own noise variance. With ``weights="per-target"`` y is not copied: it
             may be a memory-mapped file, and if it has single precision, so do the
-            coefficients. A Dask array is read one chunk of columns at a time.
+            coefficients. The chunks of columns of a Dask array are then fitted by the
+            workers that read them, unless there is an ``approximation``.
         sample_weight : array of shape (n_samples,), optional
             Precision of the values: the noise variance of a sample is ``noise_``
             divided by its weight. Multiplying all weights by a constant changes the
@@ -324,21 +330,24 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         groups = target_groups(self.weights, T)
         rest = self._rest(len(training.names))
         solver = AverageInformation(rest=rest) if own else None
-        solutions, shares = [], []
+        solutions, shares, history = [], [], History()
         for group in groups:
             problem = training.evidence(group)
             found = self._solve(training, problem, solver)
             solutions.append(found)
             shares.append(problem.contributions(found.theta, found.A))
+            record(history, found, sum(solution.time for solution in solutions))
         parts = zip(groups, solutions, shares, strict=True)
         made = Assembled.of(parts, T, len(training.names))
-        self.solution_ = solutions
-        self.evidence_ = [solution.about for solution in solutions]
+        each = [solution.about for solution in solutions]
         self.noise_ = np.empty(T)
-        for group, about in zip(groups, self.evidence_, strict=True):
+        for group, about in zip(groups, each, strict=True):
             self.noise_[group] = about.noise
         if own:
-            self.evidence_ = Likelihoods.of(self.evidence_)
+            self.evidence_ = Likelihoods.of(each)
+            self.solution_ = made.solution(solutions, self.evidence_, history)
+        else:
+            self.evidence_, self.solution_ = each, solutions
         self.n_iter_ = max(solution.n_iter for solution in solutions)
         return self._keep_apart(training, made, made.shares, shift)
 

@@ -182,7 +182,10 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             All outputs share the kernel weights unless ``weights`` says otherwise, so
-            they should have comparable scales.
+            they should have comparable scales. With ``weights="per-target"``, the
+            squared loss and no ``approximation``, the chunks of columns of a Dask array
+            are fitted by the workers that read them; ``callback`` is then called after
+            each chunk.
         sample_weight : array of shape (n_samples,), optional
             Multiplied by C. A weight of 2 is equivalent to giving the sample twice, a
             weight of 0 to leaving it out.
