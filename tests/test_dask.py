@@ -19,9 +19,11 @@ import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from mklearn import (
+    EvidenceMKLRegressor,
     MKLClassifier,
     MKLClassifierCV,
     MKLDiscriminant,
@@ -32,6 +34,7 @@ from mklearn.data.dask import ClusterError, is_dask
 from mklearn.data.reading import as_blocks, by_blocks
 from mklearn.datasets import make_groups
 from mklearn.kernels import RBF, Linear
+from mklearn.solvers import Newton, Status
 from reproduction import Settings, Table, run
 from reproduction.cells import Protocol
 
@@ -512,6 +515,98 @@ def test_the_large_demonstration(client, capsys):
     assert "of 18 partitions" in capsys.readouterr().err  # three passes over six
 
 
+# --- many targets ---------------------------------------------------------------------
+
+OWN = {
+    EvidenceMKLRegressor: {"weights": "per-target", "tol": 1e-6},
+    MKLRegressor: {"weights": "per-target", "tol": 1e-9},
+}
+BOTH = pytest.mark.parametrize("model", OWN)
+
+
+def many_targets():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    Y = np.sin(X @ rng.standard_normal((4, 40))) + 0.3 * rng.standard_normal((60, 40))
+    return X, Y
+
+
+def noted(part, folder, dies=False, block_id=None):
+    """Return the part, and note who reads it; the first to read chunk 2 may die."""
+    first = not list(Path(folder).glob(f"{block_id[1]}-*"))
+    (Path(folder) / f"{block_id[1]}-{os.getpid()}-{uuid4().hex}").touch()
+    if dies and first and block_id[1] == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+class Marked(Newton):
+    """A solver that notes where it arrives."""
+
+    def __reduce__(self):
+        return arrived, (self.folder,)
+
+
+def arrived(folder):
+    (Path(folder) / f"solver-{os.getpid()}-{uuid4().hex}").touch()
+    return marked(folder)
+
+
+def marked(folder):
+    solver = Marked()
+    object.__setattr__(solver, "folder", folder)
+    return solver
+
+
+@BOTH
+@pytest.mark.parametrize("dies", [False, True])
+def test_chunks_of_targets_are_fitted_on_workers(client, model, tmp_path, dies):
+    X, Y = many_targets()
+    held = model("rbf", **OWN[model]).fit(X, Y)
+    folder = str(tmp_path)
+    lazy = da.from_array(Y, chunks=(60, 6)).map_blocks(
+        noted, folder, dies=dies, dtype=float, meta=np.zeros((0, 0))
+    )
+    options = {"solver": marked(folder)} if model is MKLRegressor else {}
+    found = model("rbf", **OWN[model], **options).fit(X, lazy)
+    size = 0.01 * np.abs(held.kernel_weights_).max()
+    np.testing.assert_allclose(found.kernel_weights_, held.kernel_weights_, atol=size)
+    np.testing.assert_allclose(found.predict(X), held.predict(X), atol=0.01)
+    assert found.solution_.status is held.solution_.status
+    readers = [path.name.split("-") for path in tmp_path.glob("[0-9]-*")]
+    assert all(int(pid) != os.getpid() for _, pid, _ in readers)
+    if dies:
+        assert len([number for number, *_ in readers if number == "2"]) > 1
+    else:  # each chunk was read once, and the problem sent once to each worker
+        assert sorted(number for number, *_ in readers) == list("0123456")
+        assert len(list(tmp_path.glob("solver-*"))) == (2 if options else 0)
+
+
+@BOTH
+def test_targets_keep_the_limits_on_workers(client, model):
+    X, Y = many_targets()
+    lazy = da.from_array(Y.astype(np.float32), chunks=(60, 6))
+    with pytest.warns(ConvergenceWarning):
+        found = model("rbf", weights="per-target", time_limit=1e-9).fit(X, lazy)
+    assert found.solution_.status is Status.TIME_LIMIT
+    np.testing.assert_allclose(found.predict(X)[0], Y.mean(axis=0), atol=1e-5)
+    calls = []
+
+    def stop(history):
+        calls.append(len(history))
+        return len(history) == 3
+
+    with pytest.warns(ConvergenceWarning):
+        found = model("rbf", weights="per-target", callback=stop).fit(X, lazy)
+    assert calls == [1, 2, 3]
+    assert found.solution_.status is Status.CALLBACK
+    # three chunks are fitted, the targets of others have their mean
+    varied = np.ptp(found.predict(X), axis=0) > 1e-5
+    assert sum(part.any() for part in np.split(varied, range(6, 40, 6))) == 3
+    with pytest.raises(ValueError, match="y contains NaN"):
+        found.fit(X, da.where(lazy > 1, np.nan, lazy))
+
+
 # --- many fits at a time --------------------------------------------------------------
 
 
@@ -612,7 +707,18 @@ def test_sums_go_on_where_a_cluster_was_lost(client, samples, tmp_path, monkeypa
     np.testing.assert_allclose(a.ZH, b.ZH, atol=1e-9 * np.abs(b.ZH).max())
 
 
-def test_a_scheduler_that_was_restarted_is_told(client, samples, tmp_path):
+def fit_targets(rows, y):
+    targets = da.concatenate([rows, rows], axis=1)
+    MKLRegressor("linear", weights="per-target").fit(np.eye(len(y)), targets)
+
+
+FITS = pytest.mark.parametrize(
+    "fit", [MKLClassifier(SPECS, **LOW).fit, fit_targets], ids=["rows", "targets"]
+)
+
+
+@FITS
+def test_a_scheduler_that_was_restarted_is_told(client, samples, tmp_path, fit):
     X, y = samples
     flag = tmp_path / "begun"
     rows = da.from_array(X, chunks=(100, 12)).map_blocks(
@@ -627,11 +733,12 @@ def test_a_scheduler_that_was_restarted_is_told(client, samples, tmp_path):
     thread = threading.Thread(target=restart)
     thread.start()
     with pytest.raises(ClusterError, match=r"restarted.*fit again"):
-        MKLClassifier(SPECS, **LOW).fit(rows, y)
+        fit(rows, y)
     thread.join()
 
 
-def test_a_cluster_without_workers_is_told(samples):
+@FITS
+def test_a_cluster_without_workers_is_told(samples, fit):
     X, y = samples
     rows = da.from_array(X, chunks=(100, 12))
     with (
@@ -640,4 +747,4 @@ def test_a_cluster_without_workers_is_told(samples):
         dask.config.set({"distributed.scheduler.no-workers-timeout": "1s"}),
         pytest.raises(ClusterError, match="no worker"),
     ):
-        MKLClassifier(SPECS, **LOW).fit(rows, y)
+        fit(rows, y)

@@ -20,6 +20,7 @@ from mklearn import (
     MKLRegressorCV,
     kernels,
 )
+from mklearn.data.checks import NothingToLearnError
 from mklearn.persistence import load, save
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.losses import Squared
@@ -498,18 +499,261 @@ def test_values_in_a_file_are_not_copied(tmp_path, monkeypatch):
         assert np.array_equal(other.predict(B), model.predict(B))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, int])
-def test_chunks_of_targets_are_read_one_by_one(dtype):
-    array = pytest.importorskip("dask.array")
-    X, Y = targets(t=30)
+# --- chunks of a Dask array -----------------------------------------------------------
+
+array = pytest.importorskip("dask.array")
+OWN = {
+    EvidenceMKLRegressor: {"weights": "per-target", "tol": 1e-6},
+    MKLRegressor: {"weights": "per-target", "tol": 1e-9, "C": 2.0},
+}
+BOTH = pytest.mark.parametrize("model", OWN)
+
+
+def assert_same_fit(model, held, X):
+    """Compare a model of chunks with that of the same values in memory."""
+    # both are within the same tolerance of the optimum, whose error is its root
+    near = {"atol": 0.01 * np.abs(held.kernel_weights_).max()}
+    assert_allclose(model.kernel_weights_, held.kernel_weights_, **near)
+    assert_allclose(model.kernel_contributions_, held.kernel_contributions_, atol=0.01)
+    size = 0.01 * np.abs(held.predict(X)).max()
+    assert_allclose(model.predict(X), held.predict(X), atol=size)
+    assert_allclose(model.intercept_, held.intercept_, atol=size)
+    assert_allclose(model.fixed_effects_, held.fixed_effects_, atol=size)
+    assert model.dual_coef_.dtype == held.dual_coef_.dtype
+    # the order of merged samples depends on whether all targets are known
+    a, b = (one.dual_coef_[:, np.argsort(one.support_)] for one in (model, held))
+    assert_allclose(a, b, atol=0.01 * np.abs(b).max())
+    assert model.solution_.status is held.solution_.status
+    for name, value in vars(held.solution_.about).items():
+        found = getattr(model.solution_.about, name)
+        if value.dtype == bool:
+            assert np.array_equal(found, value)
+        elif name != "promise":
+            assert_allclose(found, value, rtol=0.01)
+    if isinstance(held, EvidenceMKLRegressor):
+        assert_allclose(model.noise_, held.noise_, rtol=0.01)
+        assert np.nanmax(model.evidence_.promise) <= model.tol
+    else:
+        assert model.duality_gap_ == model.solution_.about.gaps.max() <= model.tol
+
+
+@BOTH
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_chunks_of_targets_are_fitted_as_in_memory(model, scheduler):
+    import dask
+
+    X, Y = targets(t=30, constant=4)
+    held = model(KERNELS, **OWN[model]).fit(X, Y)
+    for chunks in ((60, 7), (25, 12)):
+        with dask.config.set(scheduler=scheduler):
+            lazy = array.from_array(Y, chunks=chunks)
+            assert_same_fit(model(KERNELS, **OWN[model]).fit(X, lazy), held, X)
+
+
+@BOTH
+def test_one_chunk_is_fitted_here(model):
+    X, Y = targets(t=12)
+    held = model(KERNELS, **OWN[model]).fit(X, Y)
+    found = model(KERNELS, **OWN[model]).fit(X, array.from_array(Y, chunks=(25, 12)))
+    assert np.array_equal(found.kernel_weights_, held.kernel_weights_)
+    assert np.array_equal(found.predict(X), held.predict(X))
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [np.float32, int])
+def test_chunks_have_the_precision_of_their_values(model, dtype):
+    X, Y = targets(t=20)
     Y = (10 * Y).astype(dtype)
+    options = {**OWN[model], "tol": 1e-5}
+    held = model(KERNELS, **options).fit(X, Y)
+    found = model(KERNELS, **options).fit(X, array.from_array(Y, chunks=(60, 7)))
+    single = dtype == np.float32 and model is EvidenceMKLRegressor
+    assert found.dual_coef_.dtype == (np.float32 if single else np.float64)
+    assert_same_fit(found, held, X)
+
+
+@BOTH
+def test_equal_and_weightless_rows_are_merged_in_chunks(model):
+    X, Y = targets(t=20)
+    X[10:20], Y[10:15] = X[:10], Y[:5]  # five rows are equal, five have other values
+    weight = np.where(np.arange(len(X)) < 55, 1.0, 0.0)
+    held = model(KERNELS, **OWN[model]).fit(X, Y, weight)
+    found = model(KERNELS, **OWN[model])
+    found.fit(X, array.from_array(Y, chunks=(60, 7)), weight)
+    assert len(found.support_) == len(held.support_) == 50
+    assert_same_fit(found, held, X)
+
+
+@BOTH
+def test_chunks_have_covariates(model, tmp_path):
+    X, Y = targets(t=20)
+    Z = np.random.default_rng(5).standard_normal(len(X))
+    table, Y = np.column_stack([X, Z]), Y + 3.0 * Z[:, None]
+    options = {
+        "kernels": [kernels.RBF(columns=[j]) for j in range(4)], "fixed": [4],
+        **OWN[model],
+    }  # fmt: skip
+    held = model(**options).fit(table, Y)
+    found = model(**options).fit(table, array.from_array(Y, chunks=(60, 7)))
+    assert_same_fit(found, held, table)
+    save(found, tmp_path / "model.mkl")
+    again = load(tmp_path / "model.mkl")
+    assert np.array_equal(again.predict(table), found.predict(table))
+    assert np.array_equal(again.kernel_weights_, found.kernel_weights_)
+    told = np.column_stack([Y[:, :9], np.tile(table[:, [4]], 9)])
+    refused = model is EvidenceMKLRegressor  # which needs residuals of every target
+    told = told if refused else told[:, 9:]
+    with pytest.raises(NothingToLearnError, match="explain the target exactly"):
+        model(**options).fit(table, array.from_array(told, chunks=(60, 5)))
+
+
+def test_coefficients_of_chunks_may_be_in_a_file():
+    X, Y = targets(t=100)
+    B = np.stack([grams(X).gram(m) for m in range(4)], axis=2)
+    lazy = array.from_array(Y, chunks=(60, 30))
+    for model in OWN:
+        options = {**OWN[model], "tol": 0.1}
+        held = model("precomputed", **options).fit(B, lazy)
+        found = model("precomputed", **options, memory_limit=10_000).fit(B, lazy)
+        assert in_a_file(found.solution_.A) and not in_a_file(held.solution_.A)
+        # smaller blocks, and therefore other rounding
+        size = 1e-6 * np.abs(held.predict(B)).max()
+        assert_allclose(found.predict(B), held.predict(B), atol=size)
+
+
+@BOTH
+def test_a_time_limit_holds_for_all_chunks(model):
+    X, Y = targets(t=30)
+    lazy = array.from_array(Y, chunks=(60, 7))
+    with pytest.warns(ConvergenceWarning):
+        found = model(KERNELS, weights="per-target", time_limit=1e-9).fit(X, lazy)
+    assert found.solution_.status is Status.TIME_LIMIT
+    assert found.kernel_weights_.shape == (30, 4)
+    # without any step, it is the mean
+    assert_allclose(found.predict(X), np.tile(Y.mean(axis=0), (60, 1)), atol=1e-8)
+
+
+def interrupt(history):
+    raise KeyboardInterrupt
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "callback, status",
+    [(lambda history: True, Status.CALLBACK), (interrupt, Status.INTERRUPTED)],
+)
+def test_finished_chunks_are_kept(model, callback, status):
+    import dask
+
+    X, Y = targets(t=30)
+    lazy = array.from_array(Y, chunks=(60, 12))
+    with dask.config.set(num_workers=1), pytest.warns(ConvergenceWarning):
+        found = model(KERNELS, **OWN[model], callback=callback).fit(X, lazy)
+    assert found.solution_.status is status
+    assert len(found.solution_.history) == 1
+    held = model(KERNELS, **OWN[model]).fit(X, Y)
+    size = 0.01 * np.abs(held.predict(X)).max()
+    got, expected = found.predict(X), held.predict(X)
+    assert_allclose(got[:, :12], expected[:, :12], atol=size)
+    assert_allclose(got[:, 12:], np.tile(Y[:, 12:].mean(axis=0), (60, 1)), atol=1e-8)
+
+
+@BOTH
+def test_bad_chunks_are_told(model):
+    X, Y = targets(t=20)
+    own = model(KERNELS, weights="per-target")
     lazy = array.from_array(Y, chunks=(25, 7))
-    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, lazy)
-    held = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
-    assert np.array_equal(model.kernel_weights_, held.kernel_weights_)
-    assert np.array_equal(model.predict(X), held.predict(X))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X[:-1], lazy)
+        own.fit(X[:-1], lazy)
+    with pytest.raises(ValueError, match="y contains NaN"):
+        own.fit(X, array.where(lazy > 5, np.nan, lazy))
+    some = lazy[array.from_array(np.ones(60, dtype=bool), chunks=25)]
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        own.fit(X, some)
+
+
+def test_problems_and_folds_take_all_chunks():
+    X, Y = targets(t=12)
+    lazy = array.from_array(Y, chunks=(60, 5))
+    model = MKLRegressor(KERNELS, weights="per-target")
+    for one, other in zip(model.posed(X, lazy), model.posed(X, Y), strict=True):
+        # the order of samples depends on whether all targets are known
+        assert np.array_equal(*(np.sort(p.loss.Y, axis=0) for p in (one, other)))
+    found, held = (search(weights="per-target").fit(X, y) for y in (lazy, Y))
+    assert np.array_equal(found.scores_, held.scores_)
+
+
+def test_the_progress_of_chunks_is_shown(capsys):
+    X, Y = targets(t=30)
+    lazy = array.from_array(Y, chunks=(60, 7))
+    EvidenceMKLRegressor(KERNELS, weights="per-target", verbose=2).fit(X, lazy)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5 and all("expected gain" in line for line in lines)
+
+
+# --- features -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", ["per-target", [0, 1, 0, 2, 1]])
+@pytest.mark.parametrize("fixed", [None, [4]])
+def test_features_of_full_rank_have_the_same_evidence(weights, fixed, tmp_path):
+    X, Y = targets(t=5)
+    table = np.column_stack([X, np.random.default_rng(5).standard_normal(len(X))])
+    options = {
+        "kernels": [kernels.RBF(columns=[j]) for j in range(4)], "fixed": fixed,
+        "weights": weights, "tol": 1e-6,
+    }  # fmt: skip
+    low = {"approximation": "nystroem", "rank": len(X)}
+    exact = EvidenceMKLRegressor(**options).fit(table, Y)
+    found = EvidenceMKLRegressor(**options, **low).fit(table, Y)
+    size = np.abs(exact.kernel_weights_).max()
+    assert found.kernel_weights_.shape == (5, 4)
+    assert_allclose(found.kernel_weights_, exact.kernel_weights_, atol=0.01 * size)
+    assert_allclose(found.noise_, exact.noise_, rtol=1e-3)
+    assert_allclose(found.predict(table), exact.predict(table), atol=1e-3)
+    assert_allclose(found.fixed_effects_, exact.fixed_effects_, atol=1e-3)
+    if weights == "per-target":
+        near = {"atol": 2 * exact.tol}
+        assert_allclose(found.evidence_.evidence, exact.evidence_.evidence, **near)
+        assert_allclose(found.evidence_.nothing, exact.evidence_.nothing, **near)
+        assert found.evidence_.exact.all()
+        assert found.solution_.status is exact.solution_.status
+        assert_allclose(found.solution_.upper, exact.solution_.upper, atol=1e-5)
+    save(found, tmp_path / "model.mkl")
+    again = load(tmp_path / "model.mkl")
+    assert np.array_equal(again.predict(table), found.predict(table))
+    assert np.array_equal(again.kernel_weights_, found.kernel_weights_)
+
+
+def test_sums_of_blocks_have_weights_for_each_target():
+    import dask
+
+    X, Y = targets(n=120, t=5)
+    options = {"approximation": "nystroem", "rank": 20, "weights": "per-target"}
+    held = EvidenceMKLRegressor(KERNELS, **options).fit(X, Y)
+    rows = array.from_array(X, chunks=(50, 4))
+    with dask.config.set(scheduler="synchronous"):
+        lazy = EvidenceMKLRegressor(KERNELS, **options)
+        lazy.fit(rows, array.from_array(Y, chunks=(50, 2)))
+    sums = EvidenceMKLRegressor(KERNELS, **options).accumulator(X)
+    sums.update(X, Y)
+    summed = EvidenceMKLRegressor(KERNELS, **options).fit_statistics(sums)
+    for found in (lazy, summed):
+        assert_allclose(found.kernel_weights_, held.kernel_weights_, rtol=1e-6)
+        assert_allclose(found.predict(X), held.predict(X), atol=1e-6)
+
+
+def test_a_time_limit_holds_for_targets_one_by_one():
+    X, Y = targets(t=5)
+    options = {"approximation": "nystroem", "rank": 20, "weights": "per-target"}
+    model = EvidenceMKLRegressor(KERNELS, **options, time_limit=1e-9)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X, Y)
+    assert model.solution_.status is Status.TIME_LIMIT
+    assert np.isfinite(model.predict(X)).all()
+
+
+# --- precision, blocks, limits --------------------------------------------------------
 
 
 def test_single_precision_is_that_of_the_values():

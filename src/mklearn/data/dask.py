@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import math
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
+from itertools import pairwise
 from time import monotonic
 from typing import Any, TypeVar, cast
 from uuid import uuid4
@@ -23,6 +26,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.data.blocks import ROWS, ArrayBlocks, Block, Blocks
+from mklearn.data.checks import check_values
+from mklearn.data.threads import alone, one_blas_thread
 from mklearn.data.views import MultiView
 
 T = TypeVar("T")
@@ -217,39 +222,41 @@ class DaskBlocks(Blocks):
 
 
 def computed(values: list[Any]) -> list[Any]:
-    """Compute delayed values, or raise ClusterError if the cluster fails.
+    """Compute delayed values, or raise ClusterError if the cluster fails."""
+    import dask
+
+    client = _client()
+    if client is None:
+        return list(dask.compute(*values))
+    with _futures() as futures:
+        futures += client.compute(values)
+        while not all(future.done() for future in futures):
+            _wait(client, futures, "ALL_COMPLETED")
+        return list(client.gather(futures))
+
+
+def _client() -> Any:
+    """Return the client of a cluster; None for threads or processes of this machine."""
+    from dask.base import get_scheduler
+
+    client = getattr(get_scheduler(), "__self__", None)
+    return client if hasattr(client, "nthreads") else None
+
+
+@contextmanager
+def _futures() -> Iterator[list[Any]]:
+    """Release futures in the end, and raise ClusterError if the cluster fails.
 
     Dask recovers from the loss of a worker. But a restarted scheduler has lost its
     tasks, a task that kills every worker is abandoned, and without workers a scheduler
     waits indefinitely: these cases raise an error here.
     """
-    import dask
-    from dask.base import get_scheduler
-
-    client = getattr(get_scheduler(), "__self__", None)
-    if not hasattr(client, "nthreads"):  # threads or processes of this machine
-        return list(dask.compute(*values))
-    from distributed import KilledWorker, wait
+    from distributed import KilledWorker
     from distributed.comm import CommClosedError
 
-    assert client is not None
     futures: list[Any] = []
     try:
-        futures = client.compute(values)
-        seen = monotonic()
-        while not all(future.done() for future in futures):
-            try:
-                wait(futures, timeout=1.0)
-            except TimeoutError:
-                if client.nthreads():
-                    seen = monotonic()
-                elif monotonic() - seen > _patience():
-                    raise ClusterError(
-                        f"The cluster has had no worker for {monotonic() - seen:.0f} "
-                        "seconds; start workers and fit "
-                        f"again. {_ADVICE}"
-                    ) from None
-        return list(client.gather(futures))
+        yield futures
     except (KilledWorker, CancelledError, CommClosedError) as error:
         raise ClusterError(
             "The cluster has lost this computation: its scheduler was stopped or "
@@ -263,23 +270,175 @@ def computed(values: list[Any]) -> list[Any]:
             future.release()
 
 
+def _wait(client: Any, futures: list[Any], until: str) -> None:
+    """Wait for futures as long as there are workers, or raise ClusterError."""
+    from distributed import wait
+
+    seen = monotonic()
+    while True:
+        try:
+            wait(futures, timeout=1.0, return_when=until)
+            return
+        except TimeoutError:
+            if client.nthreads():
+                seen = monotonic()
+            elif monotonic() - seen > _patience():
+                raise _deserted(monotonic() - seen) from None
+
+
+def _deserted(seconds: float) -> ClusterError:
+    return ClusterError(
+        f"The cluster has had no worker for {seconds:.0f} seconds; start workers and "
+        f"fit again. {_ADVICE}"
+    )
+
+
 _ADVICE = (
     "Sums that survive the loss of a cluster can be accumulated with "
     "model.accumulator(X).update(X, y), for the squared loss and discriminants."
 )
 
 
-def fill_columns(out: NDArray[Any], Y: Any) -> None:
-    """Write a Dask array (n, T) to an array of its shape, by chunks of columns.
+class ColumnChunks:
+    """Columns of a Dask array (n, T), read by the tasks that compute with them.
 
-    Each chunk of columns is computed, on the workers of a cluster if there is one, and
-    released before the next one.
+    Parameters
+    ----------
+    Y : dask.array.Array of shape (n, T)
+        A chunk consists of all rows, however they are divided.
+    rows : array of int, optional
+        The rows that are used.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    slices : list of slice
+        The columns of each chunk.
     """
-    end = 0
-    for width in Y.chunks[1]:
-        here = slice(end, end + width)
-        out[:, here] = computed([Y[:, here]])[0]
-        end = here.stop
+
+    def __init__(self, Y: Any, rows: NDArray[np.intp] | None = None) -> None:
+        if np.isnan(Y.shape).any():
+            raise ValueError(
+                f"y is a Dask array of unknown shape {Y.shape}; call "
+                "y.compute_chunk_sizes() first."
+            )
+        self._Y, self._rows = Y, rows
+        self.shape = (Y.shape[0] if rows is None else len(rows), Y.shape[1])
+        ends = np.cumsum([0, *Y.chunks[1]]).tolist()
+        self.slices = [slice(i, j) for i, j in pairwise(ends) if i < j]
+
+    @staticmethod
+    def suit(Y: Any) -> bool:
+        """Return whether Y is a Dask array with several chunks of columns."""
+        return (
+            is_dask(Y) and hasattr(Y, "chunks") and Y.ndim == 2 and Y.numblocks[1] > 1
+        )
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: NDArray[np.intp]) -> ColumnChunks:
+        """Return the same columns at some rows."""
+        return ColumnChunks(self._Y, rows if self._rows is None else self._rows[rows])
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        """Return all values."""
+        return np.hstack(self.map(_as_is)).astype(dtype, copy=False)
+
+    def map(self, function: Callable[[NDArray[Any], Any], T]) -> list[T]:
+        """Return the function's value for each chunk, in the order of the columns."""
+        found = dict(self.each(function, range(len(self.slices))))
+        return [found[number] for number in range(len(self.slices))]
+
+    def each(
+        self,
+        function: Callable[[NDArray[Any], Any], T],
+        chunks: Sequence[int],
+        left: Callable[[], float | None] | None = None,
+    ) -> Iterator[tuple[int, T]]:
+        """Yield the number and the function's value of chunks, as soon as it is ready.
+
+        The function is sent to each worker once. There are no more tasks at a time than
+        the cluster, or this machine, has threads, and each of them uses one thread.
+
+        Parameters
+        ----------
+        function : callable
+            Of the checked values of a chunk, (n, width), and the seconds that it has.
+        chunks : sequence of int
+            Numbers of chunks.
+        left : callable, optional
+            Returns the seconds that are left when a task starts, None for no limit.
+        """
+        task = _OnRows(function, self._Y.shape[0], self._rows)
+        left = _no_limit if left is None else left
+        client = _client()
+        if client is None:
+            yield from self._here(task, chunks, left)
+            return
+        with _futures() as futures:
+            try:
+                held = client.scatter(
+                    task, broadcast=True, hash=False, timeout=_patience()
+                )
+            except TimeoutError as error:
+                raise _deserted(_patience()) from error
+            waiting, running = deque(chunks), dict[Any, int]()
+            while waiting or running:
+                most = max(1, sum(client.nthreads().values()))
+                while waiting and len(running) < most:
+                    part = client.compute(self._Y[:, self.slices[waiting[0]]])
+                    # the clocks of machines differ, so this is the time from now on
+                    future = client.submit(_call, held, part, left(), pure=False)
+                    del part  # only the task needs it
+                    running[future] = waiting.popleft()
+                    futures[:] = [held, *running]
+                _wait(client, list(running), "FIRST_COMPLETED")
+                for future in [one for one in running if one.done()]:
+                    value, number = future.result(), running.pop(future)
+                    future.release()
+                    yield number, value
+
+    def _here(
+        self, task: _OnRows, chunks: Sequence[int], left: Callable[[], Any]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield what ``each`` does, computed on this machine."""
+        import dask
+
+        held = dask.delayed(task, pure=False, traverse=False)
+        most = dask.config.get("num_workers", None) or os.cpu_count() or 1
+        for start in range(0, len(chunks), most):
+            now = chunks[start : start + most]
+            parts = [
+                dask.delayed(_call)(held, self._Y[:, self.slices[number]], left)
+                for number in now
+            ]
+            yield from zip(now, dask.compute(*parts), strict=True)
+
+
+class _OnRows:
+    """A function of the checked values of a chunk, at some rows."""
+
+    def __init__(self, function: Any, n: int, rows: NDArray[np.intp] | None) -> None:
+        self._function, self._n, self._rows = function, n, rows
+
+    def __call__(self, values: NDArray[Any], seconds: float | None) -> Any:
+        with one_blas_thread, alone():
+            values = check_values(values, self._n, large=True)
+            taken = values if self._rows is None else values[self._rows]
+            return self._function(taken, seconds)
+
+
+def _call(task: _OnRows, values: NDArray[Any], left: Any) -> Any:
+    return task(values, left() if callable(left) else left)
+
+
+def _as_is(values: NDArray[Any], seconds: float | None) -> NDArray[Any]:
+    return values
+
+
+def _no_limit() -> None:
+    return None
 
 
 def _patience() -> float:
@@ -293,12 +452,9 @@ def _patience() -> float:
 
 def _free(room: int) -> float:
     """Return the bytes that blocks may take: half the free memory of the workers."""
-    from dask.base import get_scheduler
-
-    client = getattr(get_scheduler(), "__self__", None)
-    if not hasattr(client, "nthreads"):
+    client = _client()
+    if client is None:
         return room
-    assert client is not None
     free = 0.0
     for worker in client.scheduler_info(n_workers=-1)["workers"].values():
         if not worker["memory_limit"]:  # unknown: assume as much as on this machine

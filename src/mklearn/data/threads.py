@@ -7,7 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from itertools import chain, islice
 from threading import Lock, local
@@ -17,9 +18,23 @@ from threadpoolctl import ThreadpoolController
 
 from mklearn.data.clock import check_time
 
+_ALONE: ContextVar[bool] = ContextVar("one thread", default=False)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Use only the calling thread, because other tasks occupy the other cores."""
+    token = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(token)
+
 
 def n_threads() -> int:
     """Return the number of threads to use (NUMBA_NUM_THREADS, lowered by joblib)."""
+    if _ALONE.get():
+        return 1
     import numba  # takes longer to import than all of this library
 
     settings: Any = numba.config

@@ -22,6 +22,7 @@ from scipy import sparse
 from mklearn.data.blocks import Block, Blocks
 from mklearn.data.clock import Clock, OutOfTimeError
 from mklearn.data.covariates import Covariates
+from mklearn.data.dask import ColumnChunks
 from mklearn.data.sampling import RowSample
 from mklearn.data.views import MultiView
 from mklearn.estimators._predictor import (
@@ -83,8 +84,9 @@ class GramTraining:
         Kernels as they are, and normalised.
     normaliser : Normaliser
     clip : Clip or None
-    target : array
-        (n,) class indices, (n, T) values; zeros without targets.
+    target : array or ColumnChunks
+        (n,) class indices, (n, T) values; zeros without targets. Values that workers
+        read, one chunk of columns at a time, are encoded there.
     weight : array of shape (n,)
     index : array of int
         The first row in X of each distinct sample.
@@ -108,7 +110,7 @@ class GramTraining:
     bank: KernelBank
     normaliser: Normaliser
     clip: Clip | None
-    target: NDArray[Any]
+    target: Any
     weight: FloatArray
     index: Index
     group: Index
@@ -179,9 +181,10 @@ class GramTraining:
         beside = bias if self.design is None else self.design @ bias
         return self.bank.apply(theta, A) + beside
 
-    def evidence(self) -> EvidenceProblem:
+    def evidence(self, tasks: Index | None = None) -> EvidenceProblem:
         """Return the restricted likelihood of the values; weights are precisions."""
-        return EvidenceProblem(self.bank, self.Y, self.cost, self.design)
+        Y = self.Y if tasks is None else self.Y[:, tasks]
+        return EvidenceProblem(self.bank, Y, self.cost, self.design)
 
     def hard_margin(self, weights: WeightSet, unit: float, tasks: slice) -> MKLProblem:
         """Return the problem in which ``1 / C`` is the weight of another kernel."""
@@ -466,9 +469,10 @@ class FeatureTraining:
             free=self.free,
         )  # fmt: skip
 
-    def evidence(self) -> ReducedEvidence:
+    def evidence(self, tasks: Index | None = None) -> ReducedEvidence:
         """Return the restricted likelihood of the values; weights are precisions."""
-        return self.reduced.evidence()
+        some = self.reduced if tasks is None else self.reduced.among(tasks)
+        return some.evidence()
 
     def targets(self) -> tuple[FloatArray, FloatArray]:
         """Return the encoded targets of all samples, and their costs at C = 1."""
@@ -659,14 +663,14 @@ def is_all(index: NDArray[np.intp], n: int) -> bool:
     return len(index) == n and bool((index == np.arange(n)).all())
 
 
-def rows_at(values: NDArray[Any], index: NDArray[np.intp]) -> NDArray[Any]:
+def rows_at(values: Any, index: NDArray[np.intp]) -> Any:
     """Return some rows of an array; the array itself if these are all its rows."""
     return values if is_all(index, len(values)) else values[index]
 
 
 def merge_equal(
     data: Any,
-    target: NDArray[Any],
+    target: NDArray[Any] | ColumnChunks,
     weight: NDArray[np.float64],
     others: FloatArray | None = None,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
@@ -685,6 +689,12 @@ def merge_equal(
     if isinstance(data, (KernelBank, MultiView)):
         group[present] = np.arange(len(present))
         return present, group, weight[present]
+    if isinstance(target, ColumnChunks):
+        # targets matter only where samples are equal
+        found = merge_equal(data, np.zeros((n, 0)), weight, others)
+        if len(found[0]) == len(present):
+            return found
+        target = np.hstack(target.map(_row_marks))
     if others is not None:
         target = np.column_stack([target.reshape(n, -1), others + 0.0])
     contents = _sparse_rows(data) if sparse.issparse(data) else _dense_rows(data)
@@ -701,6 +711,14 @@ def merge_equal(
     group[present] = inverse
     merged = np.bincount(inverse, weight[present], len(first)).astype(float)
     return present[first], group, merged
+
+
+def _row_marks(values: NDArray[Any], _: float | None) -> NDArray[np.uint8]:
+    """Return 16 bytes for each row, equal where the values are."""
+    marks = [
+        hashlib.blake2b(row, digest_size=16).digest() for row in _dense_rows(values)
+    ]
+    return np.frombuffer(b"".join(marks), dtype=np.uint8).reshape(-1, 16)
 
 
 def _dense_rows(data: FloatArray) -> Iterator[bytes]:

@@ -12,24 +12,27 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.checks import NothingToLearnError, check_values
-from mklearn.data.dask import fill_columns, is_dask
+from mklearn.data.dask import ColumnChunks, computed, is_dask
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import EXPLAINED, StatisticsMixin
 from mklearn.estimators._own import (
     Assembled,
+    ChunkFit,
+    ChunkRun,
+    as_chunks,
     check_weights,
     is_own,
     is_shared,
+    record,
     target_groups,
 )
 from mklearn.estimators._parameters import check_limits
 from mklearn.estimators._predictor import GramPredictor
 from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import GramTraining, Training, check_approximation
-from mklearn.kernels.memory import room_for
 from mklearn.problems.evidence import EvidenceProblem
-from mklearn.problems.targets import OwnEvidence
-from mklearn.solvers import Solution, solve
+from mklearn.problems.targets import Likelihoods, OwnEvidence
+from mklearn.solvers import History, Solution, solve
 from mklearn.solvers.evidence import AverageInformation
 from mklearn.solvers.profiles import Profile
 from mklearn.solvers.targets import OwnWeights
@@ -94,12 +97,15 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         As in :class:`MKLClassifier`, for the kernels. With ``weights="per-target"``,
         coefficients that exceed it are kept in a temporary file.
     callback : callable, optional
-        Called with the history after each iteration; it may return True to stop.
+        Called with the history after each iteration; it may return True to stop. If y
+        is a Dask array whose chunks are fitted by workers, it is called after each
+        chunk.
     verbose : int
         If positive, print a line for each iteration to standard error.
     approximation, rank, landmarks, random_state
         Low-rank features in place of the exact kernels, as in :class:`MKLRegressor`.
         The model is computed from sums over the samples, which may be given in blocks.
+        With ``weights="per-target"`` targets are then solved one by one.
 
     Attributes
     ----------
@@ -108,9 +114,10 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     predictor_ : Predictor
         The fitted prediction function, an immutable object: ``scores(X)`` returns the
         scores, ``parts(X)`` splits them by kernel.
-    evidence_ : Likelihood
+    evidence_ : Likelihood, Likelihoods, or list of Likelihood
         The likelihood, how it was computed, and its expected improvement by further
-        small changes.
+        small changes; with an entry for each output if ``weights="per-target"``, and a
+        list of one for each group of outputs.
     noise_ : array of shape (n_outputs,)
         Variance of the noise.
     kernel_weights_std_ : array of shape (n_kernels,)
@@ -224,7 +231,8 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             Outputs share the kernel weights unless ``weights`` says otherwise; each has
             its own noise variance. With ``weights="per-target"`` y is not copied: it
             may be a memory-mapped file, and if it has single precision, so do the
-            coefficients. A Dask array is read one chunk of columns at a time.
+            coefficients. The chunks of columns of a Dask array are then fitted by the
+            workers that read them, unless there is an ``approximation``.
         sample_weight : array of shape (n_samples,), optional
             Precision of the values: the noise variance of a sample is ``noise_``
             divided by its weight. Multiplying all weights by a constant changes the
@@ -236,14 +244,15 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         self._check_parameters()
         return self._learn(self._training(X, y, sample_weight))
 
-    def _target(self, y: Any, weight: FloatArray) -> FloatArray:
-        if not is_own(self.weights):
+    def _target(self, y: Any, weight: FloatArray) -> Any:
+        if not is_own(self.weights) or self.approximation is not None:
             return super()._target(y, weight)
-        if is_dask(y) and getattr(y, "ndim", 0) == 2 and hasattr(y, "chunks"):
-            single = y.dtype == np.float32
-            held = room_for(y.shape, np.float32 if single else float, self.memory_limit)
-            fill_columns(held, y)
-            y = held
+        chunks = as_chunks(y, len(weight))
+        if chunks is not None:
+            self._flat = False
+            return chunks
+        if is_dask(y):
+            y = computed([y])[0]
         y = check_values(y, len(weight), large=True)
         self._flat = y.ndim == 1
         return np.asarray(y.reshape(len(y), -1))
@@ -251,13 +260,11 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     def _check_parameters(self) -> None:
         check_limits(self, _OF_ALL if self.tol is None else self.tol)
         check_weights(self.weights)
-        if not is_shared(self.weights):
-            for name in ("uncertainty", "approximation"):
-                if getattr(self, name) not in (None, False):
-                    raise ValueError(
-                        f"{name}= needs one set of weights for all targets; use "
-                        "weights='shared', or fit each target separately."
-                    )
+        if self.uncertainty and not is_shared(self.weights):
+            raise ValueError(
+                "uncertainty= needs one set of weights for all targets; use "
+                "weights='shared', or fit each target separately."
+            )
         if self.approximation is None:
             return
         check_approximation(self.approximation, self.rank, self.landmarks)
@@ -269,12 +276,14 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
 
     def _learn(self, training: Training) -> EvidenceMKLRegressor:
         """Create and solve the problem, and store the result."""
+        if is_own(self.weights) and training.exact:
+            assert isinstance(training, GramTraining)
+            return self._learn_own(training)
         training, problem, shift = self._problem(training)
         if training.explained().any():
             raise NothingToLearnError(EXPLAINED)
         if not is_shared(self.weights):
-            assert isinstance(training, GramTraining)
-            return self._learn_apart(training, problem, shift)
+            return self._learn_groups(training, shift)
         solution = self._solve(training, problem)
         theta, A = solution.theta, solution.A
         bias, effects = self._effects(solution.bias, shift)
@@ -290,40 +299,74 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         self.noise_, self.n_iter_ = self.evidence_.noise, solution.n_iter
         return self
 
-    def _learn_apart(
-        self, training: GramTraining, problem: EvidenceProblem, shift: Any
-    ) -> EvidenceMKLRegressor:
-        """Learn separate weights, for all targets together or for each group."""
-        if is_own(self.weights):
-            own = OwnEvidence(problem, self.memory_limit)
-            rest = self.tol
-            if rest is None:
-                rest = min(_OF_EACH * problem.bank.shape[2], _MOST)
-            solution = self._solve(training, own, OwnWeights(rest=rest))
-            theta, A, bias = solution.theta, solution.A, solution.bias
-            shares = own.contributions(theta, A)
-            self.solution_, self.evidence_ = solution, solution.about
-            self.noise_, self.n_iter_ = self.evidence_.noise, solution.n_iter
+    def _learn_own(self, training: GramTraining) -> EvidenceMKLRegressor:
+        """Learn the weights of all targets together, here or in chunks on workers."""
+        chunks, rest = training.target, self._rest(len(training.names))
+        apart = isinstance(chunks, ColumnChunks)
+        # targets are centred where they are read, a block at a time
+        values = np.zeros((len(chunks), 0)) if apart else chunks
+        training = replace(training, Y=values, cost=training.weight)
+        own = OwnEvidence(training.evidence(), self.memory_limit)
+        if apart:
+            problem = replace(own.all, bank=own.bank.travelling())
+            fit = ChunkFit(
+                OwnEvidence(problem), OwnWeights(rest=rest), rest, self.max_iter,
+                training.beside, centred=False,
+            )  # fmt: skip
+            run = ChunkRun(chunks, fit, training.clock, self.callback, self.verbose)
+            solution, shares = run.solve(self.memory_limit)
         else:
-            groups = target_groups(self.weights, problem.Y.shape[1])
-            parts = [replace(problem, Y=problem.Y[:, group]) for group in groups]
-            solutions = [self._solve(training, part) for part in parts]
-            found = Assembled.of(
-                groups,
-                solutions,
-                lambda g: parts[g].contributions(solutions[g].theta, solutions[g].A),
-                len(training.names),
-            )
-            theta, A, bias, shares = found.theta, found.A, found.bias, found.shares
-            self.solution_ = solutions
-            self.evidence_ = [solution.about for solution in solutions]
-            self.noise_ = np.empty(len(theta))
-            for group, about in zip(groups, self.evidence_, strict=True):
-                self.noise_[group] = about.noise
-            self.n_iter_ = max(solution.n_iter for solution in solutions)
-        bias, effects = self._effects(bias, shift)
-        predictor = training.predictor(theta, A, bias).with_effects(effects)
-        self._keep(training, predictor, theta, A, shares)
+            if training.explained().any():
+                raise NothingToLearnError(EXPLAINED)
+            solution = self._solve(training, own, OwnWeights(rest=rest))
+            shares = own.contributions(solution.theta, solution.A)
+        self.solution_, self.evidence_ = solution, solution.about
+        self.noise_, self.n_iter_ = self.evidence_.noise, solution.n_iter
+        return self._keep_apart(training, solution, shares, 0.0)
+
+    def _learn_groups(self, training: Training, shift: Any) -> EvidenceMKLRegressor:
+        """Learn the weights of each group of targets; of each target, from features."""
+        T, own = training.n_targets, is_own(self.weights)
+        groups = target_groups(self.weights, T)
+        rest = self._rest(len(training.names))
+        solver = AverageInformation(rest=rest) if own else None
+        solutions, shares, history = [], [], History()
+        for group in groups:
+            problem = training.evidence(group)
+            found = self._solve(training, problem, solver)
+            solutions.append(found)
+            shares.append(problem.contributions(found.theta, found.A))
+            record(history, found, sum(solution.time for solution in solutions))
+        parts = zip(groups, solutions, shares, strict=True)
+        made = Assembled.of(parts, T, len(training.names))
+        each = [solution.about for solution in solutions]
+        self.noise_ = np.empty(T)
+        for group, about in zip(groups, each, strict=True):
+            self.noise_[group] = about.noise
+        if own:
+            self.evidence_ = Likelihoods.of(each)
+            self.solution_ = made.solution(solutions, self.evidence_, history)
+        else:
+            self.evidence_, self.solution_ = each, solutions
+        self.n_iter_ = max(solution.n_iter for solution in solutions)
+        return self._keep_apart(training, made, made.shares, shift)
+
+    def _rest(self, n_kernels: int) -> float:
+        """Return the tolerance for targets that each have their own weights."""
+        return min(_OF_EACH * n_kernels, _MOST) if self.tol is None else self.tol
+
+    def _keep_apart(
+        self,
+        training: Training,
+        found: Solution | Assembled,
+        shares: FloatArray,
+        shift: Any,
+    ) -> EvidenceMKLRegressor:
+        """Store a model with a row of weights for each target."""
+        bias, effects = self._effects(found.bias, shift)
+        predictor = training.predictor(found.theta, found.A, bias)
+        predictor = predictor.with_effects(effects)
+        self._keep(training, predictor, found.theta, found.A, shares)
         self._spread = None
         for name in ("weight_errors_", "_effects_std"):  # of an earlier fit
             self.__dict__.pop(name, None)
@@ -345,10 +388,6 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
 
     def _problem(self, training: Training) -> tuple[Training, EvidenceProblem, Any]:
         """Return a training with values around zero, its problem, and the shift."""
-        if is_own(self.weights):  # works in blocks of targets, which are centred there
-            assert isinstance(training, GramTraining)
-            training = replace(training, Y=training.target, cost=training.weight)
-            return training, training.evidence(), 0.0
         # the constant is unpenalised: a shift only improves accuracy
         shift = training.middle()
         training = training.encoded(Shifted(shift))

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mklearn.data.checks import NothingToLearnError
+from mklearn.data.dask import ColumnChunks
 from mklearn.data.threads import one_blas_thread
-from mklearn.estimators._base import PosedMixin, StatisticsMixin
+from mklearn.estimators._base import EXPLAINED, PosedMixin, StatisticsMixin
 from mklearn.estimators._own import (
     Assembled,
+    ChunkFit,
+    ChunkRun,
+    as_chunks,
     check_weights,
     is_own,
     is_shared,
@@ -24,7 +31,10 @@ from mklearn.estimators._training import GramTraining, Training
 from mklearn.problems.losses import Pointwise, by_name
 from mklearn.problems.targets import FewerColumns, OwnSquared
 from mklearn.solvers import Iterate, Solution
+from mklearn.solvers.registry import choose_solver
 from mklearn.solvers.targets import OwnWeights
+
+FloatArray = NDArray[np.float64]
 
 
 class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
@@ -172,7 +182,10 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             All outputs share the kernel weights unless ``weights`` says otherwise, so
-            they should have comparable scales.
+            they should have comparable scales. With ``weights="per-target"``, the
+            squared loss and no ``approximation``, the chunks of columns of a Dask array
+            are fitted by the workers that read them; ``callback`` is then called after
+            each chunk.
         sample_weight : array of shape (n_samples,), optional
             Multiplied by C. A weight of 2 is equivalent to giving the sample twice, a
             weight of 0 to leaving it out.
@@ -182,9 +195,30 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
 
     def _learn(self, training: Training) -> MKLRegressor:
         """Pose the problem, solve it, and keep what was found."""
+        if isinstance(getattr(training, "target", None), ColumnChunks):
+            assert isinstance(training, GramTraining)
+            return self._learn_chunks(training, training.target)
         training, shift = self._encoded(training)
         self._check_beside(training)
         self._learn_at(training, shift, self.C)
+        return self
+
+    def _learn_chunks(
+        self, training: GramTraining, chunks: ColumnChunks
+    ) -> MKLRegressor:
+        """Learn the weights of each target in chunks of targets, on workers."""
+        none = np.zeros((len(chunks), 0))
+        training = replace(training, Y=none, cost=training.weight)
+        problem = self._own(training, self.C, self._weights())
+        fit = ChunkFit(
+            replace(problem, bank=problem.bank.travelling()), self._own_solver(),
+            self.tol, self.max_iter, training.beside, centred=True,
+        )  # fmt: skip
+        run = ChunkRun(chunks, fit, training.clock, self.callback, self.verbose)
+        solution, shares = run.solve(self.memory_limit)
+        if run.explained.all():
+            raise NothingToLearnError(EXPLAINED)
+        self._store_own(training, solution, shares, run.shift)
         return self
 
     def _learn_at(
@@ -197,7 +231,10 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
             self._store(training, [problem], [solution], shift)
         elif is_own(self.weights) and self._at_once(training):
             assert isinstance(training, GramTraining)
-            self._store_own(training, self._own(training, C, weights), shift)
+            problem = self._own(training, C, weights)
+            solution = self._solve_own(training, problem)
+            shares = problem.contributions(solution.theta, solution.A)
+            self._store_own(training, solution, shares, shift)
         else:
             groups = target_groups(self.weights, training.n_targets)
             parts = [training.problem(formula, C, weights, g) for g in groups]
@@ -241,18 +278,20 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
 
     def _solve_own(self, training: GramTraining, problem: OwnSquared) -> Solution:
         """Solve the problems of all targets together, and say if some are not."""
-        solver = OwnWeights(
-            self.tol, lambda problem: training.solver(self.solver, problem)
-        )
-        return self._solve_by(solver, problem, training.clock)
+        return self._solve_by(self._own_solver(), problem, training.clock)
+
+    def _own_solver(self) -> OwnWeights:
+        return OwnWeights(self.tol, partial(choose_solver, self.solver))
 
     def _store_own(
-        self, training: GramTraining, problem: OwnSquared, shift: Any
+        self,
+        training: GramTraining,
+        solution: Solution,
+        shares: FloatArray,
+        shift: Any,
     ) -> None:
-        solution = self._solve_own(training, problem)
         theta, A = solution.theta, solution.A
         bias, effects = self._effects(solution.bias, shift)
-        shares = problem.contributions(theta, A)
         predictor = training.predictor(theta, A, bias).with_effects(effects)
         self._keep(training, predictor, theta, A, shares)
         self.solution_, self.n_iter_ = solution, solution.n_iter
@@ -267,12 +306,9 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         shift: Any,
     ) -> None:
         """Keep what was solved, with a row of weights for each target."""
-        found = Assembled.of(
-            groups,
-            solutions,
-            lambda g: training.shares(problems[g], solutions[g]),
-            len(training.names),
-        )
+        shares = map(training.shares, problems, solutions)
+        parts = zip(groups, solutions, shares, strict=True)
+        found = Assembled.of(parts, training.n_targets, len(training.names))
         bias, effects = self._effects(found.bias, shift)
         predictor = training.predictor(found.theta, found.A, bias).with_effects(effects)
         self._keep(training, predictor, found.theta, found.A, found.shares)
@@ -284,6 +320,16 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         """Return the training with values around zero, and what was subtracted."""
         shift = training.middle()
         return training.encoded(Shifted(shift)), shift
+
+    def _target(self, y: Any, weight: FloatArray) -> Any:
+        whole = self.approximation is not None or not self._formula().quadratic
+        chunks = None
+        if is_own(self.weights) and not whole:
+            chunks = as_chunks(y, len(weight))
+        if chunks is None:
+            return super()._target(y, weight)
+        self._flat = False
+        return chunks
 
     def _formula(self) -> Pointwise:
         return by_name(self.loss, epsilon=float(self.epsilon))

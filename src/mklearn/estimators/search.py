@@ -17,7 +17,7 @@ from sklearn.metrics import r2_score
 from mklearn.estimators._folds import Fold, Folds, Part, stop_on_ctrl_c
 from mklearn.estimators._own import is_own, is_shared, target_groups
 from mklearn.estimators._path_search import SLACK, PathSearch, choose_cell
-from mklearn.estimators._targets import decided
+from mklearn.estimators._targets import NumbersMixin, decided
 from mklearn.estimators._training import GramTraining
 from mklearn.estimators.classifier import MKLClassifier
 from mklearn.estimators.regressor import MKLRegressor
@@ -329,6 +329,7 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         cell._flat = self._flat
         return cell
 
+    _target = NumbersMixin._target  # folds take rows of all targets
     _solve_shared = MKLRegressor._solve_shared
     _fewer = MKLRegressor._fewer
 

@@ -184,6 +184,24 @@ class Reduced:
         loss = Squared(Y, np.full(Y.shape, C), False)
         return ReducedProblem(self.bank, loss, weights, self, tasks)
 
+    def among(self, tasks: NDArray[np.intp]) -> Reduced:
+        """Return the pseudo-samples of some targets, without those of the others."""
+        r, k = len(self.R) - self.targets.shape[1], len(tasks)
+        rows = np.arange(r + k)
+        # only the inner products of the remainders matter
+        rest = np.linalg.qr(self.targets[r:, tasks], mode="r")
+        beside = self.beside
+        if beside is not None:
+            beside = replace(beside, effects=beside.effects[:, tasks])
+        return replace(
+            self,
+            bank=self.bank[np.ix_(rows, rows)],
+            targets=np.vstack([self.targets[:r, tasks], rest]),
+            R=self.R[rows],
+            target=self.target[tasks],
+            beside=beside,
+        )
+
     def evidence(self) -> ReducedEvidence:
         """Return the restricted likelihood of the values of all samples."""
         return ReducedEvidence(

@@ -8,9 +8,10 @@ targets are computed from products of the kernels with many columns at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from mklearn.problems.base import (
     shares,
 )
 from mklearn.problems.design import Design
-from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.evidence import EvidenceProblem, Likelihood
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem, certified_columns
 from mklearn.problems.weights import WeightSet
@@ -174,6 +175,17 @@ class Likelihoods:
     promise: FloatArray
     exact: NDArray[np.bool_] = field(repr=False)
 
+    @classmethod
+    def of(cls, each: Sequence[Likelihood]) -> Likelihoods:
+        """Return the evidence of targets that were solved one by one."""
+        return cls(
+            np.array([one.evidence for one in each]),
+            np.array([one.nothing for one in each]),
+            np.concatenate([one.noise for one in each]),
+            np.array([np.nan if one.promise is None else one.promise for one in each]),
+            np.ones(len(each), dtype=bool),
+        )
+
     @property
     def message(self) -> str:
         """What was found, in words."""
@@ -203,10 +215,13 @@ class OwnEvidence:
         single precision or in a memory-mapped file: they are read in blocks of targets.
     memory_limit : int, optional
         Number of bytes above which coefficients are stored in a file.
+    like : OwnEvidence, optional
+        A problem of other targets on the same samples, to share factors with.
     """
 
     all: EvidenceProblem
     memory_limit: int | None = None
+    like: OwnEvidence | None = field(default=None, repr=False)
 
     kind: ClassVar[Kind] = "targets"
 
@@ -219,6 +234,10 @@ class OwnEvidence:
     def n_targets(self) -> int:
         """Number of targets T."""
         return int(self.all.Y.shape[1])
+
+    def of(self, Y: FloatArray) -> OwnEvidence:
+        """Return the problem of other targets, which shares factors with this one."""
+        return replace(self, all=replace(self.all, Y=Y), like=self)
 
     @cached_property
     def centred(self) -> Centred:
@@ -324,6 +343,8 @@ class OwnEvidence:
     @cached_property
     def factors(self) -> Factors | None:
         """Factors of the centred kernels, None if one is not semidefinite."""
+        if self.like is not None:
+            return self.like.factors
         return Factors.of(self.bank, self.centred)
 
     @cached_property
@@ -404,6 +425,16 @@ class Bounds:
         )
 
 
+Claims = TypeVar("Claims", Likelihoods, Bounds)
+
+
+def joined(parts: Sequence[Claims]) -> Claims:
+    """Return what is known about consecutive groups of targets, as that of all."""
+    names = [one.name for one in fields(parts[0])]
+    every = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
+    return type(parts[0])(**every)
+
+
 @dataclass(frozen=True)
 class OwnSquared:
     """Ridge regression of each target, at its own weights in a common set.
@@ -418,6 +449,8 @@ class OwnSquared:
     weights : WeightSet
     design : Design, optional
         Ones and covariates, whose coefficients are unpenalised for each target.
+    like : OwnSquared, optional
+        A problem of other targets on the same samples, to share factors with.
     """
 
     bank: KernelBank
@@ -425,6 +458,7 @@ class OwnSquared:
     cost: FloatArray
     weights: WeightSet
     design: Design | None = None
+    like: OwnSquared | None = field(default=None, repr=False)
 
     kind: ClassVar[Kind] = "targets"
 
@@ -432,6 +466,10 @@ class OwnSquared:
     def n_targets(self) -> int:
         """Number of targets T."""
         return int(self.Y.shape[1])
+
+    def of(self, Y: FloatArray) -> OwnSquared:
+        """Return the problem of other targets, which shares factors with this one."""
+        return replace(self, Y=Y, like=self)
 
     @cached_property
     def centred(self) -> Centred:
@@ -442,6 +480,8 @@ class OwnSquared:
     @cached_property
     def factors(self) -> Factors | None:
         """Factors of the centred kernels, None if one is not semidefinite."""
+        if self.like is not None:
+            return self.like.factors
         return Factors.of(self.bank, self.centred)
 
     def values(self, targets: NDArray[np.intp] | slice) -> FloatArray:

@@ -55,9 +55,25 @@ def solve(
         The best iterate. A ConvergenceWarning is issued if the gap is above ``tol``.
         After Ctrl-C the best iterate is returned as well, with a warning.
     """
-    chosen: Solver = choose_solver(solver, problem)
+    limits = tol, max_iter, time_limit, callback, verbose
+    solution = run_solver(problem, choose_solver(solver, problem), *limits, start)
+    warn_if_early(solution, tol, stacklevel=3)
+    return solution
+
+
+def run_solver(
+    problem: Judge,
+    solver: Solver,
+    tol: float,
+    max_iter: int,
+    time_limit: float | None,
+    callback: Callable[[Any], Any] | None = None,
+    verbose: int = 0,
+    start: Iterate | None = None,
+) -> Solution:
+    """Return what :func:`solve` does, without a warning if it ends early."""
     run = Run(problem, tol, verbose)
-    steps = run.steps(chosen, start, max_iter, time_limit, callback)
+    steps = run.steps(solver, start, max_iter, time_limit, callback)
     with one_blas_thread:
         try:
             status = _last(steps)
@@ -65,7 +81,12 @@ def solve(
             status = Status.INTERRUPTED
         finally:
             steps.close()
-        solution = run.solution(status, type(chosen).__name__)
+        return run.solution(status, type(solver).__name__)
+
+
+def warn_if_early(solution: Solution, tol: float, stacklevel: int = 2) -> None:
+    """Issue a ConvergenceWarning if a run ended before it reached ``tol``."""
+    status = solution.status
     if solution.gap > tol and status not in (Status.OPTIMAL, Status.STATIONARY):
         reached = f"at a relative duality gap of {solution.gap:.2g}"
         if solution.rounding > 0.1 * tol:
@@ -73,13 +94,12 @@ def solve(
         if solution.slack is not None and np.isinf(solution.gap):
             reached = f"where the objective may yet improve by {solution.slack:.2g}"
         warnings.warn(
-            f"Stopped {reached}, above tol={tol:.2g}: {solution.status.value}.",
+            f"Stopped {reached}, above tol={tol:.2g}: {status.value}.",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=stacklevel,
         )
     elif status is Status.INTERRUPTED:
-        warnings.warn(status.value, ConvergenceWarning, stacklevel=2)
-    return solution
+        warnings.warn(status.value, ConvergenceWarning, stacklevel=stacklevel)
 
 
 def _last(steps: Generator[None, None, Status]) -> Status:

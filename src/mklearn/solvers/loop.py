@@ -34,7 +34,7 @@ class Run:
         self.certificate: Certificate | None = None
         self.history = History()
         self.began = time.perf_counter()
-        self.progress = _Progress(verbose, tol)
+        self.progress = Progress(verbose, tol)
 
     def steps(
         self,
@@ -196,7 +196,7 @@ def solved_within(
         yield None if point is None else point.alive()
 
 
-class _Progress:
+class Progress:
     """A progress bar from the first gap to the tolerance, on a logarithmic scale.
 
     Without a lower bound on the optimum, it shows the expected further gain.
@@ -208,6 +208,7 @@ class _Progress:
         self.open = False
 
     def show(self, history: History) -> None:
+        """Show the last entry of the history."""
         if not self.verbose:
             return
         bounded = np.isfinite(history.lower[-1])
@@ -229,6 +230,7 @@ class _Progress:
         self.open = True
 
     def close(self) -> None:
+        """End the line of the bar."""
         if self.open:
             print(file=self.stream)
             self.open = False
