@@ -16,6 +16,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
 
 from mklearn import (
+    EvidenceMKLRegressor,
     KernelBank,
     MKLClassifier,
     MKLDiscriminant,
@@ -36,6 +37,7 @@ from mklearn.report import (
     report_html,
     write_html,
 )
+from mklearn.report.facts import model_facts
 from mklearn.report.page import SCRIPT
 
 EVIL = "<script>alert('x')</script>&\"\x00 $x$ 核"
@@ -266,3 +268,20 @@ def test_absent_views_are_told():
     assert "samples without it" in html and "are assigned the average" in html
     # what is absent is not called complete
     assert "of them 1 lack a; no other values were missing" in html
+
+
+@pytest.mark.parametrize("weights", ["shared", "per-target", ["a", "a", "b"]])
+def test_evidence_is_the_sum_over_targets_with_their_own_weights(weights):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    Y = X @ rng.standard_normal((3, 3)) + rng.standard_normal((40, 3))
+    model = EvidenceMKLRegressor(weights=weights).fit(X, Y)
+    found = model_facts(model)["evidence"]
+    parts = model.evidence_ if isinstance(model.evidence_, list) else [model.evidence_]
+    assert found["log_evidence"] == pytest.approx(
+        sum(np.sum(part.evidence) for part in parts)
+    )
+    assert found["log_evidence_of_nothing"] < found["log_evidence"]
+    assert np.isfinite(found["promise"]) and len(found["noise"]) == 3
+    text = report_html(Report("targets", describe_data(X, Y[:, 0]), model))
+    assert "noise of output 3" in text

@@ -311,7 +311,7 @@ def model_facts(model: Any) -> dict[str, Any]:
     if getattr(model, "rejected_", ()):
         content["rejected"] = list(model.rejected_)
     if hasattr(model, "evidence_"):
-        content["evidence"] = evidence(widest(model.solution_), model.noise_)
+        content["evidence"] = evidence(model.solution_, model.noise_)
     if getattr(model, "_fixed", None) is not None:
         content["covariates"] = {
             "names": list(model.fixed_names_),
@@ -432,22 +432,36 @@ def certificate(solution: Solution, model: Any = None) -> dict[str, Any]:
     }
 
 
-def evidence(solution: Solution, noise: Any) -> dict[str, Any]:
+def evidence(solutions: Any, noise: Any) -> dict[str, Any]:
     """Return the evidence and what it means, ready for JSON.
 
-    If targets have their own weights, it is the sum over targets, with the largest
-    promise.
+    If targets, or groups of them, have their own weights, it is the sum over these,
+    with the largest promise.
+
+    Parameters
+    ----------
+    solutions : Solution or list of Solution
+    noise : array of shape (n_outputs,)
     """
-    about = solution.about
-    promise = None if about.promise is None else float(np.max(about.promise))
+    each = solutions if isinstance(solutions, list) else [solutions]
+    last = widest(solutions)
+    promises = [
+        float(value)
+        for one in each
+        if one.about.promise is not None
+        for value in np.atleast_1d(one.about.promise)
+        if np.isfinite(value)
+    ]
     return {
-        "log_evidence": float(np.sum(about.evidence)),
-        "log_evidence_of_nothing": float(np.sum(about.nothing)),
-        "promise": promise,
+        "log_evidence": sum(float(np.sum(one.about.evidence)) for one in each),
+        "log_evidence_of_nothing": sum(
+            float(np.sum(one.about.nothing)) for one in each
+        ),
+        "promise": max(promises, default=None),
         "noise": noise.tolist(),
-        "status": solution.status.name,
-        "n_iter": solution.n_iter,
-        "message": solution.message,
+        "status": last.status.name,
+        "n_iter": max(one.n_iter for one in each),
+        "message": last.message,
         "plain_words": MOST_LIKELY,
     }
 
