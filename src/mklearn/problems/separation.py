@@ -84,7 +84,7 @@ def find_separation(blocks: Blocks, loss: Any, free: int) -> Separation:
         )
         if not any(cone.any() for cone in more.each):
             break
-        cones += more
+        cones = cones.joined(more)
     else:
         # not known to hold for all rows
         found = [
@@ -180,10 +180,14 @@ class Cone:
         for first in range(step):  # rows are often sorted: take distant ones together
             if cone.span.shape[1] == q:
                 break
-            cone = cone._with(rows[first::step])
+            cone = cone._with(rows[first::step])._thinned()
         return cone
 
     def __add__(self, other: Cone) -> Cone:
+        return self.joined(other)._thinned()
+
+    def joined(self, other: Cone) -> Cone:
+        """Return the cone of the vectors of both, with all rays."""
         span = _basis(np.vstack([self.span.T, other.span.T]))
         whole = self.whole and other.whole
         both = np.vstack([self.rays, other.rays])
@@ -232,10 +236,12 @@ class Cone:
                 left = Cone(span, found.rays[:0], self.whole)
                 rest = _distinct(left._units(found.rays[~flat]))
                 found = Cone(span, rest, self.whole)
-        if len(found.rays) <= _RAYS:
-            return found
-        step = -(-len(found.rays) // _RAYS)
-        return Cone(found.span, found.rays[::step], False)
+        return found
+
+    def _thinned(self) -> Cone:
+        """Return the cone with no more rays than it may keep."""
+        step = -(-len(self.rays) // _RAYS)
+        return self if step <= 1 else Cone(self.span, self.rays[::step], False)
 
     def _units(self, rows: FloatArray) -> FloatArray:
         """Return the directions of vectors outside the span, except for zeros."""
@@ -268,6 +274,10 @@ class _Cones:
     def __add__(self, other: _Cones) -> _Cones:
         pairs = zip(self.each, other.each, strict=True)
         return _Cones(tuple(a + b for a, b in pairs))
+
+    def joined(self, other: _Cones) -> _Cones:
+        pairs = zip(self.each, other.each, strict=True)
+        return _Cones(tuple(a.joined(b) for a, b in pairs))
 
     @classmethod
     def of(
