@@ -229,7 +229,7 @@ class Cone:
         rays = np.vstack([self.rays, more])
         found = Cone(self.span, _distinct(rays), self.whole)
         if not found._all_positive(found.rays.mean(axis=0)):
-            flat = most_positive(found.rays)[1] < 0.5
+            flat = found._flat()
             if flat.any():
                 # positive multiples of these vectors sum to zero: they span a subspace
                 span = np.hstack([self.span, _basis(found.rays[flat])])
@@ -242,6 +242,14 @@ class Cone:
         """Return the cone with no more rays than it may keep."""
         step = -(-len(self.rays) // _RAYS)
         return self if step <= 1 else Cone(self.span, self.rays[::step], False)
+
+    def _flat(self) -> NDArray[np.bool_]:
+        """Return which rays have products of zero with all directions, shape (m,)."""
+        # none has another if some positive weights give zero; these are quickly tried
+        fit = np.linalg.lstsq(self.rays, np.ones(len(self.rays)), rcond=None)[0]
+        if (1.0 - self.rays @ fit).min() > 1e-3:
+            return np.ones(len(self.rays), dtype=bool)
+        return np.asarray(most_positive(self.rays)[1] < 0.5)
 
     def _units(self, rows: FloatArray) -> FloatArray:
         """Return the directions of vectors outside the span, except for zeros."""
