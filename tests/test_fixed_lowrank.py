@@ -1,5 +1,7 @@
 """Covariates beside features of low rank: arrays, blocks and Dask."""
 
+import contextlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +20,8 @@ from mklearn import (
 )
 from mklearn.blocks import ArrayBlocks, CSVBlocks
 from mklearn.persistence import load, save
+from mklearn.problems import separation
+from mklearn.problems.losses import PointwiseHinge
 
 FIXED = ["age", "site"]
 FULL = {"approximation": "nystroem", "rank": 200}
@@ -286,3 +290,131 @@ def test_classes_and_times_in_blocks_and_files(tmp_path):
     read = clone(model).fit(CSVBlocks(tmp_path / "t.csv", target="y"))
     whole = model.fit(frame, y)
     np.testing.assert_allclose(read.predict(frame), whole.predict(frame), atol=1e-6)
+
+
+# --- covariates that separate some of the samples -------------------------------------
+
+
+def batches(kind, n=80, seed=0):
+    """Return a table with categories that occur in one class only, and labels.
+
+    The first category is the reference, whose direction is one minus all others.
+    """
+    rng = np.random.default_rng(seed)
+    X = patient_columns(rng, n)[["a", "b", "age"]]
+    y = (X["a"] + rng.standard_normal(n) > 0).to_numpy()
+    site, where = rng.choice(["k", "l", "m"], n), rng.random(n)
+    if kind in ("column", "several", "nested"):
+        site = np.where(y & (where < 0.25), "z", site)
+    if kind in ("reference", "several"):
+        site = np.where(~y & (where > 0.8), "a", site)
+    X = X.assign(site=site)
+    if kind == "nested":
+        # apart from the samples at z, which are all positive, all of p are negative
+        there = (site == "z") | (~y & (where > 0.8))
+        X["ward"] = np.where(there, "p", rng.choice(["q", "r"], n))
+    if kind == "number":
+        # ties at zero only: both classes are separated by the same number
+        X["site"] = np.where(y, 1.0, -1.0) * rng.integers(0, 4, n)
+    return X, np.where(y, "yes", "no")
+
+
+def covariates(X):
+    return [name for name in X.columns if name not in ("a", "b")]
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("kind", ["column", "reference", "several", "nested", "number"])
+def test_samples_that_covariates_separate(kind, loss):
+    X, y = batches(kind)
+    for norm, C in ((1, 1.0), (4 / 3, 100.0), (2, 0.01), (np.inf, 1.0)):
+        options = {"fixed": covariates(X), "loss": loss, "norm": norm, "C": C}
+        options["tol"] = 1e-4
+        exact = MKLClassifier(["rbf", "linear"], **options).fit(X, y)
+        low = MKLClassifier(["rbf", "linear"], **options, **FULL).fit(X, y)
+        agree(low, exact, X, 1e-4)
+        # the bounds hold for the model itself
+        (problem,) = low._posed(low._encoded(low._training(X, y, None))[0])
+        assert problem.apart is not None and problem.apart.any()
+        assert low.solution_.check(problem) <= 1e-4
+
+
+def test_one_class_of_several_and_classes_that_are_separated_perfectly():
+    X, y = batches("column", 120)
+    y = np.where((y == "no") & (X["b"] > 0), "maybe", y)
+    options = {"fixed": covariates(X), "tol": 1e-4}
+    exact = MKLClassifier("rbf", **options).fit(X, y)
+    low = MKLClassifier("rbf", **options, **FULL).fit(X, y)
+    agree(low, exact, X, 1e-4)
+    # a class that is separated perfectly has no loss
+    whole = X.assign(site=np.where(y == "yes", "z", X["site"].replace("z", "k")))
+    exact = MKLClassifier("rbf", **options).fit(whole, y)
+    low = MKLClassifier("rbf", **options, **FULL).fit(whole, y)
+    agree(low, exact, whole, 1e-4)
+    two = np.where(y == "yes", "yes", "no")
+    old = X.assign(age=X["age"] + 100 * (two == "yes"))
+    for loss in ("hinge", "squared_hinge", "logistic"):
+        with pytest.raises(ValueError, match="separate all classes perfectly"):
+            MKLClassifier("rbf", loss=loss, fixed=covariates(X), **FULL).fit(old, two)
+
+
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared"])
+def test_a_site_with_censored_times_only(loss):
+    X, y = patients()
+    event = np.random.default_rng(2).random(len(y)) < 0.6
+    X["site"] = np.where(~event & (X["a"] > 0), "u", X["site"])
+    target = np.column_stack([np.exp(-0.5 * (y - y.mean())), event])
+    options = {"fixed": FIXED, "tol": 1e-5, "loss": loss}
+    exact = MKLSurvivalSVM("rbf", **options).fit(X, target)
+    low = MKLSurvivalSVM("rbf", **options, **FULL).fit(X, target)
+    agree(low, exact, X, 1e-5)
+
+
+@pytest.mark.parametrize("order", ["mixed", "by class"])
+def test_separated_samples_in_blocks(order):
+    X, y = batches("several", 150, seed=3)
+    sites = sorted(set(X["site"]))[1:]
+    table = np.column_stack([X[["a", "b", "age"]], *(X["site"] == s for s in sites)])
+    y = (y == "yes").astype(int)
+    if order == "by class":  # blocks with one class are separated by the intercept
+        rows = np.argsort(y, kind="stable")
+        table, y = table[rows], y[rows]
+    fixed = list(range(2, table.shape[1]))
+    options = {"fixed": fixed, "tol": 1e-4, "approximation": "nystroem", "rank": 20}
+    sources = [(table, y)]
+    sources += [(ArrayBlocks(table, y, rows=rows),) for rows in (7, 64)]
+    with contextlib.suppress(ImportError):
+        import dask.array as da
+
+        lazy = da.from_array(table.astype(float), chunks=(40, -1))
+        sources.append((lazy, da.from_array(y, chunks=40)))
+    bounds = [MKLClassifier("rbf", **options).fit(*s).solution_ for s in sources]
+    for one in bounds:
+        assert one.gap <= 1e-4
+        assert one.lower <= min(other.upper for other in bounds) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rays", [separation._RAYS, 12])
+@pytest.mark.parametrize(
+    "kind", ["none", "column", "reference", "several", "nested", "number", "all"]
+)
+def test_cones_of_blocks_give_the_separated_samples(kind, rays, monkeypatch):
+    monkeypatch.setattr(separation, "_RAYS", rays)  # few: more passes are needed
+    X, y = batches(kind, 200)
+    sign = np.where(y == "yes", 1.0, -1.0)[:, None]
+    if kind == "all":
+        X["age"] += 100 * sign[:, 0]
+    C = pd.get_dummies(X[covariates(X)], drop_first=True).to_numpy(float)
+    C = (C - C.mean(axis=0)) / C.std(axis=0)
+    E = np.column_stack([np.ones(len(C)), C])
+    # a linear program over all samples
+    _, positive = separation.most_positive(sign * E)
+    for rows in (200, 30, 3):
+        for order in (np.arange(200), np.argsort(y, kind="stable")):
+            blocks = ArrayBlocks(C[order], sign[order], rows=rows)
+            found = separation.find_separation(blocks, PointwiseHinge(), C.shape[1])
+            told, along = separation.separated(C, sign, found.effects)
+            assert np.array_equal(told[:, 0], positive > 0.5)
+            assert along.min() >= -1e-9 * np.abs(along).max(initial=1.0)
+            assert found.some[0] == (kind != "none")
+            assert found.perfect[0] == (kind == "all")

@@ -52,6 +52,7 @@ from mklearn.problems.ordered import SLOPE, TARGETS, OrderedProblem
 from mklearn.problems.protocols import Formula
 from mklearn.problems.pseudo_samples import Reduced, ReducedEvidence, weights_of
 from mklearn.problems.scatter import Gathered, Statistics, gather
+from mklearn.problems.separation import Separation, find_separation, one_sided
 from mklearn.problems.softmax import SoftmaxProblem
 from mklearn.problems.survival import CoxFormula
 from mklearn.problems.targets import FewerColumns
@@ -206,6 +207,12 @@ class GramTraining:
     def beside(self) -> Design | None:
         """Design of constant and covariates, None without covariates."""
         return None if self.design is None else Design(self.design)
+
+    def separated(self, loss: Pointwise) -> tuple[NDArray[np.bool_], ...]:
+        """Return for which targets covariates separate some samples, or all, (T,)."""
+        assert self.beside is not None
+        told = np.array([self.beside.told(y) for y in self.Y.T])
+        return told > 1e-6, told > 1.0 - 1e-6
 
     def explained(self) -> NDArray[np.bool_]:
         """Return which targets are explained by covariates alone, shape (T,)."""
@@ -464,10 +471,32 @@ class FeatureTraining:
                 free=self.free,
             )  # fmt: skip
         assert isinstance(loss, Pointwise)
+        apart, ends = None, loss.content(part.target[None]) is not None
+        if self.free and ends and one_sided(loss):
+            apart = self.separation(loss).effects[:, tasks]
         return FeatureProblem(
             self.passes, loss, float(C), weights, slices, self.scaling, part, tasks,
-            free=self.free,
+            free=self.free, apart=apart if np.any(apart) else None,
         )  # fmt: skip
+
+    def separated(self, loss: Pointwise) -> tuple[NDArray[np.bool_], ...]:
+        """Return for which targets covariates separate some samples, or all, (T,)."""
+        found = self.separation(loss)
+        return found.some, found.perfect
+
+    def separation(self, loss: Pointwise) -> Separation:
+        """Return which effects of covariates separate samples, for all targets."""
+        found = self._separations.get(loss)
+        if found is None:
+            assert self.rows is not None
+            with self.clock.preparing():
+                found = find_separation(self.rows, loss, self.free)
+            self._separations[loss] = found
+        return found
+
+    @cached_property
+    def _separations(self) -> dict[Pointwise, Separation]:
+        return {}
 
     def evidence(self, tasks: Index | None = None) -> ReducedEvidence:
         """Return the restricted likelihood of the values; weights are precisions."""

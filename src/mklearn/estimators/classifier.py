@@ -30,6 +30,11 @@ def _gives_probabilities(model: MKLClassifier) -> bool:
     )
 
 
+def _many(training: Any) -> bool:
+    """Return whether there are too many samples for a linear program."""
+    return not training.exact and training.n_rows > SAMPLE
+
+
 class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
     """Classifier on a learned combination of kernels (ℓp-norm MKL).
 
@@ -245,18 +250,18 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         """
         super()._check_beside(training)
         formula = self._formula()
-        # too many for a linear program
-        many = not training.exact and training.n_rows > SAMPLE
-        if self._fixed is None or formula.quadratic or many:
+        if self._fixed is None or formula.quadratic:
             return
-        beside, (Y, _) = training.beside, training.targets()
         if isinstance(formula, Softmax):
-            found = beside.told_classes(Y.argmax(axis=1), Y.shape[1])
-            told, rewarded = np.array([found]), True
+            if _many(training):
+                return
+            beside, (Y, _) = training.beside, training.targets()
+            told = beside.told_classes(Y.argmax(axis=1), Y.shape[1])
+            some, perfect = np.array([told > 1e-6]), np.array([told > 1.0 - 1e-6])
+            rewarded = True
         else:
-            told = np.array([beside.told(y) for y in Y.T])
+            some, perfect = training.separated(formula)
             rewarded = formula.value(np.full(1, 40.0), np.ones(1))[0] > 0
-        perfect = told > 1.0 - 1e-6
         if perfect.all():
             raise NothingToLearnError(TOLD)
         if perfect.any() and getattr(self, "weights", "shared") != "shared":
@@ -266,7 +271,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
                 "which leaves nothing to learn for the kernel weights of this class; "
                 "leave out the covariate that encodes it, or use weights='shared'."
             )
-        if not rewarded or not (told > 1e-6).any():
+        if not rewarded or not some.any():
             return
         said = (
             f"The covariates alone separate some of the samples{self._whose(training)} "
@@ -288,7 +293,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
     def _whose(self, training: Any) -> str:
         """Return the classes of the samples that are separated from all other ones."""
         k = len(self.classes_)
-        if k == 2:
+        if k == 2 or _many(training):
             return ""
         labels = training.targets()[0].argmax(axis=1)
         told = training.beside.told_pairs(labels, k).sum(axis=1) > k - 1.5

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from mklearn.problems.base import UNIT, pairwise
+from mklearn.problems.separation import most_positive
 
 FloatArray = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ class Design:
         ----------
         y : array of shape (n,) of -1 and 1
         """
-        return float(_told(y[:, None] * self.basis * len(y) ** 0.5).mean())
+        return float(most_positive(y[:, None] * self.basis * len(y) ** 0.5)[1].mean())
 
     def told_classes(self, labels: NDArray[np.intp], n_classes: int) -> float:
         """Return how well covariates separate the classes, from 0 to 1.
@@ -164,7 +164,7 @@ class Design:
                     [pairs[:, [d]].multiply(E[rows]) for d in range(n_classes)]
                 )
             )
-        margins = _told(sparse.csr_array(sparse.vstack(parts)))
+        _, margins = most_positive(sparse.csr_array(sparse.vstack(parts)))
         found = np.zeros((len(labels), n_classes))
         ends = np.cumsum([len(rows) for rows in rivals])[:-1]
         for c, part in enumerate(np.split(margins, ends)):
@@ -424,24 +424,6 @@ class Exchange:
         values, vectors = np.linalg.eigh((flat + flat.T) / 2)
         kept = values > 1e-12 * max(float(values[-1]), 1e-300)
         return values[kept], vectors[:, kept]
-
-
-def _told(E: Any) -> FloatArray:
-    """Return ``min(1, E g)`` for the g that maximises its mean, with ``E g >= 0``.
-
-    Parameters
-    ----------
-    E : array or sparse matrix of shape (N, r)
-    """
-    n, r = E.shape
-    # variables g and s, where s <= E g and 0 <= s <= 1
-    found = linprog(
-        np.r_[np.zeros(r), np.full(n, -1.0 / n)],
-        A_ub=sparse.hstack([-sparse.csr_array(E), sparse.eye_array(n)]).tocsr(),
-        b_ub=np.zeros(n),
-        bounds=[(None, None)] * r + [(0.0, 1.0)] * n,
-    )
-    return np.asarray(found.x[r:] if found.status == 0 else np.zeros(n))
 
 
 def least(

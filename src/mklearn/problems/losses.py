@@ -123,6 +123,14 @@ class Pointwise(ABC):
     def curvature(self, a: FloatArray, y: FloatArray) -> FloatArray:
         """Return ``-D''(a, y)``, inf where a cannot move both ways."""
 
+    def content(self, y: FloatArray) -> FloatArray | None:
+        """Return scores from which on V is zero, where one sign of a is feasible.
+
+        They are lower bounds on f where ``a >= 0``, and upper bounds where ``a <= 0``.
+        None means that V is never zero.
+        """
+        return None
+
     def bias(self, f: FloatArray, y: FloatArray, C: FloatArray) -> float:
         """Return the b that minimises ``sum C V(f + b, y)``, zero if it is infinite."""
         lower, upper = self.domain(y)
@@ -233,6 +241,11 @@ class Piecewise(Pointwise):
         """Return the ends of the pieces."""
         pieces = self.pieces(y)
         return pieces[-1].lower, pieces[0].upper
+
+    def content(self, y: FloatArray) -> FloatArray:
+        """Return the ``linear`` of the piece of the feasible sign."""
+        pieces = self.pieces(y)
+        return np.where(self.domain(y)[0] == 0, pieces[0].linear, pieces[-1].linear)
 
     def slope(
         self, f: FloatArray, y: FloatArray, mu: float = 0.0, a0: FloatArray | float = 0

@@ -49,9 +49,12 @@ from mklearn.problems.base import (
 from mklearn.problems.losses import Pointwise
 from mklearn.problems.pseudo_samples import by_kernel, feature_shares, squares
 from mklearn.problems.scatter import Statistics
+from mklearn.problems.separation import separated, signs
 from mklearn.problems.weights import WeightSet, excess
 
 FloatArray = NDArray[np.float64]
+
+_BEYOND = 1e-8  # distance from the kink at which a loss is zero despite rounding
 
 
 # --- one pass -------------------------------------------------------------------------
@@ -231,6 +234,7 @@ class Rounded:
         slip: FloatArray,
         a: FloatArray,
         free: int = 0,
+        every: FloatArray | None = None,
     ) -> Rounded:
         """Return the sums over the rows of a block.
 
@@ -238,7 +242,7 @@ class Rounded:
         ----------
         block : Block
         loss : Pointwise
-        Y, cost : arrays of shape (n, T), (n, 1)
+        Y, cost : arrays of shape (n, T), (n, 1) or (n, T)
         at : Point
             Where losses are evaluated.
         slip : array of shape (T,)
@@ -247,6 +251,8 @@ class Rounded:
             Dual variables at unit cost.
         free : int
             Number of covariates, which are the last columns.
+        every : array of shape (n, 1), optional
+            Costs in the primal, if some samples are left out of the dual.
         """
         Z = block.X
         # on an interval, convex losses are maximal, concave terms minimal at an end
@@ -259,7 +265,7 @@ class Rounded:
         sides = [np.where(side, dual, 0.0) for side in (a > 0, a <= 0)]
         rounding = pairwise(dual.size)
         return cls(
-            entries_sum(cost * value) * (1 + rounding),
+            entries_sum((cost if every is None else every) * value) * (1 + rounding),
             np.stack(
                 [column_sums(s) - rounding * column_sums(np.abs(s)) for s in sides]
             ),
@@ -301,6 +307,7 @@ def sums(
     slip: FloatArray | None = None,
     ahead: float | None = None,
     free: int = 0,
+    apart: FloatArray | None = None,
 ) -> Sums:
     """Return the sums over the rows of a block, on the line between two points.
 
@@ -331,8 +338,14 @@ def sums(
         multipliers and this smoothing parameter.
     free : int
         Number of covariates, which are the last columns.
+    apart : array of shape (1 + k, T), optional
+        Effects that separate samples, which are left out; only ``rounded.value``
+        includes them.
     """
     Z, Y, cost = block.X, block.y[:, tasks], C * block.weight[:, None]
+    every = cost
+    if apart is not None:
+        cost = np.where(separated(Z[:, -free:], signs(loss, Y), apart)[0], 0.0, cost)
     points = [start, end, *(anchor.point for anchor in anchors)]
     scores = Z @ np.hstack([point.w for point in points])
     before, after, *earlier = (
@@ -357,8 +370,36 @@ def sums(
     if ahead is not None:
         later = _at_end(Z, Y, cost, loss, after, ahead, a, curved, free)
     if slip is not None:
-        rounded = Rounded.of(block, loss, Y, cost, start, slip, a, free)
+        rounded = Rounded.of(block, loss, Y, cost, start, slip, a, free, every)
     return replace(found, value=value, smooth=smooth, rounded=rounded, later=later)
+
+
+def lacking(
+    block: Block,
+    loss: Pointwise,
+    at: Point,
+    apart: FloatArray,
+    tasks: slice | NDArray[np.intp] = slice(None),
+) -> FloatArray:
+    """Return the least step along effects that makes losses of a block zero, (T,).
+
+    Parameters
+    ----------
+    block : Block
+    loss : Pointwise
+    at : Point
+    apart : array of shape (1 + k, T)
+        Effects that separate samples; the losses of others do not change.
+    tasks : slice or array of int
+        The targets to use.
+    """
+    Z, Y = block.X, block.y[:, tasks]
+    sign, enough = signs(loss, Y), loss.content(Y)
+    assert enough is not None
+    told, along = separated(Z[:, 1 - len(apart) :], sign, apart)
+    short = sign * (enough - (Z @ at.w + at.bias)) + _BEYOND * (1.0 + np.abs(enough))
+    steps = np.divide(short, along, out=np.full(Y.shape, -np.inf), where=told)
+    return np.asarray(steps.max(axis=0, initial=-np.inf))
 
 
 def _at_end(
@@ -443,6 +484,9 @@ class FeatureProblem:
         The targets to use.
     free : int
         The number k of covariates.
+    apart : array of shape (1 + k, T), optional
+        Effects that separate samples (:mod:`mklearn.problems.separation`). Passes leave
+        these samples out; the effects of the certified point make their losses zero.
     """
 
     blocks: Blocks
@@ -454,6 +498,7 @@ class FeatureProblem:
     statistics: Statistics
     tasks: slice | NDArray[np.intp] = field(default_factory=lambda: slice(None))
     free: int = field(default=0, kw_only=True)
+    apart: FloatArray | None = field(default=None, kw_only=True, repr=False)
 
     kind: ClassVar[Kind] = "features"
 
@@ -504,9 +549,10 @@ class FeatureProblem:
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the bounds of two points, recomputed in a pass over all rows."""
         about, below = point.about, dual.about
-        start = self.raw(about.w, about.bias)
+        bias = self._moved_apart(about.w, about.bias)
+        start = self.raw(about.w, bias)
         D = len(start.w)
-        slip = self.slips(start, about.bias)
+        slip = self.slips(start, bias)
         found = self.look(
             start,
             below.end,
@@ -528,13 +574,27 @@ class FeatureProblem:
             upper=upper,
             lower=lower,
             error=upper - plain + bound - lower,
-            bias=about.bias,
+            bias=bias,
             theta=point.theta,
             A=point.A,
             dual=A,
             weight_bounds=self.weight_bounds(A, upper, lower),
-            about=replace(below, w=about.w, bias=about.bias, upper=upper, lower=lower),
+            about=replace(below, w=about.w, bias=bias, upper=upper, lower=lower),
         )
+
+    def _moved_apart(self, w: FloatArray, bias: FloatArray) -> FloatArray:
+        """Return effects with which the losses of separated samples just vanish."""
+        if self.apart is None:
+            return bias
+        least = partial(
+            lacking,
+            loss=self.loss,
+            at=self.raw(w, bias),
+            apart=self.apart,
+            tasks=self.tasks,
+        )
+        step = np.max(self.blocks.map(least), axis=0)
+        return bias + self.apart * np.where(np.isfinite(step), step, 0.0)
 
     def slips(self, start: Point, bias: FloatArray) -> FloatArray:
         """Return the scale of the rounding error in the bias of a raw point."""
@@ -611,6 +671,7 @@ class FeatureProblem:
                 slip=slip,
                 ahead=ahead,
                 free=self.free,
+                apart=self.apart,
             )
         )
 

@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.problems.base import relative_gap
 from mklearn.problems.lowrank import Anchor, FeatureProblem, Passed, Sums
 from mklearn.problems.pseudo_samples import Expansion, squares
 from mklearn.solvers.alternating import Alternating
@@ -19,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 _STEPS = (0.0, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0)
 _FLAT = 0.1  # damping outside the band, relative to the curvature within it
-_PATIENCE = 15  # passes without progress before a run counts as stalled
+_PATIENCE = 30  # passes without progress before a run counts as stalled
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class PassNewton:
             )
             yield problem.point(_weights_at(problem, here, theta1), about)
             reached, bound = min(reached, upper), max(bound, best_lower)
-            gaps.append(relative_gap(reached, bound))
+            gaps.append(reached - bound)
             if len(gaps) > _PATIENCE and gaps[-1] > 0.9 * gaps[-1 - _PATIENCE]:
                 return None
             values = found.smooth + line
