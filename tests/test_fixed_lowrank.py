@@ -1,6 +1,7 @@
 """Covariates beside features of low rank: arrays, blocks and Dask."""
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -316,6 +317,8 @@ def batches(kind, n=80, seed=0):
     if kind == "number":
         # ties at zero only: both classes are separated by the same number
         X["site"] = np.where(y, 1.0, -1.0) * rng.integers(0, 4, n)
+    if kind == "dose":  # given to some samples of one class only
+        X["site"] = np.where(y & (where < 0.5), rng.lognormal(size=n), 0.0)
     return X, np.where(y, "yes", "no")
 
 
@@ -324,7 +327,9 @@ def covariates(X):
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("kind", ["column", "reference", "several", "nested", "number"])
+@pytest.mark.parametrize(
+    "kind", ["column", "reference", "several", "nested", "number", "dose"]
+)
 def test_samples_that_covariates_separate(kind, loss):
     X, y = batches(kind)
     for norm, C in ((1, 1.0), (4 / 3, 100.0), (2, 0.01), (np.inf, 1.0)):
@@ -337,6 +342,29 @@ def test_samples_that_covariates_separate(kind, loss):
         (problem,) = low._posed(low._encoded(low._training(X, y, None))[0])
         assert problem.apart is not None and problem.apart.any()
         assert low.solution_.check(problem) <= 1e-4
+        # separated samples are left out of the problem, but lose nothing
+        (problem,) = exact._posed(exact._encoded(exact._training(X, y, None))[0])
+        found, lost = exact.solution_, problem.loss
+        assert not lost.C.all()
+        F = problem.bank.apply(found.theta, found.A)
+        every = replace(lost, C=np.full(lost.C.shape, lost.C.max()), apart=None)
+        assert every.primal(F, found.bias) == pytest.approx(lost.primal(F, found.bias))
+
+
+def test_separated_samples_and_a_conic_solution():
+    cp = pytest.importorskip("cvxpy")
+    X, y = batches("dose", 60)
+    model = MKLClassifier(["rbf"], C=2.0, fixed=covariates(X), tol=1e-6).fit(X, y)
+    (problem,) = model._posed(model._encoded(model._training(X, y, None))[0])
+    values, vectors = np.linalg.eigh(problem.bank.combine(np.ones(1)))
+    w = cp.Variable(len(y))
+    columns = problem.loss.design.columns
+    g = cp.Variable(columns.shape[1])
+    f = (vectors * np.maximum(values, 0.0) ** 0.5) @ w + columns @ g
+    lost = cp.sum(cp.pos(1 - cp.multiply(problem.loss.Y[:, 0], f)))
+    goal = cp.Problem(cp.Minimize(2.0 * lost + 0.5 * cp.sum_squares(w)))
+    goal.solve(solver="CLARABEL")
+    assert model.solution_.upper == pytest.approx(goal.value, rel=1e-5)
 
 
 def test_one_class_of_several_and_classes_that_are_separated_perfectly():

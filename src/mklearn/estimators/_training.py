@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.data.blocks import Block, Blocks
+from mklearn.data.blocks import ArrayBlocks, Block, Blocks
 from mklearn.data.clock import Clock, OutOfTimeError
 from mklearn.data.covariates import Covariates
 from mklearn.data.dask import ColumnChunks
@@ -170,8 +170,29 @@ class GramTraining:
         self, loss: Formula, C: float, weights: WeightSet, tasks: slice | Index = ALL
     ) -> MKLProblem:
         """Return the problem of some tasks, which share their weights."""
-        made = self._beside(loss.of(self.Y[:, tasks], self.cost, C))
+        made: Any = self._beside(loss.of(self.Y[:, tasks], self.cost, C))
+        if self.beside is not None and isinstance(loss, Pointwise):
+            apart = self._apart(loss)[:, tasks]
+            if apart.any():
+                made = made.leaving(apart)
         return MKLProblem(self.bank, made, weights)
+
+    def _apart(self, loss: Pointwise) -> FloatArray:
+        """Return effects of covariates that separate samples, shape (1 + k, T)."""
+        assert self.design is not None
+        found = self._separations.get(loss)
+        if found is None:
+            found = np.zeros((self.design.shape[1], self.Y.shape[1]))
+            if one_sided(loss) and loss.content(self.Y[:1]) is not None:
+                rows = ArrayBlocks(self.design[:, 1:], self.Y, self.cost)
+                free = self.design.shape[1] - 1
+                found = find_separation(rows, loss, free).effects
+            self._separations[loss] = found
+        return found
+
+    @cached_property
+    def _separations(self) -> dict[Pointwise, FloatArray]:
+        return {}
 
     def targets(self) -> tuple[FloatArray, FloatArray]:
         """Return the encoded targets of all samples, and their costs at C = 1."""

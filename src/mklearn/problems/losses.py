@@ -53,6 +53,7 @@ from mklearn.problems.base import (
 from mklearn.problems.coupled import Multinomial
 from mklearn.problems.design import Design, Kinks, decisions, middle_bias
 from mklearn.problems.protocols import Box, Loss, Rows, System
+from mklearn.problems.separation import separated, signs, step_apart
 
 FloatArray = NDArray[np.float64]
 End = FloatArray | float
@@ -570,12 +571,16 @@ class Summed(ABC):
     with_bias : bool
     design : Design, optional
         Ones and covariates, whose coefficients are free like the bias.
+    apart : array of shape (1 + k, T), optional
+        Effects that separate samples (:mod:`mklearn.problems.separation`), which cost
+        nothing: biases move along these effects until the losses of the samples vanish.
     """
 
     Y: FloatArray
     C: FloatArray
     with_bias: bool = True
     design: Design | None = field(default=None, kw_only=True)
+    apart: FloatArray | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.C).all() and (self.C >= 0).all()):
@@ -662,9 +667,12 @@ class Summed(ABC):
     def bias(self, F: FloatArray) -> FloatArray:
         """Return the bias of each task, (T,); with covariates effects, (1 + k, T)."""
         if self.design is not None:
-            columns = zip(F.T, self.Y.T, self.C.T, strict=True)
-            found = [self.point.effects(f, y, C, self.design) for f, y, C in columns]
-            return self.design.effects(np.column_stack(found))
+            columns = zip(self._used, F.T, self.Y.T, self.C.T, strict=True)
+            found = [
+                design.effects(self.point.effects(f[used], y[used], C[used], design))
+                for (used, design), f, y, C in columns
+            ]
+            return self._moved_apart(F, np.column_stack(found))
         if not self.with_bias:
             return np.zeros(self.shape[1])
         known = self._known.get("bias")
@@ -672,6 +680,34 @@ class Summed(ABC):
             known = F.copy(), self.point.biases(F, self.Y, self.C)
             self._known["bias"] = known
         return np.array(known[1])
+
+    @cached_property
+    def _used(self) -> list[tuple[Any, Design]]:
+        """Samples that determine the effects of each task, and their design."""
+        assert self.design is not None
+        if self.apart is None:
+            return [(slice(None), self.design)] * self.shape[1]
+        rows = [np.flatnonzero(C) for C in self.C.T]
+        return [(used, self.design.take(used)) for used in rows]
+
+    def _moved_apart(self, F: FloatArray, bias: FloatArray) -> FloatArray:
+        """Return effects with which the losses of separated samples just vanish."""
+        if self.apart is None:
+            return bias
+        assert self.design is not None
+        enough = self.point.content(self.Y)
+        assert enough is not None
+        C = self.design.columns[:, 1:]
+        f = decisions(self.design, F, bias)
+        step = step_apart(C, f, signs(self.point, self.Y), enough, self.apart)
+        return bias + self.apart * np.where(np.isfinite(step), step, 0.0)
+
+    def leaving(self, apart: FloatArray):  # type: ignore[no-untyped-def]
+        """Return the loss in which samples cost nothing that effects separate."""
+        assert self.design is not None
+        columns, sign = self.design.columns[:, 1:], signs(self.point, self.Y)
+        told, _ = separated(columns, sign, apart)
+        return replace(self, C=np.where(told, 0.0, self.C), apart=apart)
 
     @cached_property
     def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:

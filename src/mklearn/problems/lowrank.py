@@ -49,12 +49,10 @@ from mklearn.problems.base import (
 from mklearn.problems.losses import Pointwise
 from mklearn.problems.pseudo_samples import by_kernel, feature_shares, squares
 from mklearn.problems.scatter import Statistics
-from mklearn.problems.separation import separated, signs
+from mklearn.problems.separation import separated, signs, step_apart
 from mklearn.problems.weights import WeightSet, excess
 
 FloatArray = NDArray[np.float64]
-
-_BEYOND = 1e-8  # distance from the kink at which a loss is zero despite rounding
 
 
 # --- one pass -------------------------------------------------------------------------
@@ -396,10 +394,7 @@ def lacking(
     Z, Y = block.X, block.y[:, tasks]
     sign, enough = signs(loss, Y), loss.content(Y)
     assert enough is not None
-    told, along = separated(Z[:, 1 - len(apart) :], sign, apart)
-    short = sign * (enough - (Z @ at.w + at.bias)) + _BEYOND * (1.0 + np.abs(enough))
-    steps = np.divide(short, along, out=np.full(Y.shape, -np.inf), where=told)
-    return np.asarray(steps.max(axis=0, initial=-np.inf))
+    return step_apart(Z[:, 1 - len(apart) :], Z @ at.w + at.bias, sign, enough, apart)
 
 
 def _at_end(

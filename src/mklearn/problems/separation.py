@@ -30,6 +30,7 @@ from mklearn.data.blocks import Block, Blocks
 FloatArray = NDArray[np.float64]
 
 _SAME = 1e-9  # relative size below which a vector counts as zero
+_BEYOND = 1e-8  # distance from the kink at which a loss is zero despite rounding
 _ROWS = 128  # that are added to a cone at a time
 _RAYS = 1024  # that a cone keeps
 _ROUNDS = 20  # passes to add rays that cones did not keep
@@ -126,6 +127,31 @@ def separated(
     along = sign * (C @ effects[1:] + effects[0])
     size = np.sqrt(1.0 + np.sum(C**2, axis=1))[:, None]
     return along > _SAME * size, along
+
+
+def step_apart(
+    C: FloatArray,
+    scores: FloatArray,
+    sign: FloatArray,
+    enough: FloatArray,
+    effects: FloatArray,
+) -> FloatArray:
+    """Return the least step along effects at which losses vanish, (T,).
+
+    It is minus infinity if no sample is separated.
+
+    Parameters
+    ----------
+    C, sign, effects
+        As in :func:`separated`.
+    scores : array of shape (n, T)
+    enough : array of shape (n, T)
+        Scores from which on the losses of separated samples are zero.
+    """
+    told, along = separated(C, sign, effects)
+    short = sign * (enough - scores) + _BEYOND * (1.0 + np.abs(enough))
+    steps = np.divide(short, along, out=np.full(sign.shape, -np.inf), where=told)
+    return np.asarray(steps.max(axis=0, initial=-np.inf))
 
 
 def most_positive(E: Any) -> tuple[FloatArray, FloatArray]:
