@@ -667,12 +667,12 @@ class Summed(ABC):
     def bias(self, F: FloatArray) -> FloatArray:
         """Return the bias of each task, (T,); with covariates effects, (1 + k, T)."""
         if self.design is not None:
-            columns = zip(self._used, F.T, self.Y.T, self.C.T, strict=True)
-            found = [
-                design.effects(self.point.effects(f[used], y[used], C[used], design))
-                for (used, design), f, y, C in columns
-            ]
-            return self._moved_apart(F, np.column_stack(found))
+            found = np.zeros((self.design.columns.shape[1], F.shape[1]))
+            for t, (used, design) in enumerate(self._used):
+                f, y, C = F[used, t], self.Y[used, t], self.C[used, t]
+                if len(f):  # none if all are separated
+                    found[:, t] = design.effects(self.point.effects(f, y, C, design))
+            return self._moved_apart(F, found)
         if not self.with_bias:
             return np.zeros(self.shape[1])
         known = self._known.get("bias")
