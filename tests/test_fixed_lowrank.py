@@ -347,8 +347,13 @@ def test_samples_that_covariates_separate(kind, loss):
         found, lost = exact.solution_, problem.loss
         assert not lost.C.all()
         F = problem.bank.apply(found.theta, found.A)
-        every = replace(lost, C=np.full(lost.C.shape, lost.C.max()), apart=None)
+        every = replace(lost, C=lost.C + lost.spared, apart=None, spared=None)
+        assert (every.C == C).all()
         assert every.primal(F, found.bias) == pytest.approx(lost.primal(F, found.bias))
+        # and the upper bound counts them
+        off = np.zeros_like(F)
+        above = every.above(F, found.bias + 1.0, off)
+        assert lost.above(F, found.bias + 1.0, off) == above
 
 
 def test_separated_samples_and_a_conic_solution():

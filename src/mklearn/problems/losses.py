@@ -574,6 +574,8 @@ class Summed(ABC):
     apart : array of shape (1 + k, T), optional
         Effects that separate samples (:mod:`mklearn.problems.separation`), which cost
         nothing: biases move along these effects until the losses of the samples vanish.
+    spared : array of shape (n, T), optional
+        What these samples would cost; zero for the others.
     """
 
     Y: FloatArray
@@ -581,6 +583,7 @@ class Summed(ABC):
     with_bias: bool = True
     design: Design | None = field(default=None, kw_only=True)
     apart: FloatArray | None = field(default=None, kw_only=True, repr=False)
+    spared: FloatArray | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.C).all() and (self.C >= 0).all()):
@@ -626,14 +629,16 @@ class Summed(ABC):
     def above(self, F: FloatArray, bias: FloatArray, error: FloatArray) -> float:
         """Return an upper bound on ``primal``, for scores off by up to ``error``.
 
-        The maximum of a convex loss over an interval is at one of its ends.
+        The maximum of a convex loss over an interval is at one of its ends. Separated
+        samples count, so that the bound is one for the loss of all samples.
         """
         f = decisions(self.design, F, bias)
         size = decisions(self.design, np.abs(F), np.abs(bias), np.abs)
         terms = 16 if self.design is None else 16 + len(bias)
         reach = error + terms * UNIT * (size + np.abs(self.Y))
         ends = (self.point.value(end, self.Y) for end in (f - reach, f + reach))
-        total = entries_sum(self.C * np.maximum(*ends))
+        cost = self.C if self.spared is None else self.C + self.spared
+        total = entries_sum(cost * np.maximum(*ends))
         return total * (1.0 + pairwise(f.size))
 
     def below(self, A: FloatArray) -> float:
@@ -707,7 +712,8 @@ class Summed(ABC):
         assert self.design is not None
         columns, sign = self.design.columns[:, 1:], signs(self.point, self.Y)
         told, _ = separated(columns, sign, apart)
-        return replace(self, C=np.where(told, 0.0, self.C), apart=apart)
+        kept, spared = np.where(told, 0.0, self.C), np.where(told, self.C, 0.0)
+        return replace(self, C=kept, spared=spared, apart=apart)
 
     @cached_property
     def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
@@ -735,7 +741,10 @@ class Summed(ABC):
     def take(self, rows: Rows, factor: float):  # type: ignore[no-untyped-def]
         """Return the loss on some samples, their costs multiplied by ``factor``."""
         design = None if self.design is None else self.design.take(rows)
-        return replace(self, Y=self.Y[rows], C=factor * self.C[rows], design=design)
+        spared = None if self.spared is None else factor * self.spared[rows]
+        return replace(
+            self, Y=self.Y[rows], C=factor * self.C[rows], design=design, spared=spared
+        )
 
 
 class BoxSummed(Summed):
