@@ -840,6 +840,10 @@ class Hinge(BoxSummed):
     with_bias : bool
     design : Design, optional
         Ones and covariates, whose coefficients are free like the bias.
+    apart : array of shape (1 + k, T), optional
+        Effects that separate samples, as made by ``leaving``.
+    spared : array of shape (n, T), optional
+        Costs of these samples, which are not in C.
     """
 
     point = PointwiseHinge()
@@ -856,6 +860,8 @@ class SquaredHinge(BoxSummed):
         As in :class:`Hinge`.
     design : Design, optional
         Ones and covariates, whose coefficients are free like the bias.
+    apart, spared : arrays, optional
+        As in :class:`Hinge`.
     """
 
     point = PointwiseSquaredHinge()
@@ -871,6 +877,8 @@ class Squared(SmoothSummed):
         As in :class:`Hinge`.
     design : Design, optional
         Ones and covariates, whose coefficients are free like the bias.
+    apart, spared : arrays, optional
+        As in :class:`Hinge`.
     """
 
     point = PointwiseSquared()
@@ -908,6 +916,8 @@ class EpsilonInsensitive(BoxSummed):
         Errors up to this size cost nothing.
     design : Design, optional
         Ones and covariates, whose coefficients are free like the bias.
+    apart, spared : arrays, optional
+        As in :class:`Hinge`.
     """
 
     epsilon: float = 0.1
@@ -927,6 +937,8 @@ class Logistic(SmoothSummed):
         As in :class:`Hinge`.
     design : Design, optional
         Ones and covariates, whose coefficients are free like the bias.
+    apart, spared : arrays, optional
+        As in :class:`Hinge`.
     """
 
     point = PointwiseLogistic()

@@ -137,7 +137,7 @@ class OrderedProblem(FeatureProblem):
     blocks : Blocks
         As in :class:`FeatureProblem`, with targets as those of :func:`numbered`.
     loss : CoxFormula
-    C, weights, slices, scaling, statistics, tasks, free
+    C, weights, slices, scaling, statistics, tasks, free, apart
         As in :class:`FeatureProblem`; ``tasks`` is the first column of the targets.
     joint : Cox
         The loss of all rows, which are in the order of this loss.

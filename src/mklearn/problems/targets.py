@@ -177,7 +177,13 @@ class Likelihoods:
 
     @classmethod
     def of(cls, each: Sequence[Likelihood]) -> Likelihoods:
-        """Return the evidence of targets that were solved one by one."""
+        """Return the evidence of targets that were solved one by one.
+
+        Parameters
+        ----------
+        each : sequence of Likelihood
+            One for each target.
+        """
         return cls(
             np.array([one.evidence for one in each]),
             np.array([one.nothing for one in each]),
