@@ -9,6 +9,7 @@ predictors.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -72,11 +73,58 @@ _COPIES = 5  # copies of the features of a block for its sums: centred, weighted
 ALL = slice(None)
 
 
+# --- what covariates tell -------------------------------------------------------------
+
+
+class BesideMixin(ABC):
+    """Which samples covariates separate, found once for each loss."""
+
+    clock: Clock
+
+    @property
+    @abstractmethod
+    def free(self) -> int:
+        """Number of covariates."""
+
+    @abstractmethod
+    def covariate_rows(self) -> Blocks:
+        """Return rows whose last columns are covariates, encoded targets and costs."""
+
+    def separated(self, loss: Pointwise) -> tuple[NDArray[np.bool_], ...]:
+        """Return for which targets covariates separate some samples, or all, (T,)."""
+        found = self._separation(loss)
+        return found.some, found.perfect
+
+    def apart(self, loss: Any, tasks: slice | Index) -> FloatArray | None:
+        """Return effects that separate samples which then lose nothing, (1 + k, T).
+
+        None if there are no such samples.
+        """
+        if not self.free or not isinstance(loss, Pointwise) or not one_sided(loss):
+            return None
+        if loss.content(np.ones((1, 1))) is None:
+            return None
+        effects = self._separation(loss).effects[:, tasks]
+        return effects if effects.any() else None
+
+    def _separation(self, loss: Pointwise) -> Separation:
+        found = self._separations.get(loss)
+        if found is None:
+            with self.clock.preparing():
+                found = find_separation(self.covariate_rows(), loss, self.free)
+            self._separations[loss] = found
+        return found
+
+    @cached_property
+    def _separations(self) -> dict[Pointwise, Separation]:
+        return {}
+
+
 # --- Gram matrices --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class GramTraining:
+class GramTraining(BesideMixin):
     """Distinct samples, their weights, and the kernels between them.
 
     Attributes
@@ -171,28 +219,20 @@ class GramTraining:
     ) -> MKLProblem:
         """Return the problem of some tasks, which share their weights."""
         made: Any = self._beside(loss.of(self.Y[:, tasks], self.cost, C))
-        if self.beside is not None and isinstance(loss, Pointwise):
-            apart = self._apart(loss)[:, tasks]
-            if apart.any():
-                made = made.leaving(apart)
+        apart = self.apart(loss, tasks)
+        if apart is not None:
+            made = made.leaving(apart)
         return MKLProblem(self.bank, made, weights)
 
-    def _apart(self, loss: Pointwise) -> FloatArray:
-        """Return effects of covariates that separate samples, shape (1 + k, T)."""
-        assert self.design is not None
-        found = self._separations.get(loss)
-        if found is None:
-            found = np.zeros((self.design.shape[1], self.Y.shape[1]))
-            if one_sided(loss) and loss.content(self.Y[:1]) is not None:
-                rows = ArrayBlocks(self.design[:, 1:], self.Y, self.cost)
-                free = self.design.shape[1] - 1
-                found = find_separation(rows, loss, free).effects
-            self._separations[loss] = found
-        return found
+    @property
+    def free(self) -> int:
+        """Number of covariates."""
+        return 0 if self.design is None else self.design.shape[1] - 1
 
-    @cached_property
-    def _separations(self) -> dict[Pointwise, FloatArray]:
-        return {}
+    def covariate_rows(self) -> Blocks:
+        """Return covariates, encoded targets and costs."""
+        assert self.design is not None
+        return ArrayBlocks(self.design[:, 1:], self.Y, self.cost)
 
     def targets(self) -> tuple[FloatArray, FloatArray]:
         """Return the encoded targets of all samples, and their costs at C = 1."""
@@ -228,12 +268,6 @@ class GramTraining:
     def beside(self) -> Design | None:
         """Design of constant and covariates, None without covariates."""
         return None if self.design is None else Design(self.design)
-
-    def separated(self, loss: Pointwise) -> tuple[NDArray[np.bool_], ...]:
-        """Return for which targets covariates separate some samples, or all, (T,)."""
-        assert self.beside is not None
-        told = np.array([self.beside.told(y) for y in self.Y.T])
-        return told > 1e-6, told > 1.0 - 1e-6
 
     def explained(self) -> NDArray[np.bool_]:
         """Return which targets are explained by covariates alone, shape (T,)."""
@@ -289,7 +323,7 @@ class GramTraining:
 
 
 @dataclass(frozen=True)
-class FeatureTraining:
+class FeatureTraining(BesideMixin):
     """Rows in blocks, and the map to their features.
 
     Attributes
@@ -492,32 +526,15 @@ class FeatureTraining:
                 free=self.free,
             )  # fmt: skip
         assert isinstance(loss, Pointwise)
-        apart, ends = None, loss.content(part.target[None]) is not None
-        if self.free and ends and one_sided(loss):
-            apart = self.separation(loss).effects[:, tasks]
         return FeatureProblem(
             self.passes, loss, float(C), weights, slices, self.scaling, part, tasks,
-            free=self.free, apart=apart if np.any(apart) else None,
+            free=self.free, apart=self.apart(loss, tasks),
         )  # fmt: skip
 
-    def separated(self, loss: Pointwise) -> tuple[NDArray[np.bool_], ...]:
-        """Return for which targets covariates separate some samples, or all, (T,)."""
-        found = self.separation(loss)
-        return found.some, found.perfect
-
-    def separation(self, loss: Pointwise) -> Separation:
-        """Return which effects of covariates separate samples, for all targets."""
-        found = self._separations.get(loss)
-        if found is None:
-            assert self.rows is not None
-            with self.clock.preparing():
-                found = find_separation(self.rows, loss, self.free)
-            self._separations[loss] = found
-        return found
-
-    @cached_property
-    def _separations(self) -> dict[Pointwise, Separation]:
-        return {}
+    def covariate_rows(self) -> Blocks:
+        """Return rows whose last columns are covariates, encoded targets and costs."""
+        assert self.rows is not None
+        return self.rows
 
     def evidence(self, tasks: Index | None = None) -> ReducedEvidence:
         """Return the restricted likelihood of the values; weights are precisions."""

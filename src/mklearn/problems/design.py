@@ -107,25 +107,14 @@ class Design:
         back[1:] = Vt[kept].T / s[kept]
         return np.ascontiguousarray(U[:, kept]), back
 
-    def told(self, y: FloatArray) -> float:
-        """Return how well covariates separate the labels, from 0 to 1.
-
-        It is the largest share of samples whose margins ``y_i e_i'g`` can be positive
-        while none is negative. One means that the covariates separate the labels
-        perfectly. If it is positive, losses that decrease without end in the margin,
-        such as the logistic loss, have no finite minimiser.
-
-        Parameters
-        ----------
-        y : array of shape (n,) of -1 and 1
-        """
-        return float(most_positive(y[:, None] * self.basis * len(y) ** 0.5)[1].mean())
-
     def told_classes(self, labels: NDArray[np.intp], n_classes: int) -> float:
         """Return how well covariates separate the classes, from 0 to 1.
 
-        As :meth:`told`, for all pairs of a sample and a rival class; the margin of a
-        pair is the score of the sample's own class minus that of the rival.
+        It is the largest share of pairs of a sample and a rival class whose margins can
+        be positive while none is negative; the margin of a pair is the score of the
+        sample's own class minus that of the rival. One means that the covariates
+        separate the classes perfectly. If it is positive, losses that decrease without
+        end in the margin, such as the multinomial loss, have no finite minimiser.
 
         Parameters
         ----------
