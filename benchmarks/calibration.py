@@ -60,6 +60,7 @@ CASES["permutations"] = [
     (60, "20 subjects, one label each", "covariates", "permutation"),
     (60, "20 subjects, numbers within", "covariates", "permutation"),
     (60, "three classes", "others", "permutation"),
+    (50, "two classes", "others", "permutation"),
 ]
 CASES["likelihood-ratios"] = [
     (50, "numbers", "covariates", "lr"),
