@@ -423,13 +423,15 @@ def test_grams(tmp_path):
 # --- the verdict and what it rests on -------------------------------------------------
 
 
-def known_answer(kind, n=160):
-    """Return two classes whose signal is in one of fourteen views, in all or none."""
+def known_answer(kind):
+    """Return two classes whose signal is in two of fourteen views, in all or none."""
+    n = 240 if kind == "two" else 160
     rng = np.random.default_rng(3)
     y = np.arange(n) % 2
     views = {f"v{j}": rng.normal(size=(n, 2)) for j in range(14)}
-    if kind == "one":  # the product of two columns tells, of which noise leaves little
-        y = (views["v0"][:, 0] * views["v0"][:, 1] > 0).astype(int)
+    if kind == "two":  # products of columns: one view is not enough, noise hides both
+        score = views["v0"].prod(axis=1) + views["v1"].prod(axis=1)
+        y = (score > np.median(score)).astype(int)
     if kind == "all":
         for values in views.values():
             values += 0.35 * y[:, None]
@@ -447,7 +449,7 @@ def known_answer(kind, n=160):
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("one", "learned better"),
+        ("two", "learned better"),
         ("all", "sum as good"),
         ("none", "nothing found"),
     ],
@@ -1178,22 +1180,51 @@ def test_the_transcript_is_what_happens(
 
 
 def _same(shown, found):
-    """Compare lines word by word, numbers up to what machines may differ in.
+    """Compare words exactly, and numbers up to what machines may differ in.
 
+    Scores are counts of samples, and a search may choose another of several settings
+    that are equally good. So a score may differ by its standard error, which is printed
+    beside it. Of the rest, numbers are compared if the final settings are the same.
     Versions of scikit-learn differ in how boosting breaks ties.
     """
-    for line, ours in zip(shown, found, strict=True):
-        assert len(line) == len(ours), (line, ours)
-        if line[:2] == ["gradient", "boosting"]:
-            assert ours[:2] == line[:2]
-            continue
-        for a, b in zip(line, ours, strict=True):
-            if re.fullmatch(r"[+-]?[0-9.]+,?", a):
-                near = pytest.approx(float(a.rstrip(",")), rel=0.03, abs=0.02)
-                same = float(b.rstrip(",")) == near
-                assert {"iteration:", "iterations:"} & {*line} or same, (line, ours)
-            elif not a.startswith("iteration"):
-                assert a == b
+    same = _chosen(shown) == _chosen(found)
+    ours = [word for line in found for word in line]
+    words = [(word, *off) for line in shown for word, off in _allowed(line)]
+    assert len(words) == len(ours), (shown, found)
+    for (word, off, always), other in zip(words, ours, strict=True):
+        if word.startswith("iteration") or re.match(r"█|\([A-Z]", word):
+            continue  # singular or plural; a bar; the name of a solver
+        if off is None:
+            assert word == other or "inf" in (word, other), (word, other)
+        elif same or always:
+            near = pytest.approx(float(word.rstrip(",;%")), rel=0.03, abs=off)
+            assert float(other.rstrip(",;%")) == near, (word, other)
+
+
+def _chosen(lines):
+    """Return the settings that a search has chosen."""
+    return [line for line in lines if line[0] == "with"]
+
+
+def _allowed(line):
+    """Return words with what they may differ by, and whether for other settings too."""
+    number = re.compile(r"[+-]?[0-9.]+[,;%]?")
+    of_view = any("█" in word for word in line)
+    row = []
+    for k, word in enumerate(line):
+        if not number.fullmatch(word) or not re.search(r"\d", word):
+            row.append((word, (None, False)))
+        elif line[:2] == ["gradient", "boosting"] or "iteration" in str(line[k + 1 :]):
+            row.append((word, (np.inf, False)))
+        elif line[k + 1 : k + 2] == ["±"]:
+            row.append((word, (max(float(line[k + 2]), 0.02), True)))
+        elif line[k - 1] == "±":
+            row.append((word, (max(float(word), 0.02), True)))
+        elif of_view:  # points, and at the end the p-value of 200 permutations
+            row.append((word, (0.1 if k == len(line) - 1 else 1.0, False)))
+        else:
+            row.append((word, (0.02, False)))
+    return row
 
 
 def _steady(lines):
