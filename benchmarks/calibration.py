@@ -1,8 +1,8 @@
 """Calibration: uniformity of p-values, power of tests, and coverage of intervals.
 
 *Uniformity.* Targets are simulated many times from covariates (or none), the effect of
-another kernel if tests are given the others (a sine of its column), and noise, without
-any effect of the tested kernels. A test is calibrated if the share of p-values below a
+another kernel if tests are given the others (a sine of its column, for two classes also
+one three times as strong), and noise, without any effect of the tested kernels. A test is calibrated if the share of p-values below a
 level equals that level, up to binomial error, and if the p-values are uniform
 (Kolmogorov-Smirnov; the likelihood ratio has p = 1 for about half of the targets, and
 permutations have few distinct values, so only their levels are checked). Tests given
@@ -54,6 +54,9 @@ CASES = {
     )
     for n in (50, 200, 1000)
 }
+CASES["strong-others"] = [
+    (n, "two classes", "others, strong", "score") for n in (50, 200)
+]
 CASES["permutations"] = [
     (50, "numbers", "covariates", "permutation"),
     (60, "three classes", "covariates", "permutation"),
@@ -88,6 +91,7 @@ class Case:
         if "subjects" in self.target:  # samples of a subject are similar
             self.groups = np.repeat(np.arange(20), n // 20)
             X = 0.5 * X + rng.standard_normal((20, M))[self.groups]
+        self.strong, self.given = "strong" in self.given, self.given.split(",")[0]
         columns = [0, M - 1] if self.given == "others" else range(M)
         self.tested = TestedKernels.of(
             X, [kernels.RBF(0.5, columns=[j]) for j in columns]
@@ -96,7 +100,8 @@ class Case:
         self.fixed = Z if covariates else None
         self.mean = 0.7 * Z[:, 0] if covariates else np.zeros(n)
         if self.given == "others":
-            self.mean = self.mean + np.sin(2.0 * X[:, M - 1])
+            size = 3.0 if self.strong else 1.0
+            self.mean = self.mean + size * np.sin(2.0 * X[:, M - 1])
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """Return a target."""

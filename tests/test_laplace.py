@@ -141,3 +141,19 @@ def test_labels_that_kernels_separate_have_a_mode():
     X = np.column_stack([x, np.random.default_rng(0).standard_normal(40)])
     tested = kernel_tests(X, y, kernels.per_feature("linear"), given="others")
     assert tested.p_values[0] < 1e-3 and 0 < tested.p_values[1] <= 1
+
+
+@pytest.mark.parametrize("size", [3.0, 30.0])
+def test_noise_is_not_found_beside_a_kernel_that_nearly_separates(size):
+    """Labels that are fitted too closely leave residuals that say anything."""
+    rng, p = np.random.default_rng(0), []
+    for _ in range(40):
+        X = rng.standard_normal((60, 2))
+        y = (rng.random(60) < expit(size * np.sin(2 * X[:, 1]))).astype(int)
+        family = kernels.per_feature("rbf")
+        found = kernel_tests(X, y, family, given="others", which=[0])
+        p += [found.p_values[0]]
+    # 13 or more of 40 would be chance once in 10 000 times if one in ten were expected,
+    # and five or more p-values of at most 0.001 once in a million times if one in 200
+    assert np.sum(np.array(p) <= 0.05) < 13
+    assert np.sum(np.array(p) <= 1e-3) < 5

@@ -25,6 +25,10 @@ FloatArray = NDArray[np.float64]
 _REST = 1e-6  # tolerance for the log likelihood of the other weights
 _LOW = 0.5  # fraction of n below which the ranks of kernels and covariates are low
 _NOTHING = 1e-7  # relative size of a kernel that counts as zero up to rounding
+# Largest variance of the log odds that other kernels may explain. Beyond it, labels
+# are fitted so closely that their residuals are no longer what the null model says,
+# and far too many p-values are small: simulations in benchmarks/calibration.py.
+_ODDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,7 @@ class _Fitted:
             return cls(some, _solved(posed.problem, start).theta, Z, posed)
         y = target.Y[:, 0]
         problem = LaplaceProblem(space, y, logit(_logistic(y, Z)))
-        theta = _solved(problem, start).theta
+        theta = _bounded(problem, np.array([k.trace() / len(y) for k in some]), start)
         found = problem.at(theta)
         assert found is not None  # or there would be no solution
         return cls(some, theta, Z, found.posed)
@@ -237,8 +241,34 @@ def _space(kernels: list[Form], Z: FloatArray) -> Space:
     return Whole(KernelBank.from_grams([kernel.dense() for kernel in kernels]), Z)
 
 
+class _StrongError(Exception):
+    """Weights so large that the labels are nearly separated."""
+
+
+def _bounded(
+    problem: LaplaceProblem, sizes: FloatArray, start: FloatArray | None
+) -> FloatArray:
+    """Return the best weights, or a multiple of them with the largest variance allowed.
+
+    Where kernels separate the classes, weights grow without bound, so the search ends
+    as soon as they are far above what is allowed.
+    """
+
+    def watch(history: Any) -> None:
+        if history.theta[-1] @ sizes > 20.0 * _ODDS:
+            raise _StrongError(history.theta[-1])
+
+    try:
+        theta = _solved(problem, start, watch).theta
+    except _StrongError as strong:
+        theta = strong.args[0]
+    return np.asarray(theta * (_ODDS / max(float(theta @ sizes), _ODDS)))
+
+
 def _solved(
-    problem: EvidenceProblem | LaplaceProblem, start: FloatArray | None
+    problem: EvidenceProblem | LaplaceProblem,
+    start: FloatArray | None,
+    callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     first = None
     if start is not None and start.any():
@@ -251,6 +281,7 @@ def _solved(
                 AverageInformation(rest=_REST),
                 tol=_REST,
                 max_iter=500,
+                callback=callback,
                 start=first,
             )
         except ConvergenceWarning as warning:

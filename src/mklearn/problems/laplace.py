@@ -287,11 +287,7 @@ class LaplaceProblem:
         """Return the evidence, recomputed from the weights alone."""
         found = self._around(point.theta, self.linear)
         if found is None:
-            raise ValueError(
-                "The kernels separate the two classes, so their likelihood grows with "
-                "the weights without bound. Use more samples, above all of the smaller "
-                "class, or test kernels given covariates only."
-            )
+            raise ValueError("These weights have no mode; a solver is at fault.")
         about = Likelihood(found.value, self.nothing(), np.ones(1), point.slack)
         claim = about.message.rstrip(".")
         return Certificate(
