@@ -2,13 +2,14 @@
 
 *Uniformity.* Targets are simulated many times from covariates (or none), the effect of
 another kernel if tests are given the others (a sine of its column, for two classes also
-one three times as strong), and noise, without any effect of the tested kernels. A test is calibrated if the share of p-values below a
-level equals that level, up to binomial error, and if the p-values are uniform
-(Kolmogorov-Smirnov; the likelihood ratio has p = 1 for about half of the targets, and
-permutations have few distinct values, so only their levels are checked). Tests given
-only covariates are done for twenty kernels of each target. Their p-values are nearly
-independent, since the columns are; if the number below 0.05 varies more between targets
-than it should, their effective number is reduced accordingly in the test of deviations.
+one three times as strong), and noise, without any effect of the tested kernels. A test
+is calibrated if the share of p-values below a level equals that level, up to binomial
+error, and if the p-values are uniform (Kolmogorov-Smirnov; the likelihood ratio has
+p = 1 for about half of the targets, and permutations have few distinct values, so only
+their levels are checked). Tests given only covariates are done for twenty kernels of
+each target. Their p-values are nearly independent, since the columns are; if the number
+below 0.05 varies more between targets than it should, their effective number is reduced
+accordingly in the test of deviations.
 
 *Power.* Targets with an effect of the kernel are tested by score, likelihood ratio and
 permutations: how often is p at most 0.05?
