@@ -190,7 +190,7 @@ class PathSearch(SearchMixin, BaseMKL):
             training, _ = self._encoded(whole)
             problem = training.problem(self._formula(), self.C_, weights)
             theta = _spread(solution.theta, kept, len(whole.names))
-            solution = replace(solution, theta=theta)
+            solution = replace(solution, theta=theta, quads=None)
         return training, [problem], [solution], shift
 
     def _kept(

@@ -297,9 +297,12 @@ class GramTraining(BesideMixin):
     def shares(self, problem: Any, solution: Solution) -> FloatArray:
         """Return each kernel's share in the solution, without auxiliary kernels."""
         M = self.raw.shape[2]
+        theta, A, quads = solution.theta[..., :M], solution.A, solution.quads
+        if quads is not None:
+            return np.asarray(problem.contributions(theta, A, quads[..., :M]))
         if problem.bank.shape[2] > M:
             problem = replace(problem, bank=self.bank)
-        return np.asarray(problem.contributions(solution.theta[..., :M], solution.A))
+        return np.asarray(problem.contributions(theta, A))
 
     def predictor(
         self, theta: FloatArray, A: FloatArray, bias: FloatArray, whole: bool = False

@@ -594,7 +594,9 @@ def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> b
 
     The bounds of a solution are valid if the weighted sum of its kernels is positive
     semidefinite, even if single kernels are not. This takes one Cholesky factorisation
-    of the sum, which is cheap compared with one for each kernel.
+    of the sum, which is cheap compared with one for each kernel. If it exists in single
+    precision, no eigenvalue is further below zero than a few times ``tol``; if not, it
+    is computed in double precision.
 
     Parameters
     ----------
@@ -611,7 +613,7 @@ def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> b
         if weights[unknown].any():
             K = bank.combine_symmetric(weights)
             K[np.diag_indices(n)] += (tol + bank.eps) * np.linalg.norm(K)
-            if not cholesky(K.T)[1]:
+            if not any(cholesky(K.T.astype(kind))[1] for kind in ("f4", "f8")):
                 return False
     return True
 

@@ -195,9 +195,12 @@ class BilinearProblem:
         bank = self.bank[np.ix_(rows, rows)].stored(self.bank.memory_limit)
         return BilinearProblem(bank, self.loss.take(rows, factor), self.weights)
 
-    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+    def contributions(
+        self, theta: FloatArray, A: FloatArray, quads: FloatArray | None = None
+    ) -> FloatArray:
         """Return each kernel's share of ``|w_c|^2`` in each class, shape (k, M).
 
-        Every row sums to one (uniform for a class with ``w_c = 0``).
+        Every row sums to one (uniform for a class with ``w_c = 0``). ``quads`` are
+        those of A, if they are known.
         """
-        return shares(theta * self.bank.quads(A))
+        return shares(theta * (self.bank.quads(A) if quads is None else quads))

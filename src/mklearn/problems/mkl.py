@@ -242,13 +242,15 @@ class MKLProblem:
         bank = self.bank[np.ix_(rows, rows)].stored(self.bank.memory_limit)
         return MKLProblem(bank, self.loss.take(rows, factor), self.weights)
 
-    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+    def contributions(
+        self, theta: FloatArray, A: FloatArray, quads: FloatArray | None = None
+    ) -> FloatArray:
         """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (M,).
 
         The shares do not depend on the scale of the kernels and sum to one (uniform if
-        the solution is zero).
+        the solution is zero). ``quads`` are those of A, if they are known.
         """
-        return shares(theta * self.bank.quad(A))
+        return shares(theta * (self.bank.quad(A) if quads is None else quads))
 
 
 @dataclass(frozen=True)
@@ -398,6 +400,7 @@ def _outward(
         A=at.A,
         dual=under.A,
         weight_bounds=problem.weight_bounds(under.A, upper, under.quads, most),
+        quads=at.quads,
     )
 
 

@@ -163,6 +163,8 @@ class Solution:
         Statement about the solution, for problems with their own wording.
     error : float
         The part of ``upper - lower`` that is an allowance for rounding.
+    quads : array of the shape of theta, or None
+        ``<A, K[m] A>``, if the bounds were computed from them.
     """
 
     theta: FloatArray
@@ -181,6 +183,7 @@ class Solution:
     slack: float | None = None
     claim: str = field(default="", repr=False)
     error: float = field(default=0.0, repr=False)
+    quads: FloatArray | None = field(default=None, repr=False)
 
     @property
     def screened(self) -> int:

@@ -272,7 +272,7 @@ def _follow(
                     start=start,
                 )
             if len(before.theta) < M:
-                solutions[i][k] = replace(before, theta=weights.center(M))
+                solutions[i][k] = replace(before, theta=weights.center(M), quads=None)
             else:
                 solutions[i][k] = before
             k_before = k
