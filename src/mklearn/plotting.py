@@ -377,6 +377,7 @@ class ForestDisplay:
         stability: Any = None,
         of: str = "share",
         level: float = 0.95,
+        profile: Any = None,
         ax: Any = None,
         title: str | None = None,
     ) -> ForestDisplay:
@@ -391,13 +392,17 @@ class ForestDisplay:
             intervals.
         of : {"share", "weight"}
         level : float
+        profile : array of shape (n_kernels, 2) or mapping, optional
+            As in ``inference_frame``.
         ax : matplotlib Axes, optional
             The axes to draw into; new ones by default.
         title : str, optional
         """
         if of not in ("share", "weight"):
             raise ValueError(f"of must be 'share' or 'weight', got {of!r}.")
-        found = inference_columns(estimator, tests, stability, level=level)
+        found = inference_columns(
+            estimator, tests, stability, level=level, profile=profile
+        )
         if f"{of}_low" not in found:
             raise ValueError(
                 f"{type(estimator).__name__} has no standard errors; pass "

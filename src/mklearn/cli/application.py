@@ -83,6 +83,7 @@ FILES = (
     "model.mkl", "results.json", "views.csv", "weights.csv", "predictions.csv",
     "report.html",
 )  # fmt: skip
+_MOST_PROFILED = 1e9  # number of kernels times samples cubed, likewise for intervals
 _MOST_TESTED = 5000  # number of samples above which tests of kernels take too long
 # text that spreadsheets interpret as a formula, unless it is a single character
 _FORMULA = re.compile(r"[=+\-@\t].")
@@ -107,6 +108,7 @@ class Run:
     large: dict[str, Any] | None = None  # facts about a fit on many rows
     views: ScoreByView | None = None
     tests: KernelTests | None = None
+    profile: Any = None  # intervals of the shares of variance
     seed: int = 0  # of the folds
     curve: LearningCurve | None = None
     shares: tuple[ViewShare, ...] = ()
@@ -143,7 +145,7 @@ class Run:
                 explained = fitted_on_views(self.model).explained(rows)
                 content["model"]["covariates"]["explained"] = explained
             content["inference"] = inference_facts(
-                fitted_on_views(self.model), self.tests
+                fitted_on_views(self.model), self.tests, self.profile
             )
         if self.data.task == TIMES and self.predictions is not None:
             content["times"] = errors_of_times(self.predictions)
@@ -239,6 +241,7 @@ def run_fit(
         views=views.result() or getattr(refitted, options.by_view, None),
         large=large,
         tests=_tests(data, model, options.seed),
+        profile=_profile(data, model),
         seed=options.seed,
         curve=learning_curve(plain, data, result, scorer, options.seed),
         shares=shares.result(model if large is None else found, plain, refitted),
@@ -269,6 +272,20 @@ def _tests(data: Data, model: Any, seed: int) -> KernelTests | None:
             random_state=seed,
         )  # fmt: skip
     return replace(found, names=tuple(inner.kernel_names_))
+
+
+def _profile(data: Data, model: Any) -> Any:
+    """Return intervals of shares of variance; None if the model has none.
+
+    Also None if there are so many samples or kernels that it would take long.
+    """
+    inner = fitted_on_views(model)
+    if not hasattr(inner, "weight_errors_"):
+        return None
+    if len(inner.kernel_names_) * len(data.y) ** 3 > _MOST_PROFILED:
+        return None
+    X = data.X if isinstance(data.X, KernelBank) else model.transform_table(data.X)
+    return inner.profile_intervals(X, data.y)
 
 
 def _held_out(model: Any, data: Data, options: Settings, scorer: Any) -> dict[str, Any]:
@@ -424,6 +441,7 @@ def make_report(run: Run, loading: str) -> Report:
         predictions=run.predictions,
         views=run.views,
         tests=run.tests,
+        profile=run.profile,
         loading=loading,
         verdict=run.verdict()["words"],
         findings=sample_checks(X, run.data.y, run.comparison.splits),

@@ -42,7 +42,7 @@ from mklearn.data.reading import as_blocks, comes_in_blocks
 from mklearn.data.sampling import RowSample, sample_rows
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views, paired
-from mklearn.estimators._fitted import FittedMachine, as_numbers, beside_grams
+from mklearn.estimators._fitted import FittedMachine, as_numbers
 from mklearn.estimators._parameters import check_limits
 from mklearn.estimators._predictor import (
     as_bank,
@@ -64,7 +64,7 @@ from mklearn.estimators._training import (
     rows_at,
 )
 from mklearn.estimators.accumulator import Accumulator
-from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.bank import KernelBank, beside_grams
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.kernels.normalise import check_definite, fit_normaliser, look_at
 from mklearn.problems.weights import WeightSet, weight_set

@@ -10,14 +10,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mklearn.data.covariates import Fixed, Values, split
+from mklearn.data.covariates import Fixed, split
 from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views
 from mklearn.estimators._inference import inference_columns
 from mklearn.estimators._predictor import KnownScores, Predictor
 from mklearn.estimators._training import OF_ONE, Training, as_views
-from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.bank import KernelBank, beside_grams
 
 FloatArray = NDArray[np.float64]
 
@@ -210,6 +210,7 @@ class FittedMachine(BaseEstimator):
         *,
         level: float = 0.95,
         control: str = "holm",
+        profile: Any = None,
     ) -> Any:
         """Return a DataFrame of kernel weights with intervals and p-values.
 
@@ -228,6 +229,11 @@ class FittedMachine(BaseEstimator):
             :class:`EvidenceMKLRegressor`, otherwise on the quantiles over resamples.
         control : str
             How p-values are adjusted, as in ``KernelTests.adjusted``.
+        profile : array of shape (n_kernels, 2) or mapping, optional
+            Intervals of the shares, as returned by
+            :meth:`EvidenceMKLRegressor.profile_intervals`, in place of those of
+            standard errors, which are too short for few samples. A mapping may contain
+            them for ``"share"`` and for ``"weight"``.
 
         Returns
         -------
@@ -253,24 +259,12 @@ class FittedMachine(BaseEstimator):
         """
         check_is_fitted(self)
         columns = inference_columns(
-            self, tests, stability, level=level, control=control
+            self, tests, stability, level=level, control=control, profile=profile
         )
         pd = pandas_for(
             "inference_frame()", "read the attributes of the model and of the tests"
         )
         return pd.DataFrame(columns)
-
-
-def beside_grams(X: Any) -> Values:
-    """Return the covariates of a bank of given Grams."""
-    table = X.beside if isinstance(X, KernelBank) else None
-    if table is None:
-        raise ValueError(
-            "fixed= names covariates, but Gram matrices alone have none. Give "
-            "X=KernelBank.from_grams(B, covariates=table) both to fit and to predict; "
-            "the table has a row for each row of B and is sliced along with B."
-        )
-    return table
 
 
 def as_numbers(data: Any) -> Any:

@@ -1483,6 +1483,18 @@ def _as_gram(gram: Any, ndim: int, finite: bool) -> NDArray[Any]:
     return array
 
 
+def beside_grams(X: Any) -> Values:
+    """Return the covariates of a bank of given Grams."""
+    table = X.beside if isinstance(X, KernelBank) else None
+    if table is None:
+        raise ValueError(
+            "fixed= names covariates, but Gram matrices alone have none. Give "
+            "X=KernelBank.from_grams(B, covariates=table) both to fit and to predict; "
+            "the table has a row for each row of B and is sliced along with B."
+        )
+    return table
+
+
 def _as_index(samples: Any, n: int) -> Index | None:
     """Return sample numbers from 0 to n - 1, None for all samples."""
     if isinstance(samples, slice):

@@ -231,6 +231,8 @@ class Report:
         As returned by :func:`mklearn.interpretation.score_by_view`.
     tests : KernelTests, optional
         As returned by :func:`mklearn.inference.kernel_tests`, for the same kernels.
+    profile : array of shape (n_kernels, 2), optional
+        95 % intervals of the shares of variance by profile likelihood.
     loading : str
         Code that loads the model, shown verbatim.
     shares : tuple of ViewShare
@@ -257,6 +259,7 @@ class Report:
     predictions: Predictions | None = None
     views: ScoreByView | None = None
     tests: KernelTests | None = None
+    profile: NDArray[np.float64] | None = None
     loading: str = ""
     shares: tuple[ViewShare, ...] = ()
     refits: str = ""
@@ -586,12 +589,14 @@ def _view_score(found: ScoreByView, i: int) -> dict[str, float | None]:
     }
 
 
-def inference_facts(model: Any, tests: KernelTests | None = None) -> dict[str, Any]:
+def inference_facts(
+    model: Any, tests: KernelTests | None = None, profile: Any = None
+) -> dict[str, Any]:
     """Return tests and intervals of weights by column, if any, ready for JSON."""
     known = hasattr(model, "weight_errors_") or tests is not None
     if not known or np.ndim(model.kernel_weights_) == 2:
         return {}
-    columns = inference_columns(model, tests)
+    columns = inference_columns(model, tests, profile=profile)
     content: dict[str, Any] = {
         name: [_plain(value) for value in values]
         for name, values in columns.items()

@@ -218,7 +218,7 @@ def kernels_section(report: Report) -> str:
 def inference_section(report: Report) -> str:
     """Return tests and intervals for the kernels."""
     model = report.model
-    found = inference_facts(model, report.tests)
+    found = inference_facts(model, report.tests, report.profile)
     if not found:
         return ""
     names, heads = list(model.kernel_names_), ["kernel"]
@@ -238,12 +238,14 @@ def inference_section(report: Report) -> str:
     rows = list(zip(*columns, strict=True))
     parts = table("Tests and intervals for the kernels", heads, rows)
     parts += paragraph(words.MATTER)
+    if "share_low" in found:
+        parts += paragraph(words.PROFILE if report.profile is not None else words.SHORT)
     drawn = None
     if "share_low" in found:
         drawn = new_figure((7, 1.6 + 0.3 * len(names)))
     if drawn is not None:
         display = ForestDisplay.from_estimator(
-            model, tests=report.tests, ax=drawn.subplots()
+            model, tests=report.tests, profile=report.profile, ax=drawn.subplots()
         )
         # a dollar would start a formula
         plain = [clean(name).replace("$", r"\$") for name in names]

@@ -41,6 +41,15 @@ MATTER = (
     "(Holm). If kernels are similar, all of them have small p-values even if only one "
     "of them matters: see their similarity below. An association need not be causal."
 )
+PROFILE = (
+    "Intervals of shares of variance are based on the profile likelihood, those of "
+    "weights on standard errors, which are too short for few samples."
+)
+SHORT = (
+    "Intervals are based on standard errors. For some hundred samples they contain the "
+    "truth less often than 95 % of the time; model.profile_intervals(X, y) computes "
+    "better ones, which take longer."
+)
 SHARES = (
     "A share is the part of the squared norm of the decision function that is due to "
     "the kernels of a view; shares sum to 100 %."
