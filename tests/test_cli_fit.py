@@ -115,6 +115,8 @@ def test_fit_writes_whole_files_and_nothing_else(fitted):
     assert right.tolist() == pytest.approx(results["methods"][0]["fold_scores"])
     assert weights["p"].between(0, 1).all()
     assert (weights["p_holm"] >= weights["p"]).all()
+    assert weights["selected"].between(0, 1).all()
+    assert (weights["weight_low"] <= weights["weight_high"]).all()
     assert results["inference"]["p"] == pytest.approx(weights["p"].tolist())
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Which kernels matter?" in page and "adjusted p" in page
@@ -291,6 +293,7 @@ def test_evidence_needs_numbers_and_nothing_else(tmp_path, table):
         "p",
     } <= set(weights.columns)
     assert (weights["share_low"] <= weights["share"]).all()
+    assert "based on the profile likelihood" in page
     found = json.loads(shown.stdout)["model"]["evidence"]
     assert found["log_evidence"] > found["log_evidence_of_nothing"] + 20
     assert found["status"] == "STATIONARY" and len(found["noise"]) == 1

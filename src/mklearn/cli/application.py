@@ -44,7 +44,7 @@ from mklearn.cli.refits import AUTO, Refits, Refitted
 from mklearn.cli.shares import Shares
 from mklearn.cli.unseen import Unseen
 from mklearn.inference import KernelTests, kernel_tests
-from mklearn.interpretation import ScoreByView, ViewScorer
+from mklearn.interpretation import ScoreByView, ViewScorer, WeightStability
 from mklearn.kernels import Kernel, KernelBank
 from mklearn.kernels.families import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare, takes_groups
@@ -109,6 +109,7 @@ class Run:
     views: ScoreByView | None = None
     tests: KernelTests | None = None
     profile: Any = None  # intervals of the shares of variance
+    stability: WeightStability | None = None
     seed: int = 0  # of the folds
     curve: LearningCurve | None = None
     shares: tuple[ViewShare, ...] = ()
@@ -145,7 +146,7 @@ class Run:
                 explained = fitted_on_views(self.model).explained(rows)
                 content["model"]["covariates"]["explained"] = explained
             content["inference"] = inference_facts(
-                fitted_on_views(self.model), self.tests, self.profile
+                fitted_on_views(self.model), self.tests, self.profile, self.stability
             )
         if self.data.task == TIMES and self.predictions is not None:
             content["times"] = errors_of_times(self.predictions)
@@ -230,6 +231,7 @@ def run_fit(
         say(f"Scoring on {test.name}.")
     say("Learning curve, and tests of the kernels.")
     plain = make_plain(data, options, model if large is None else found)
+    shown = shares.result(model if large is None else found, plain, refitted)
     return Run(
         data,
         result,
@@ -242,9 +244,10 @@ def run_fit(
         large=large,
         tests=_tests(data, model, options.seed),
         profile=_profile(data, model),
+        stability=shares.stability,
         seed=options.seed,
         curve=learning_curve(plain, data, result, scorer, options.seed),
-        shares=shares.result(model if large is None else found, plain, refitted),
+        shares=shown,
         refitted=refitted,
     )
 
@@ -442,6 +445,7 @@ def make_report(run: Run, loading: str) -> Report:
         views=run.views,
         tests=run.tests,
         profile=run.profile,
+        stability=run.stability,
         loading=loading,
         verdict=run.verdict()["words"],
         findings=sample_checks(X, run.data.y, run.comparison.splits),

@@ -233,6 +233,9 @@ class Report:
         As returned by :func:`mklearn.inference.kernel_tests`, for the same kernels.
     profile : array of shape (n_kernels, 2), optional
         95 % intervals of the shares of variance by profile likelihood.
+    stability : WeightStability, optional
+        As returned by :func:`mklearn.interpretation.weight_stability`, for the same
+        kernels.
     loading : str
         Code that loads the model, shown verbatim.
     shares : tuple of ViewShare
@@ -260,6 +263,7 @@ class Report:
     views: ScoreByView | None = None
     tests: KernelTests | None = None
     profile: NDArray[np.float64] | None = None
+    stability: WeightStability | None = None
     loading: str = ""
     shares: tuple[ViewShare, ...] = ()
     refits: str = ""
@@ -590,13 +594,18 @@ def _view_score(found: ScoreByView, i: int) -> dict[str, float | None]:
 
 
 def inference_facts(
-    model: Any, tests: KernelTests | None = None, profile: Any = None
+    model: Any,
+    tests: KernelTests | None = None,
+    profile: Any = None,
+    stability: WeightStability | None = None,
 ) -> dict[str, Any]:
     """Return tests and intervals of weights by column, if any, ready for JSON."""
-    known = hasattr(model, "weight_errors_") or tests is not None
+    if stability is not None and stability.kernel_names != tuple(model.kernel_names_):
+        stability = None  # resamples may lack columns that vary too little
+    known = hasattr(model, "weight_errors_") or tests is not None or stability
     if not known or np.ndim(model.kernel_weights_) == 2:
         return {}
-    columns = inference_columns(model, tests, profile=profile)
+    columns = inference_columns(model, tests, stability, profile=profile)
     content: dict[str, Any] = {
         name: [_plain(value) for value in values]
         for name, values in columns.items()

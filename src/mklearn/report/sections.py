@@ -218,14 +218,16 @@ def kernels_section(report: Report) -> str:
 def inference_section(report: Report) -> str:
     """Return tests and intervals for the kernels."""
     model = report.model
-    found = inference_facts(model, report.tests, report.profile)
+    found = inference_facts(model, report.tests, report.profile, report.stability)
     if not found:
         return ""
     names, heads = list(model.kernel_names_), ["kernel"]
     columns: list[Any] = [names]
+    variance = hasattr(model, "weight_errors_")
+    share = "share of variance, 95 % interval" if variance else "share, 95 % interval"
     for low, high, what in (
         ("weight_low", "weight_high", "weight, 95 % interval"),
-        ("share_low", "share_high", "share of variance, 95 % interval"),
+        ("share_low", "share_high", share),
     ):
         if low in found:
             ends = zip(found[low], found[high], strict=True)
@@ -235,22 +237,31 @@ def inference_section(report: Report) -> str:
         for key, what in (("p", "p"), ("p_holm", "adjusted p")):
             columns.append([Number(f"{p:.2g}") for p in found[key]])
             heads.append(what)
+    if "selected" in found:
+        columns.append([Number(f"{100 * share:.0f} %") for share in found["selected"]])
+        heads.append("resamples that use it")
     rows = list(zip(*columns, strict=True))
     parts = table("Tests and intervals for the kernels", heads, rows)
-    parts += paragraph(words.MATTER)
+    parts += paragraph(words.MATTER) if report.tests is not None else ""
     if "share_low" in found:
-        parts += paragraph(words.PROFILE if report.profile is not None else words.SHORT)
+        errors = words.PROFILE if report.profile is not None else words.SHORT
+        parts += paragraph(errors if variance else words.RESAMPLED)
     drawn = None
     if "share_low" in found:
         drawn = new_figure((7, 1.6 + 0.3 * len(names)))
     if drawn is not None:
         display = ForestDisplay.from_estimator(
-            model, tests=report.tests, profile=report.profile, ax=drawn.subplots()
+            model,
+            tests=report.tests,
+            stability=report.stability if "selected" in found else None,
+            profile=report.profile,
+            ax=drawn.subplots(),
         )
         # a dollar would start a formula
         plain = [clean(name).replace("$", r"\$") for name in names]
         display.ax_.set_yticks(range(len(names)), plain)
-        alt = f"Forest plot: share of the variance of each of {len(names)} kernels"
+        of = "share of the variance" if variance else "share"
+        alt = f"Forest plot: {of} of each of {len(names)} kernels"
         parts += figure(drawn, alt, "forest", wide=len(names) > 12)
     return parts
 
