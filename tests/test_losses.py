@@ -326,7 +326,7 @@ def test_variables_that_cannot_move_have_infinite_curvature(kind):
         assert np.isinf(loss.curvature(full)).all()
 
 
-@pytest.mark.parametrize("kind", TARGETED)
+@pytest.mark.parametrize("kind", [Hinge, SquaredHinge, EpsilonInsensitive, Logistic])
 def test_a_fold_without_any_cost_has_no_curvature(kind):
     """Covariates may separate all samples of a small fold, so that none is left."""
     loss = kind(np.array([[1.0], [-1.0], [1.0]]), np.zeros((3, 1)))
