@@ -153,12 +153,63 @@ def test_a_join_of_equal_tables_is_the_tables():
             {"join": "inner"},
             "no sample in",
         ),
+        ({"a": RNA.iloc[:0], "b": RNA}, {}, "'a' has no rows"),
+        ({"a": pd.DataFrame({"g": []})}, {}, "'a' has no rows"),
         ([RNA], {}, "mapping"),
     ],
 )
 def test_joins_that_make_no_sense(frames, options, message):
     with pytest.raises(ValueError, match=message):
         MultiView.from_frames(frames, **options)
+
+
+def test_a_default_index_names_nobody():
+    # rows of two tables that have the same number are not the same patient
+    rna, protein = (f.rename_axis("patient").reset_index() for f in (RNA, PROTEIN))
+    frames = {"rna": rna, "protein": protein.iloc[::-1].reset_index(drop=True)}
+    with pytest.raises(ValueError, match=r"'rna' has the default index.*set_index"):
+        MultiView.from_frames(frames)
+    with pytest.raises(ValueError, match="'protein' has the default index"):
+        MultiView.from_frames({"rna": RNA, "protein": frames["protein"]["a"]})
+    same(
+        MultiView.from_frames(frames, on="patient"),
+        MultiView.from_frames({"rna": RNA, "protein": PROTEIN}),
+    )
+    # numbers that are names: of an index with a name, or one that is not a count
+    numbers = {"rna": RNA.reset_index(drop=True).rename_axis("patient")}
+    numbers["protein"] = PROTEIN.set_axis(SHUFFLED).iloc[5:]
+    X = MultiView.from_frames(numbers)
+    assert X.ids.tolist() == list(range(N)) and X.absent("protein").sum() == 5
+    expected = PROTEIN.to_numpy()[np.argsort(SHUFFLED)]
+    there = ~X.absent("protein")
+    np.testing.assert_array_equal(X["protein"][there], expected[there])
+
+
+@pytest.mark.parametrize("join", ["outer", "inner"])
+def test_a_table_that_shares_no_sample_is_refused(join):
+    numbers = PROTEIN.set_axis([str(i) for i in range(N)])
+    frames = {"rna": RNA, "other": RNA, "protein": numbers}
+    with pytest.raises(ValueError, match=r"'protein' has no sample in common.*'p00'"):
+        MultiView.from_frames(frames, join)
+    whole = {"a": RNA.set_axis(range(100, 100 + N)), "b": PROTEIN}
+    whole["b"] = PROTEIN.set_axis([str(i) for i in range(100, 100 + N)])
+    with pytest.raises(ValueError, match=r"their type.*100 in 'a' and '100' in 'b'"):
+        MultiView.from_frames(whole, join)
+    pairs = {"a": RNA[:20], "b": RNA[15:30], "c": RNA[25:]}
+    with pytest.raises(ValueError, match=r"No sample is in all tables.*join='outer'"):
+        MultiView.from_frames(pairs, "inner")
+    assert len(MultiView.from_frames(pairs)) == N
+
+
+@pytest.mark.parametrize("other", ["p05 ", "P05"])
+def test_labels_that_differ_only_in_spelling_are_told(other):
+    frames = {"rna": RNA, "protein": PROTEIN.rename(index={"p05": other})}
+    with pytest.warns(UserWarning, match=f"'p05' in 'rna' and '{other}' in 'protein'"):
+        X = MultiView.from_frames(frames)
+    assert len(X) == N + 1
+    # a table that has both spellings has two samples
+    both = pd.concat([RNA, RNA.iloc[[5]].set_axis([other])])
+    assert len(MultiView.from_frames({"rna": both, "protein": PROTEIN})) == N + 1
 
 
 def test_polars_frames_are_joined_on_a_column():

@@ -21,7 +21,9 @@ from mklearn.data.labels import (
     joined,
     order_of,
     places,
+    require_common,
     require_distinct,
+    spelt_otherwise,
     told,
 )
 
@@ -129,11 +131,14 @@ class MultiView:
         frames : mapping of str to DataFrame or Series
             One table for each view, from pandas, with the sample names in the index, or
             from polars, with the sample names in the column ``on``. No name may occur
-            twice in a table.
+            twice in a table. The default index of pandas (0, 1, 2, ...) is refused,
+            unless it has a name, because it only numbers the rows.
         join : {"outer", "inner"}
             "outer" keeps all samples that are in any of the tables; a sample that is
             not in a table lacks its view. "inner" keeps only the samples that are in
-            all tables.
+            all tables. In both cases, each table must have a sample in common with
+            another one. A warning lists names that differ only in their type (5 and
+            "5"), in spaces or in capitals.
         on : str, optional
             The column of sample names, to be used instead of the index.
         allow_nan : bool
@@ -231,16 +236,26 @@ class MultiView:
         cls, tables: Mapping[str, Table], join: str, allow_nan: bool = False
     ) -> MultiView:
         """Return the joined views of tables with named rows."""
-        known = [table.ids for table in tables.values() if table.ids is not None]
-        ids = joined(known, join)
+        known = {k: table.ids for k, table in tables.items() if table.ids is not None}
+        for name, some in known.items():
+            if len(some) == 0:
+                raise ValueError(f"View {name!r} has no rows; leave it out.")
+        require_common(known, "Check that all tables name samples in the same way.")
+        ids = joined(known.values(), join)
         if len(ids) == 0:
             parts = ", ".join(
-                f"{name!r} has {told(some[:3])} ..."
-                for name, some in zip(tables, known, strict=True)
+                f"{k!r} has {told(some[:3])}" for k, some in known.items()
             )
             raise ValueError(
-                f"The tables have no sample in common: {parts} Check that their "
-                "indices have the same kind of label, or use join='outer'."
+                f"No sample is in all tables: {parts}, ... Use join='outer' to keep "
+                f"samples that lack some of them.{spelt_otherwise(known)}"
+            )
+        alike = spelt_otherwise(known).strip()
+        if alike:
+            warnings.warn(
+                f"{alike} Unless this is meant, give them the same spelling first, for "
+                "instance with frame.index.astype(str).str.strip().",
+                stacklevel=3,
             )
         placed = {name: table.at(ids) for name, table in tables.items()}
         views = cls(placed, allow_nan=allow_nan)
@@ -716,6 +731,14 @@ def _table(frame: Any, name: str, on: str | None) -> Table:
         raise ValueError(
             f"View {name!r} has no index to join on (got {type(frame).__name__}); give "
             "the column of sample names as on=..., or use a pandas DataFrame."
+        )
+    elif labels.counted and not labels.called and len(labels.values):
+        has = "" if columns is None else f" It has the columns {told(columns)}."
+        raise ValueError(
+            f"View {name!r} has the default index 0, 1, 2, ..., which numbers rows and "
+            "does not name samples. Give the column of sample names as on=..., or make "
+            "it the index with frame.set_index(...); if the numbers are the names, use "
+            f"frame.rename_axis('sample').{has}"
         )
     else:
         ids = labels.values
