@@ -62,7 +62,7 @@ def test_tables_are_joined_on_the_names_of_samples(files):
     assert "'p59'" in notes  # in the other tables, and without a state
     assert (
         "2 groups are used" in notes
-        and "left out because of their size: 'ONE'" in notes
+        and "1 group is left out because it is too small: 'ONE'" in notes
     )
     names = [row["name"] for row in content["model"]["kernels"]]
     assert names[:2] == ["rna:EARLY", "rna:LATE"] and len(names) == 2 + 2 * 6
