@@ -51,9 +51,22 @@ def test_groups_from_a_mapping_a_file_and_a_table(tmp_path):
     }  # fmt: skip
 
 
+def test_what_editors_leave_in_a_file_is_not_part_of_the_names(tmp_path):
+    path = tmp_path / "sets.gmt"
+    text = "# sets\r\n\r\n a\tx\tg1 \t g2\t\r\nb\t\tg3\r\n"
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert read_groups(path) == {"a": ["g1", "g2"], "b": ["g3"]}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a\tb\n", "has 2 fields"), ("a\tx\tg\na\tx\th\n", "several groups called 'a'")],
+    [
+        ("a\tb\n", "Line 1 .* has 2 fields"),
+        ("\n# sets\na\tx\tg\n\nb\n", "Line 5 .* has 1 field;"),
+        ("a\tx\t \n", "Line 1 .* has 2 fields"),
+        ("a\tx\tg\n\tx\th\n", "Line 2 .* has no name"),
+        ("a\tx\tg\na\tx\th\n", "several groups called 'a'"),
+    ],
 )
 def test_files_that_are_no_gene_sets(tmp_path, text, message):
     path = tmp_path / "sets.gmt"

@@ -318,8 +318,8 @@ class GroupFamily(Family):
             wanted = f"at least {least}" if most == np.inf else f"{least} to {most}"
             raise ValueError(
                 f"No group has {wanted} columns of view {view!r}, which has {has}; "
-                f"{first[0]!r} names {told(first[1][:3])} ... Are both the same kind of "
-                "name (symbols, Ensembl or Entrez ids)?"
+                f"{first[0]!r} names {told(first[1][:3])} ... Are both the same kind "
+                "of name (symbols, Ensembl or Entrez ids)?"
             )
         return used
 
@@ -345,8 +345,8 @@ def per_group(
     groups : mapping, path or DataFrame
         A mapping from group names to columns; a GMT file, possibly compressed
         (``.gz``), in which each line has the name, a description and the columns of a
-        group, separated by tabs; or a table whose first two columns contain the names
-        of groups and of columns.
+        group, separated by tabs (lines that start with ``#`` are comments); or a table
+        whose first two columns contain the names of groups and of columns.
     view : str, optional
         The view of the columns; may be None if there is only one.
     kernel : kernel, name, callable or list of these
@@ -425,22 +425,38 @@ def read_groups(groups: Any) -> dict[str, list[Any]]:
 
 
 def _read_gmt(path: Path) -> list[tuple[str, list[str]]]:
+    """Return the groups of a file, without blank lines and comments (``#``)."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
-            lines = [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
+        with opened(path, "rt", encoding="utf-8-sig") as file:
+            lines = [line.strip("\r\n").split("\t") for line in file]
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as a GMT file: {error}.") from error
+    found = []
     for number, line in enumerate(lines, 1):
-        if len(line) < 3:
+        fields = [text.strip() for text in line]
+        if not any(fields) or fields[0].startswith("#"):
+            continue
+        members = [text for text in fields[2:] if text]
+        if not members:
             raise ValueError(
-                f"Line {number} of {path} has {len(line)} fields; a line of a GMT file "
-                "has a name, a description and at least one column, separated by tabs."
+                f"Line {number} of {path} has {_count_fields(fields)}; a line of a GMT "
+                "file has a name, a description and at least one column, separated by "
+                "tabs."
             )
-    twice = repeated(np.array([line[0] for line in lines], dtype=object))
+        if not fields[0]:
+            raise ValueError(f"Line {number} of {path} has no name of a group.")
+        found.append((fields[0], members))
+    twice = repeated(np.array([name for name, _ in found], dtype=object))
     if twice:
         raise ValueError(f"{path} has several groups called {told(twice)}.")
-    return [(line[0], [name for name in line[2:] if name]) for line in lines]
+    return found
+
+
+def _count_fields(fields: list[str]) -> str:
+    """Return the number of fields that are not empty, in words."""
+    n = sum(bool(text) for text in fields)
+    return f"{n} field{'' if n == 1 else 's'}"
 
 
 def _of_table(table: Any) -> list[tuple[Any, list[Any]]]:
