@@ -228,7 +228,62 @@ def test_polars_frames_are_joined_on_a_column():
         MultiView.from_frames(frames)
 
 
+def test_lazy_frames_of_polars_are_collected():
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    frame = pl.DataFrame({"id": IDS, "g1": RNA["g1"].to_numpy()})
+    whole = MultiView.from_frames({"rna": frame}, on="id")
+    same(MultiView.from_frames({"rna": frame.lazy()}, on="id"), whole)
+    same(MultiView({"rna": frame.drop("id").lazy()}), whole)
+
+
+def test_columns_that_are_not_numbers_are_named():
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    words = pl.DataFrame({"g1": [1.0, 2.0], "sex": ["f", "m"], "site": ["a", "b"]})
+    kinds = words.with_columns(pl.col("sex", "site").cast(pl.Categorical))
+    for frame in (words, kinds, pd.DataFrame(words.to_dict(as_series=False))):
+        with pytest.raises(ValueError, match=r"not numeric: 'sex', 'site'; encode"):
+            MultiView({"clinic": frame})
+    holes = pl.DataFrame({"a": [1, None], "b": [True, None]}, strict=False)
+    assert MultiView({"x": holes}).absent("x").tolist() == [False, True]
+
+
+DAYS = pd.to_timedelta(np.arange(N), unit="D")
+
+
+@pytest.mark.parametrize("values", [DAYS, pd.Timestamp("2020-01-01") + DAYS])
+def test_times_have_to_be_made_numbers(values):
+    frame = RNA.assign(time=values)
+    for view in (frame, frame[["time"]], frame["time"], values.to_numpy()):
+        with pytest.raises(ValueError, match=r"'clinic' has times.*total_seconds"):
+            MultiView({"clinic": view})
+    for table in (frame, frame[["time"]]):
+        with pytest.raises(ValueError, match=r"X has times.*'time'"):
+            MKLClassifier().fit(table, Y)
+
+
 # --- labels ---------------------------------------------------------------------------
+
+
+def test_align_on_a_column():
+    X = MultiView({"rna": RNA})
+    _, expected = X.align(Y)
+    table = Y.iloc[SHUFFLED].rename_axis("id").rename("state").reset_index()
+    part, y = X.align(table, on="id")
+    same(part, X)
+    assert y.tolist() == expected.tolist() and y.index.tolist() == IDS
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    frame = pl.DataFrame({"id": table["id"].tolist(), "state": table["state"].tolist()})
+    for given in (frame, frame.lazy()):
+        assert X.align(given, on="id")[1].to_list() == expected.tolist()
+    with pytest.warns(UserWarning, match=r"1 sample has no label.*'p\d\d'"):
+        part, y = X.align(frame[1:], on="id")
+    assert len(part) == len(y) == N - 1
+    both = frame.with_columns(pl.lit(1.0).alias("other"))
+    assert X.align(both, on="id")[1].columns == ["state", "other"]
+    with pytest.raises(ValueError, match="y has no column 'patient'"):
+        X.align(frame, on="patient")
+    with pytest.raises(ValueError, match=r"on=\.\.\."):
+        X.align(frame[1:])
 
 
 def test_align_drops_samples_without_a_label_by_name():
@@ -386,6 +441,24 @@ def test_views_of_anndata():
             MultiView.from_anndata(adata, **options)
     with pytest.raises(ValueError, match="takes an AnnData object"):
         MultiView.from_anndata(RNA)
+    same(MultiView.from_anndata(adata, layers=None, obsm=None),
+         MultiView.from_anndata(adata))  # fmt: skip
+
+
+def test_anndata_is_not_a_table():
+    adata = small_anndata()
+    for approximation in (None, "nystroem"):
+        model = MKLClassifier(approximation=approximation)
+        with pytest.raises(ValueError, match=r"MultiView\.from_anndata"):
+            model.fit(adata, adata.obs["kind"])
+    with pytest.raises(ValueError, match=r"MultiView\.from_anndata"):
+        MultiView({"rna": adata})
+    model = MKLClassifier().fit(adata.X.toarray(), adata.obs["kind"])
+    with pytest.raises(ValueError, match=r"MultiView\.from_anndata"):
+        model.predict(adata)
+    adata.obs_names = [*IDS[:-1], IDS[0]]
+    with pytest.raises(ValueError, match=r"'p00'.*obs_names_make_unique"):
+        MultiView.from_anndata(adata)
 
 
 @LOUD

@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.data.containers import Table, anndata_tables, mudata_tables
+from mklearn.data.containers import (
+    Table,
+    anndata_tables,
+    mudata_tables,
+    require_table,
+)
 from mklearn.data.labels import (
     Labels,
     agreed,
@@ -183,8 +188,8 @@ class MultiView:
         adata: Any,
         *,
         X: str | None = "X",
-        layers: Iterable[str] | Mapping[str, str] = (),
-        obsm: Iterable[str] | Mapping[str, str] = (),
+        layers: Iterable[str] | Mapping[str, str] | None = (),
+        obsm: Iterable[str] | Mapping[str, str] | None = (),
     ) -> MultiView:
         """Use the matrices of an AnnData object as views of its cells.
 
@@ -196,8 +201,9 @@ class MultiView:
         adata : anndata.AnnData
         X : str or None
             Name of the view of ``adata.X``; None leaves it out.
-        layers, obsm : iterable of str, or mapping of view name to key
-            The entries of ``adata.layers`` and ``adata.obsm`` to use as further views.
+        layers, obsm : iterable of str, mapping of view name to key, or None
+            The entries of ``adata.layers`` and ``adata.obsm`` to use as further views;
+            none by default.
 
         Returns
         -------
@@ -513,7 +519,7 @@ class MultiView:
             f"</thead><tbody>{body}</tbody></table>"
         )
 
-    def align(self, y: Any) -> tuple[MultiView, Any]:
+    def align(self, y: Any, on: str | None = None) -> tuple[MultiView, Any]:
         """Return the samples that have a label, and their labels, in the same order.
 
         A warning names what is left out: samples without a label (not in the index of
@@ -522,14 +528,19 @@ class MultiView:
 
         Parameters
         ----------
-        y : Series or DataFrame of pandas, or mapping of id to label
-            Labels, with an index or keys that match ``ids``. Labels without names (an
-            array, or a Series with the default index) are assigned row by row.
+        y : Series or DataFrame of pandas, DataFrame of polars, or mapping
+            Labels, with an index, a column ``on`` or keys that match ``ids``. Labels
+            without names (an array, or a Series with the default index) are assigned
+            row by row.
+        on : str, optional
+            The column of ``y`` with the names of samples, to be used instead of the
+            index.
 
         Returns
         -------
         X : MultiView
-        y : as given, an array for a mapping
+        y : as given
+            An array for a mapping; if ``on`` is given, a Series if one column is left.
 
         Examples
         --------
@@ -540,8 +551,10 @@ class MultiView:
         >>> y.tolist()
         ['well', 'ill']
         """
-        if isinstance(y, Mapping):
-            labels: Labels | None = Labels(as_labels(y))
+        if on is not None:
+            labels, y = _labels_on(y, on)
+        elif isinstance(y, Mapping):
+            labels = Labels(as_labels(y))
             y = np.array(list(y.values()))
         else:
             labels = Labels.of(y)
@@ -550,7 +563,8 @@ class MultiView:
             if n != len(self):
                 raise ValueError(
                     f"There are {len(self)} samples but {n} labels without names; give "
-                    "a Series with the ids of the samples as its index."
+                    "a Series with the ids of the samples as its index, or a DataFrame "
+                    "and the column of ids as on=..."
                 )
             place = np.arange(n)
         elif self.ids is None:
@@ -585,14 +599,22 @@ class MultiView:
         if not known.all():
             rows = np.flatnonzero(~known)
             who = rows if self.ids is None else self.ids[rows]
-            parts.append(
-                f"{len(rows)} samples have no label and are dropped: {told(who)}"
+            samples = (
+                "1 sample has no label and is dropped"
+                if len(rows) == 1
+                else f"{len(rows)} samples have no label and are dropped"
             )
+            parts.append(f"{samples}: {told(who)}")
         if labels is not None and self.ids is not None:
             unused = np.setdiff1d(np.arange(len(labels.values)), place)
             if len(unused):
                 who = labels.values[unused]
-                parts.append(f"{len(unused)} labels belong to no sample: {told(who)}")
+                these = (
+                    "1 label belongs"
+                    if len(unused) == 1
+                    else f"{len(unused)} labels belong"
+                )
+                parts.append(f"{these} to no sample: {told(who)}")
         if parts:
             warnings.warn("; ".join(parts) + ".", stacklevel=3)
 
@@ -719,14 +741,11 @@ def _labels(view: Any) -> Labels | None:
 
 def _table(frame: Any, name: str, on: str | None) -> Table:
     """Return a frame as a table: values, column names and row names."""
+    frame = _collected(frame)
     columns = getattr(frame, "columns", None)
     labels = Labels.of(frame)
     if on is not None:
-        if columns is None or on not in list(columns):
-            has = "no columns" if columns is None else f"{list(columns)[:20]}"
-            raise ValueError(f"View {name!r} has no column {on!r}; it has {has}.")
-        ids = as_labels(frame[on].to_numpy().tolist())
-        frame = frame.drop(columns=on) if labels is not None else frame.drop(on)
+        ids, frame = _split_off(frame, on, f"View {name!r}")
     elif labels is None:
         raise ValueError(
             f"View {name!r} has no index to join on (got {type(frame).__name__}); give "
@@ -747,6 +766,26 @@ def _table(frame: Any, name: str, on: str | None) -> Table:
     return Table(data, known, ids)
 
 
+def _split_off(frame: Any, on: str, what: str) -> tuple[NDArray[Any], Any]:
+    """Return a column of sample names, and the frame without it."""
+    columns = getattr(frame, "columns", None)
+    if columns is None or on not in list(columns):
+        has = "no columns" if columns is None else f"{list(columns)[:20]}"
+        raise ValueError(f"{what} has no column {on!r}; it has {has}.")
+    ids = as_labels(frame[on].to_numpy().tolist())
+    return ids, frame.drop(columns=on) if hasattr(frame, "iloc") else frame.drop(on)
+
+
+def _labels_on(y: Any, on: str) -> tuple[Labels, Any]:
+    """Return the names of labels in a column, and the labels: a Series if one."""
+    ids, rest = _split_off(_collected(y), on, "y")
+    if hasattr(rest, "iloc"):
+        rest = rest.set_axis(list(ids), axis=0).rename_axis(on)
+    if rest.shape[1] == 1:
+        rest = rest[rest.columns[0]]
+    return Labels(ids), rest
+
+
 def _missing_rows(y: Any) -> NDArray[np.bool_]:
     """Return which labels are missing, in any column of them."""
     if hasattr(y, "isna"):
@@ -765,6 +804,8 @@ def _n_rows(view: Any) -> int:
 def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
     """Return a view as float64 array, CSR matrix or object array, and column names."""
     columns = None
+    view = _collected(view)
+    require_table(view, f"View {name!r}")
     if isinstance(view, Table):
         view, columns = view.values, view.columns
     elif hasattr(view, "columns") and hasattr(view, "to_numpy"):  # DataFrame
@@ -773,11 +814,16 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         if len(columns) == 1 and _is_text(values.ravel()):
             return _as_text(values.ravel()), None
         if values.dtype == object:  # missing values of nullable columns become NaN
+            options = {"dtype": np.float64, "na_value": np.nan}
             try:
-                values = view.to_numpy(dtype=np.float64, na_value=np.nan)
+                # polars has None for missing values, which numpy makes NaN
+                pandas = hasattr(view, "iloc")
+                values = view.to_numpy(**options) if pandas else values.astype(float)
             except (TypeError, ValueError) as error:
+                strange = [columns[j] for j in _not_numeric(values)]
+                which = f": {told(strange)}" if strange else f" ({error})"
                 raise ValueError(
-                    f"View {name!r} has columns that are not numeric ({error}); encode "
+                    f"View {name!r} has columns that are not numeric{which}; encode "
                     "them, or make a column of sequences a separate view."
                 ) from error
         view = values
@@ -821,6 +867,23 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         array = array.copy()  # duplicate entries are summed, not in the input
         array.sum_duplicates()
     return array, columns
+
+
+def _collected(frame: Any) -> Any:
+    """Return a lazy frame of polars as a DataFrame, anything else as it is."""
+    lazy = hasattr(frame, "collect") and hasattr(frame, "collect_schema")
+    return frame.collect() if lazy and not hasattr(frame, "to_numpy") else frame
+
+
+def _not_numeric(values: NDArray[Any]) -> list[int]:
+    """Return the columns of an array of objects that are not numbers."""
+    found = []
+    for j, column in enumerate(values.T):
+        try:
+            np.array([np.nan if is_missing(v) else v for v in column], np.float64)
+        except (TypeError, ValueError):
+            found.append(j)
+    return found
 
 
 def _is_text(array: NDArray[Any]) -> bool:

@@ -25,6 +25,7 @@ from mklearn.data.checks import (
     check_weight,
 )
 from mklearn.data.clock import Clock
+from mklearn.data.containers import require_table
 from mklearn.data.covariates import (
     Covariates,
     Fixed,
@@ -203,6 +204,7 @@ class BaseKernelMachine(FittedMachine):
 
     def _distinct(self, X: Any, y: Any, sample_weight: Any) -> Samples:
         """Return checked samples and targets, and which of them are distinct."""
+        require_table(X)
         if holds_views(X):
             X = MultiView(X)
         places = self._places(X)

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mklearn.data.containers import require_table
 from mklearn.data.covariates import Fixed, Values, split
 from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
@@ -133,6 +134,7 @@ class FittedMachine(BaseEstimator):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
+        require_table(X)
         if holds_views(X):
             X = MultiView(X)
         if isinstance(self.predictor_, KnownScores):
