@@ -386,6 +386,26 @@ def test_a_dict_of_frames_is_taken_for_views():
     assert KernelBank(frames, KERNELS).shape == (N, N, 2)
 
 
+@pytest.mark.parametrize("options", [{}, {"approximation": "nystroem"}])
+def test_columns_of_new_frames_are_found_by_name(options):
+    X = MultiView({"rna": RNA, "protein": PROTEIN})
+    turned = {"protein": PROTEIN[["b", "a"]], "rna": RNA[["g3", "g1", "g2"]]}
+    model = MKLClassifier(KERNELS, random_state=0, **options).fit(X, Y)
+    expected = model.decision_function(X)
+    np.testing.assert_array_equal(model.decision_function(turned), expected)
+    # covariates move with the others, in a view of their own or beside genes
+    for fixed in (["protein"], ["a", "g1"]):
+        model = MKLClassifier(KERNELS, fixed=fixed, random_state=0, **options)
+        expected = model.fit(X, Y).decision_function(X)
+        np.testing.assert_array_equal(model.decision_function(turned), expected)
+    with pytest.raises(ValueError, match="other names"):
+        model.predict({"protein": PROTEIN, "rna": RNA.rename(columns={"g1": "g0"})})
+    # of a table, as in scikit-learn, the order counts
+    model = MKLClassifier("linear", random_state=0, **options).fit(RNA, Y)
+    with pytest.raises(ValueError, match="same order"):
+        model.predict(RNA[["g3", "g1", "g2"]])
+
+
 def test_names_of_kernels_mean_each_view_that_suits():
     X = MultiView({"rna": RNA, "protein": PROTEIN, "s": ["AC", "CA"] * (N // 2)})
     names = KernelBank(X, ["linear", "spectrum"]).names

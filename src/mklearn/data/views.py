@@ -31,6 +31,7 @@ from mklearn.data.labels import (
     spelt_otherwise,
     told,
 )
+from mklearn.data.spelling import did_you_mean
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | None
 
@@ -363,6 +364,46 @@ class MultiView:
             made._absent[name] = _find_absent(array, name, self.allow_nan)
         if not made._data:
             raise ValueError("No view is left; keep at least one.")
+        return made
+
+    def in_form_of(self, views: Mapping[str, Sequence[str] | None]) -> MultiView:
+        """Return new samples in the form of training samples.
+
+        Views that the new samples do not have are added, without any sample that has
+        them, and columns with the same names in another order are reordered. The name
+        of a single view does not matter.
+
+        Parameters
+        ----------
+        views : mapping of str to sequence of str or None
+            Names of the views in training, with the names of their columns, if any.
+        """
+        if len(views) == len(self.names) == 1:
+            views = {self.names[0]: next(iter(views.values()))}
+        lacking = [view for view in views if view not in self]
+        strange = [view for view in self.names if view not in views]
+        if lacking and strange:
+            hint = did_you_mean(strange[0], lacking)
+            raise ValueError(
+                f"The new samples lack view {lacking[0]!r} and have "
+                f"{told(strange)} instead, which training samples did not have. {hint}"
+                f"The views in training were {told(views)}; new samples may lack some "
+                "of them, but not have others in their place."
+            )
+        made = self._like(dict(self._data))
+        for view, names in views.items():
+            if view in lacking:
+                made._data[view] = np.full((len(self), 1), np.nan)
+                made._absent[view] = np.ones(len(self), dtype=bool)
+                made._columns[view] = None
+                continue
+            own = self._columns[view]
+            if names is None or own is None or own == tuple(names):
+                continue
+            place = {name: j for j, name in enumerate(own)}
+            if len(place) == len(own) == len(names) and place.keys() == set(names):
+                made._data[view] = self._data[view][:, [place[name] for name in names]]
+                made._columns[view] = tuple(names)
         return made
 
     @classmethod
