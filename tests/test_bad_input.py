@@ -242,8 +242,8 @@ def test_views_that_are_not_there():
     with fails("several views.*per_view"):
         MKLClassifier(kernels.Linear()).fit(VIEWS, Y)
     model = MKLClassifier(kernels.per_view(kernels.Linear())).fit(VIEWS, Y)
-    with fails(r"lack view 'b'.*\['a'\]"):
-        model.predict(MultiView({"a": X[:, :2]}))
+    with fails(r"lack view 'b' and have 'B' instead.*Did you mean 'b'"):
+        model.predict(MultiView({"a": X[:, :2], "B": X[:, 2:]}))
     with fails("lack view 'a'"):
         model.predict(X)
     with fails("lack view 'X'"):

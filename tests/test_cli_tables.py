@@ -62,7 +62,7 @@ def test_tables_are_joined_on_the_names_of_samples(files):
     assert "'p59'" in notes  # in the other tables, and without a state
     assert (
         "2 groups are used" in notes
-        and "left out because of their size: 'ONE'" in notes
+        and "1 group is left out because it is too small: 'ONE'" in notes
     )
     names = [row["name"] for row in content["model"]["kernels"]]
     assert names[:2] == ["rna:EARLY", "rna:LATE"] and len(names) == 2 + 2 * 6
@@ -102,6 +102,42 @@ def test_mistakes_are_told(files, words, message, monkeypatch):
     assert message in " ".join((told.output + told.stderr).split())
 
 
+def test_ids_that_match_nobody_are_told(files, monkeypatch):
+    monkeypatch.chdir(files)
+    rna = pd.read_csv("rna.csv")
+    words = ["fit", "clinic.csv", "--target", "state", *options(files)]
+    rna.assign(patient=rna["patient"].str.upper()).to_csv("rna.csv", index=False)
+    told = run(*words)
+    text = " ".join((told.output + told.stderr).split())
+    assert told.exit_code == 2 and "'rna' has no sample in common" in text
+    assert "'P0' in 'rna' and 'p0' in 'clinic'" in text
+    # the tables share samples, but none that has a target
+    rna.assign(patient=[f"q{i}" for i in range(len(rna))]).to_csv(
+        "rna.csv", index=False
+    )
+    protein = pd.read_csv("protein.csv")
+    protein.loc[0, "patient"] = "q0"
+    protein.to_csv("protein.csv", index=False)
+    told = run(*words)
+    text = " ".join((told.output + told.stderr).split())
+    assert told.exit_code == 2 and "no id in table 'rna' matches" in text
+
+
+def test_ids_that_differ_only_in_spelling_are_told(files, monkeypatch):
+    monkeypatch.chdir(files)
+    rna = pd.read_csv("rna.csv")
+    rna.loc[3, "patient"] = "P3"
+    rna.to_csv("rna.csv", index=False)
+    words = ["--out", "out", "--kernels", "linear", "--cv", "2", "--by-view", "none"]
+    told = run(
+        "fit", "clinic.csv", "--target", "state", *options(files), *words, "--json"
+    )
+    assert told.exit_code == 0, told.output
+    content = json.loads(told.stdout.strip().splitlines()[-1])
+    notes = " ".join(content["data"]["notes"])
+    assert "'p3' in 'clinic' and 'P3' in 'rna'" in notes
+
+
 def test_names_that_stand_twice_are_told(files, monkeypatch):
     monkeypatch.chdir(files)
     table = pd.read_csv("rna.csv")
@@ -109,3 +145,4 @@ def test_names_that_stand_twice_are_told(files, monkeypatch):
     table.to_csv("rna.csv", index=False)
     told = run("fit", "clinic.csv", "--target", "state", *options(files))
     assert told.exit_code == 2 and "'p0'" in told.output + told.stderr
+    assert "frame" not in told.output + told.stderr

@@ -22,6 +22,7 @@ GENES = [f"g{j}" for j in range(D)]
 TABLE = pd.DataFrame(rng.normal(size=(N, D)), columns=GENES)
 Y = np.where(TABLE["g1"] + TABLE["g2"] + rng.normal(size=N) > 0, "ill", "well")
 FEW = {"a": ["g1", "g2", "g3"], "b": ["g2", "g4", "other"], "tiny": ["g5", "elsewhere"]}
+USED = {name: FEW[name] for name in ("a", "b")}
 
 
 def many(count=50, size=4, seed=1):
@@ -50,9 +51,22 @@ def test_groups_from_a_mapping_a_file_and_a_table(tmp_path):
     }  # fmt: skip
 
 
+def test_what_editors_leave_in_a_file_is_not_part_of_the_names(tmp_path):
+    path = tmp_path / "sets.gmt"
+    text = "# sets\r\n\r\n a\tx\tg1 \t g2\t\r\nb\t\tg3\r\n"
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert read_groups(path) == {"a": ["g1", "g2"], "b": ["g3"]}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a\tb\n", "has 2 fields"), ("a\tx\tg\na\tx\th\n", "several groups called 'a'")],
+    [
+        ("a\tb\n", "Line 1 .* has 2 fields"),
+        ("\n# sets\na\tx\tg\n\nb\n", "Line 5 .* has 1 field;"),
+        ("a\tx\t \n", "Line 1 .* has 2 fields"),
+        ("a\tx\tg\n\tx\th\n", "Line 2 .* has no name"),
+        ("a\tx\tg\na\tx\th\n", "several groups called 'a'"),
+    ],
 )
 def test_files_that_are_no_gene_sets(tmp_path, text, message):
     path = tmp_path / "sets.gmt"
@@ -94,51 +108,93 @@ def test_published_gene_sets():
 
 
 def test_report_counts_and_names():
-    family = per_group(FEW)
+    family = per_group({**FEW, "one": ["g7"]})
     report = family.report(TABLE)
-    assert report.sizes == {"a": 3, "b": 2} and report.left_out == {"tiny": 1}
-    assert report.missing == {"b": ("other",)} and report.n_missing == 1
+    assert report.sizes == {"a": 3, "b": 2}
+    assert report.left_out == {"tiny": 1, "one": 1}
+    assert report.missing == {"b": ("other",), "tiny": ("elsewhere",)}
+    assert report.n_missing == 2  # of all groups, whether they are used or not
     assert (report.n_columns, report.n_covered, report.n_shared) == (D, 4, 1)
     assert report.largest_overlap == ("a", "b", 0.5)
-    assert "'tiny'" in str(report) and "1 columns named in groups" in str(report)
+    text = str(report)
+    assert "2 columns named in groups are not in the table" in text
+    assert "too few of its columns are in the table: 'tiny'" in text
+    assert "1 group is left out because it is too small: 'one'" in text
     frame = report.to_frame()
-    assert frame.loc["tiny", "used"] == np.False_ and frame.loc["b", "missing"] == 1
+    assert frame["used"].tolist() == [True, True, False, False]
+    assert frame["missing"].tolist() == [0, 1, 1, 0]
+    assert frame.loc["tiny", "reason"] == "too few columns in the table"
+    assert frame.loc["a", "reason"] == ""
     largest = per_group(FEW, min_size=1, max_size=2).report(TABLE)
     assert largest.sizes == {"b": 2, "tiny": 1} and largest.left_out == {"a": 3}
-    assert (
-        per_group({"x": ["g1"], "y": ["g2"]}, min_size=1).report(TABLE).largest_overlap
-        is None
-    )
+    assert largest.reasons == {"a": "too large"}
+
+
+def test_one_of_each_is_told_in_the_singular():
+    one = per_group({"a": ["g1", "g2", "g3"], "b": ["g4", "g5", "x"]}, min_size=3)
+    lines = str(one.report(TABLE)).split("\n")
+    assert lines[0] == "1 group is used, of 3 columns."
+    assert lines[1].startswith("It covers 3 of")
+    assert "1 column named in groups is not in the table." in lines
+
+
+def test_overlaps_of_pairs():
+    sets = {"a": GENES[:4], "b": GENES[2:5], "c": GENES[3:9], "d": GENES[20:]}
+    report = per_group(sets).report(TABLE)
+    frame = report.overlap_frame()
+    found = {(r.group, r.other): (r.shared, r.share) for r in frame.itertuples()}
+    expected = {
+        (a, b): (len(both), len(both) / min(len(sets[a]), len(sets[b])))
+        for i, a in enumerate(sets)
+        for b in list(sets)[i + 1 :]
+        if (both := set(sets[a]) & set(sets[b]))
+    }
+    assert found == expected and frame["share"].is_monotonic_decreasing
+    assert len(report.overlap_frame(1)) == 1
+    apart = per_group({"x": ["g1"], "y": ["g2"]}, min_size=1).report(TABLE)
+    assert apart.largest_overlap is None and len(apart.overlap_frame()) == 0
+
+
+def test_groups_left_out_are_named_once_for_a_fit():
+    family = per_group({**FEW, "one": ["g7"]})
+    with pytest.warns(UserWarning) as said:
+        MKLClassifier(family).fit(TABLE, Y)
+    (warning,) = said
+    assert "'tiny'" in str(warning.message) and "'one'" in str(warning.message)
+    model = MKLClassifier(family.within(TABLE)).fit(TABLE, Y)  # and no warning
+    assert model.kernel_names_ == ("a", "b")
 
 
 def test_names_that_are_nowhere_in_the_table():
     with pytest.raises(ValueError, match=r"'ENSG1'.*same kind of name"):
         KernelBank(TABLE, per_group({"a": ["ENSG1", "ENSG2"]}))
+    with pytest.raises(ValueError, match=r"No group has 5 to 6 columns"):
+        KernelBank(TABLE, per_group(FEW, min_size=5, max_size=6))
     with pytest.raises(ValueError, match=r"several columns called 'g1'"):
         twice = TABLE.set_axis(["g1", "g1", *GENES[2:]], axis=1)
         KernelBank(MultiView({"rna": twice}), per_group(FEW))
 
 
 def test_kernels_of_groups_are_kernels_on_columns():
-    bank = KernelBank(TABLE, per_group(FEW, kernel=RBF("scale")))
+    bank = KernelBank(TABLE, per_group(USED, kernel=RBF("scale")))
     assert bank.names == ("a", "b")
     expected = KernelBank(
         TABLE, [RBF("scale", columns=FEW["a"]), RBF("scale", columns=["g2", "g4"])]
     )
     for m in range(2):
         np.testing.assert_array_equal(bank.gram(m), expected.gram(m))
-    both = KernelBank(TABLE, per_group(FEW, kernel=["linear", "rbf"])).names
+    both = KernelBank(TABLE, per_group(USED, kernel=["linear", "rbf"])).names
     assert both == ("a:linear", "b:linear", "a:rbf(1/median)", "b:rbf(1/median)")
 
 
 def test_groups_of_one_view_of_several():
     X = MultiView({"rna": TABLE, "clinic": rng.normal(size=(N, 2))})
-    family = [per_group(FEW, view="rna"), Linear(view="clinic")]
+    family = [per_group(USED, view="rna"), Linear(view="clinic")]
     model = MKLClassifier(family).fit(X, Y)
     assert model.kernel_names_ == ("rna:a", "rna:b", "clinic:linear")
     assert clone(model).fit(X, Y).score(X, Y) == model.score(X, Y)
     with pytest.raises(ValueError, match="several views"):
-        KernelBank(X, per_group(FEW))
+        KernelBank(X, per_group(USED))
 
 
 # --- many groups share their columns --------------------------------------------------

@@ -153,12 +153,63 @@ def test_a_join_of_equal_tables_is_the_tables():
             {"join": "inner"},
             "no sample in",
         ),
+        ({"a": RNA.iloc[:0], "b": RNA}, {}, "'a' has no rows"),
+        ({"a": pd.DataFrame({"g": []})}, {}, "'a' has no rows"),
         ([RNA], {}, "mapping"),
     ],
 )
 def test_joins_that_make_no_sense(frames, options, message):
     with pytest.raises(ValueError, match=message):
         MultiView.from_frames(frames, **options)
+
+
+def test_a_default_index_names_nobody():
+    # rows of two tables that have the same number are not the same patient
+    rna, protein = (f.rename_axis("patient").reset_index() for f in (RNA, PROTEIN))
+    frames = {"rna": rna, "protein": protein.iloc[::-1].reset_index(drop=True)}
+    with pytest.raises(ValueError, match=r"'rna' has the default index.*set_index"):
+        MultiView.from_frames(frames)
+    with pytest.raises(ValueError, match="'protein' has the default index"):
+        MultiView.from_frames({"rna": RNA, "protein": frames["protein"]["a"]})
+    same(
+        MultiView.from_frames(frames, on="patient"),
+        MultiView.from_frames({"rna": RNA, "protein": PROTEIN}),
+    )
+    # numbers that are names: of an index with a name, or one that is not a count
+    numbers = {"rna": RNA.reset_index(drop=True).rename_axis("patient")}
+    numbers["protein"] = PROTEIN.set_axis(SHUFFLED).iloc[5:]
+    X = MultiView.from_frames(numbers)
+    assert X.ids.tolist() == list(range(N)) and X.absent("protein").sum() == 5
+    expected = PROTEIN.to_numpy()[np.argsort(SHUFFLED)]
+    there = ~X.absent("protein")
+    np.testing.assert_array_equal(X["protein"][there], expected[there])
+
+
+@pytest.mark.parametrize("join", ["outer", "inner"])
+def test_a_table_that_shares_no_sample_is_refused(join):
+    numbers = PROTEIN.set_axis([str(i) for i in range(N)])
+    frames = {"rna": RNA, "other": RNA, "protein": numbers}
+    with pytest.raises(ValueError, match=r"'protein' has no sample in common.*'p00'"):
+        MultiView.from_frames(frames, join)
+    whole = {"a": RNA.set_axis(range(100, 100 + N)), "b": PROTEIN}
+    whole["b"] = PROTEIN.set_axis([str(i) for i in range(100, 100 + N)])
+    with pytest.raises(ValueError, match=r"their type.*100 in 'a' and '100' in 'b'"):
+        MultiView.from_frames(whole, join)
+    pairs = {"a": RNA[:20], "b": RNA[15:30], "c": RNA[25:]}
+    with pytest.raises(ValueError, match=r"No sample is in all tables.*join='outer'"):
+        MultiView.from_frames(pairs, "inner")
+    assert len(MultiView.from_frames(pairs)) == N
+
+
+@pytest.mark.parametrize("other", ["p05 ", "P05"])
+def test_labels_that_differ_only_in_spelling_are_told(other):
+    frames = {"rna": RNA, "protein": PROTEIN.rename(index={"p05": other})}
+    with pytest.warns(UserWarning, match=f"'p05' in 'rna' and '{other}' in 'protein'"):
+        X = MultiView.from_frames(frames)
+    assert len(X) == N + 1
+    # a table that has both spellings has two samples
+    both = pd.concat([RNA, RNA.iloc[[5]].set_axis([other])])
+    assert len(MultiView.from_frames({"rna": both, "protein": PROTEIN})) == N + 1
 
 
 def test_polars_frames_are_joined_on_a_column():
@@ -177,7 +228,62 @@ def test_polars_frames_are_joined_on_a_column():
         MultiView.from_frames(frames)
 
 
+def test_lazy_frames_of_polars_are_collected():
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    frame = pl.DataFrame({"id": IDS, "g1": RNA["g1"].to_numpy()})
+    whole = MultiView.from_frames({"rna": frame}, on="id")
+    same(MultiView.from_frames({"rna": frame.lazy()}, on="id"), whole)
+    same(MultiView({"rna": frame.drop("id").lazy()}), whole)
+
+
+def test_columns_that_are_not_numbers_are_named():
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    words = pl.DataFrame({"g1": [1.0, 2.0], "sex": ["f", "m"], "site": ["a", "b"]})
+    kinds = words.with_columns(pl.col("sex", "site").cast(pl.Categorical))
+    for frame in (words, kinds, pd.DataFrame(words.to_dict(as_series=False))):
+        with pytest.raises(ValueError, match=r"not numeric: 'sex', 'site'; encode"):
+            MultiView({"clinic": frame})
+    holes = pl.DataFrame({"a": [1, None], "b": [True, None]}, strict=False)
+    assert MultiView({"x": holes}).absent("x").tolist() == [False, True]
+
+
+DAYS = pd.to_timedelta(np.arange(N), unit="D")
+
+
+@pytest.mark.parametrize("values", [DAYS, pd.Timestamp("2020-01-01") + DAYS])
+def test_times_have_to_be_made_numbers(values):
+    frame = RNA.assign(time=values)
+    for view in (frame, frame[["time"]], frame["time"], values.to_numpy()):
+        with pytest.raises(ValueError, match=r"'clinic' has times.*total_seconds"):
+            MultiView({"clinic": view})
+    for table in (frame, frame[["time"]]):
+        with pytest.raises(ValueError, match=r"X has times.*'time'"):
+            MKLClassifier().fit(table, Y)
+
+
 # --- labels ---------------------------------------------------------------------------
+
+
+def test_align_on_a_column():
+    X = MultiView({"rna": RNA})
+    _, expected = X.align(Y)
+    table = Y.iloc[SHUFFLED].rename_axis("id").rename("state").reset_index()
+    part, y = X.align(table, on="id")
+    same(part, X)
+    assert y.tolist() == expected.tolist() and y.index.tolist() == IDS
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    frame = pl.DataFrame({"id": table["id"].tolist(), "state": table["state"].tolist()})
+    for given in (frame, frame.lazy()):
+        assert X.align(given, on="id")[1].to_list() == expected.tolist()
+    with pytest.warns(UserWarning, match=r"1 sample has no label.*'p\d\d'"):
+        part, y = X.align(frame[1:], on="id")
+    assert len(part) == len(y) == N - 1
+    both = frame.with_columns(pl.lit(1.0).alias("other"))
+    assert X.align(both, on="id")[1].columns == ["state", "other"]
+    with pytest.raises(ValueError, match="y has no column 'patient'"):
+        X.align(frame, on="patient")
+    with pytest.raises(ValueError, match=r"on=\.\.\."):
+        X.align(frame[1:])
 
 
 def test_align_drops_samples_without_a_label_by_name():
@@ -280,6 +386,26 @@ def test_a_dict_of_frames_is_taken_for_views():
     assert KernelBank(frames, KERNELS).shape == (N, N, 2)
 
 
+@pytest.mark.parametrize("options", [{}, {"approximation": "nystroem"}])
+def test_columns_of_new_frames_are_found_by_name(options):
+    X = MultiView({"rna": RNA, "protein": PROTEIN})
+    turned = {"protein": PROTEIN[["b", "a"]], "rna": RNA[["g3", "g1", "g2"]]}
+    model = MKLClassifier(KERNELS, random_state=0, **options).fit(X, Y)
+    expected = model.decision_function(X)
+    np.testing.assert_array_equal(model.decision_function(turned), expected)
+    # covariates move with the others, in a view of their own or beside genes
+    for fixed in (["protein"], ["a", "g1"]):
+        model = MKLClassifier(KERNELS, fixed=fixed, random_state=0, **options)
+        expected = model.fit(X, Y).decision_function(X)
+        np.testing.assert_array_equal(model.decision_function(turned), expected)
+    with pytest.raises(ValueError, match="other names"):
+        model.predict({"protein": PROTEIN, "rna": RNA.rename(columns={"g1": "g0"})})
+    # of a table, as in scikit-learn, the order counts
+    model = MKLClassifier("linear", random_state=0, **options).fit(RNA, Y)
+    with pytest.raises(ValueError, match="same order"):
+        model.predict(RNA[["g3", "g1", "g2"]])
+
+
 def test_names_of_kernels_mean_each_view_that_suits():
     X = MultiView({"rna": RNA, "protein": PROTEIN, "s": ["AC", "CA"] * (N // 2)})
     names = KernelBank(X, ["linear", "spectrum"]).names
@@ -335,6 +461,24 @@ def test_views_of_anndata():
             MultiView.from_anndata(adata, **options)
     with pytest.raises(ValueError, match="takes an AnnData object"):
         MultiView.from_anndata(RNA)
+    same(MultiView.from_anndata(adata, layers=None, obsm=None),
+         MultiView.from_anndata(adata))  # fmt: skip
+
+
+def test_anndata_is_not_a_table():
+    adata = small_anndata()
+    for approximation in (None, "nystroem"):
+        model = MKLClassifier(approximation=approximation)
+        with pytest.raises(ValueError, match=r"MultiView\.from_anndata"):
+            model.fit(adata, adata.obs["kind"])
+    with pytest.raises(ValueError, match=r"MultiView\.from_anndata"):
+        MultiView({"rna": adata})
+    model = MKLClassifier().fit(adata.X.toarray(), adata.obs["kind"])
+    with pytest.raises(ValueError, match=r"MultiView\.from_anndata"):
+        model.predict(adata)
+    adata.obs_names = [*IDS[:-1], IDS[0]]
+    with pytest.raises(ValueError, match=r"'p00'.*obs_names_make_unique"):
+        MultiView.from_anndata(adata)
 
 
 @LOUD

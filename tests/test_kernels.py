@@ -548,7 +548,7 @@ def test_samples_that_are_all_equal(data):
         (np.ones((2, 2)) * 1j, "Complex data not supported"),
         (np.array([["a", "b"]]), "neither numeric nor"),
         (np.array([[1, "x"]], dtype=object), "neither numeric nor"),
-        (np.array(["2020-01-01"], dtype="datetime64[D]"), "neither numeric nor"),
+        (np.array(["2020-01-01"], dtype="datetime64[D]"), "has times instead"),
         (sparse.csr_array(np.array([[np.nan, 0.0]])), "NaN or infinity"),
         (sparse.csr_array(np.array([[1j, 0.0]])), "Complex data not supported"),
         (sparse.csr_array((3, 0)), "at least one column"),

@@ -513,3 +513,37 @@ def test_features_chosen_on_complete_samples_have_no_place_for_others(tmp_path):
     save(model, tmp_path / "m.mkl")
     again = load(tmp_path / "m.mkl").decision_function(DATA)
     np.testing.assert_allclose(again, model.decision_function(DATA), atol=1e-12)
+
+
+@pytest.mark.parametrize("lacking", ["nobody", "some"])
+@pytest.mark.parametrize(
+    "options", [{}, {"normalize": "spherical"}, {"approximation": "nystroem"}]
+)
+def test_new_samples_without_a_whole_view(lacking, options, tmp_path):
+    # a view that is not given is missing for all samples, as a view of NaN is
+    rng = np.random.default_rng(0)
+    n = 30
+    y = np.arange(n) % 2
+    a, b = rng.normal(size=(n, 3)) + y[:, None], rng.normal(size=(n, 2)) + y[:, None]
+    if lacking == "some":
+        b[:4] = np.nan
+    X = MultiView({"a": a, "b": b, "s": ["AC", "CA"] * (n // 2)})
+    kernels = per_view(Linear(), Spectrum(2))
+    model = MKLClassifier(kernels, random_state=0, **options).fit(X, y)
+    holes = {"a": a, "b": np.full((n, 2), np.nan), "s": [None] * n}
+    expected = model.decision_function(MultiView(holes))
+    np.testing.assert_array_equal(model.decision_function({"a": a}), expected)
+    save(model, tmp_path / "model.mkl")
+    again = load(tmp_path / "model.mkl").decision_function({"a": a})
+    np.testing.assert_array_equal(again, expected)
+    with pytest.raises(ValueError, match="lack view 'b' and have 'c' instead"):
+        model.predict({"a": a, "c": b})
+
+
+def test_a_covariate_is_needed_for_every_new_sample():
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 2
+    X = MultiView({"a": rng.normal(size=(30, 3)), "age": rng.normal(size=30)})
+    model = MKLClassifier(per_view(Linear()), fixed="age").fit(X, y)
+    with pytest.raises(ValueError, match="lack view 'age', which is a covariate"):
+        model.predict({"a": X["a"]})

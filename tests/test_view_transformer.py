@@ -201,10 +201,24 @@ def test_errors_say_what_to_try(transformers, words):
         ViewTransformer(transformers).fit(DATA)
 
 
+def test_columns_of_new_samples_are_found_by_name():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame(MRNA).add_prefix("g")
+    model = ViewTransformer({"mrna": StandardScaler()})
+    model.fit(MultiView({"mrna": frame, "age": AGE}, allow_nan=True))
+    turned = MultiView({"age": AGE, "mrna": frame.iloc[:, ::-1]}, allow_nan=True)
+    same = MultiView({"age": AGE, "mrna": frame}, allow_nan=True)
+    np.testing.assert_array_equal(
+        model.transform(turned)["mrna"], model.transform(same)["mrna"]
+    )
+
+
 def test_new_samples_need_the_views_of_training():
     model = ViewTransformer({"mrna": SimpleImputer()}).fit(DATA)
-    with pytest.raises(ValueError, match="'mrna' was present in fit"):
-        model.transform(MultiView({"age": AGE, "seq": SEQ}))
+    without = model.transform(MultiView({"age": AGE, "seq": SEQ}))
+    assert without.absent("mrna").all() and not without.has_absent("seq")
+    with pytest.raises(ValueError, match="lack view 'mrna' and have 'rna' instead"):
+        model.transform(MultiView({"rna": MRNA, "age": AGE, "seq": SEQ}))
     less = MultiView({"mrna": MRNA[:, :4], "age": AGE, "seq": SEQ})
     with pytest.raises(ValueError, match="has 4 columns but had 5"):
         model.transform(less)

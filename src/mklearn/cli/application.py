@@ -78,6 +78,7 @@ from mklearn.table import (
     read_grams,
     read_tables,
 )
+from mklearn.table.files import id_words
 
 FILES = (
     "model.mkl", "results.json", "views.csv", "weights.csv", "predictions.csv",
@@ -529,7 +530,8 @@ def run_predict(
             raise TableError(
                 "this model was fitted on a table; pass a table, not Gram matrices."
             )
-        frame, _, ids = read_tables(path, name, tables)
+        frame, parts, ids = read_tables(path, name, tables)
+        said += id_words(frame, parts, ids)
         X = model.with_columns(frame)
         said += absent_words(absent_rows(X, model.views_))
         for column, new in model.new_categories(X).items():

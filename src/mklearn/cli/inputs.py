@@ -34,6 +34,7 @@ from mklearn.table import (
     subject_words,
 )
 from mklearn.table.columns import MANY
+from mklearn.table.files import id_words
 
 CLASSES, VALUES, TIMES = "classification", "regression", "survival"
 
@@ -215,7 +216,7 @@ def load_data(
     if parts:
         views = _with_tables(views, parts, {target, groups, *covariates})
     layout = find_layout(frame, target, views, sequences, covariates, groups)
-    said = list(layout.said)
+    said = [*id_words(frame, parts, ids), *layout.said]
     absent = frame[target].isna()
     if absent.any():
         who = ""
@@ -227,6 +228,7 @@ def load_data(
         frame = frame[~absent].reset_index(drop=True)
     if len(frame) == 0:
         raise TableError(f"all values of {target!r} are missing.")
+    _require_matches(frame, parts)
     values = frame[target]
     if getattr(values.dtype, "kind", "O") not in "biuf":
         values = values.astype(str)
@@ -248,6 +250,17 @@ def load_data(
         "same fold."
     )
     return Data(X, y, kind, target, layout, [why, *said], path.name, ids, subjects)
+
+
+def _require_matches(frame: Any, parts: Mapping[str, Sequence[str]]) -> None:
+    """Raise TableError for a table of which no sample has a target."""
+    for view, columns in parts.items():
+        if columns and frame[list(columns)].isna().to_numpy().all():
+            raise TableError(
+                f"no id in table {view!r} matches one of the {len(frame)} samples that "
+                "have a target; check that the ids are the same in all files, or leave "
+                "the table out."
+            )
 
 
 def _with_tables(
@@ -290,7 +303,7 @@ def load_times(
                 f"--survival: there is no column {column!r} in {path.name}."
             )
     lacking = frame[[time, event]].isna().any(axis=1)
-    said = []
+    said = id_words(frame, parts, ids)
     if lacking.any():
         said.append(
             f"{int(lacking.sum())} rows without a time or an event were dropped."
@@ -298,6 +311,7 @@ def load_times(
         frame = frame[~lacking].reset_index(drop=True)
         if ids is not None:
             ids = [i for i, out in zip(ids, lacking, strict=True) if not out]
+    _require_matches(frame, parts)
     y = np.empty(len(frame), dtype=[("event", bool), ("time", np.float64)])
     try:
         marks = frame[event].to_numpy().astype(np.float64)

@@ -175,7 +175,12 @@ def make_kernels(
     standardize = not any(name in NON_NEGATIVE for name in names)
     if not gene_sets:
         return per_view(*kernels), standardize
-    groups = gene_families(gene_sets, layout, [k for k in kernels if not k.text], names)
+    numeric = [k for k in kernels if not k.text]
+    # the notes name the sets that are left out
+    groups = [
+        family.within(table)
+        for family, table in gene_families(gene_sets, layout, numeric, names)
+    ]
     taken = {family.view for family in groups}
     others = [
         per_view(*(k for k in kernels if bool(k.text) == text), views=views)
@@ -211,8 +216,11 @@ def gene_families(
     layout: Layout,
     kernels: Sequence[Any] = (),
     names: Sequence[str] = ("auto",),
-) -> list[GroupFamily]:
-    """Return the kernels on gene sets; "auto" is a linear kernel for each set."""
+) -> list[tuple[GroupFamily, MultiView]]:
+    """Return the kernels on gene sets, and a table with the columns that they are of.
+
+    "auto" is a linear kernel for each set.
+    """
     numbers = _of_kind(layout, False)
     found = []
     for view, file in gene_sets:
@@ -225,10 +233,14 @@ def gene_families(
                 f"{', '.join(numbers)}."
             )
         chosen = [Linear()] if "auto" in names else list(kernels)
+        columns = tuple(layout.views[view])
+        table = MultiView({view: Table(np.zeros((1, len(columns))), columns)})
         try:
-            found.append(per_group(file, view=view, kernel=chosen))
+            family = per_group(file, view=view, kernel=chosen)
+            family.report(table)
         except ValueError as error:
             raise TableError(str(error)) from error
+        found.append((family, table))
     return found
 
 
@@ -237,16 +249,9 @@ def gene_notes(options: Settings, data: Data) -> list[str]:
     if data.layout is None or not options.gene_sets:
         return []
     said = []
-    for family in gene_families(options.gene_sets, data.layout):
-        columns = list(data.layout.views[str(family.view)])
-        table = Table(np.zeros((1, len(columns))), tuple(columns))
-        try:
-            report = family.report(MultiView({str(family.view): table}))
-        except ValueError as error:
-            raise TableError(str(error)) from error
-        said += [
-            f"Gene sets on {family.view}: {line}" for line in str(report).split("\n")
-        ]
+    for family, table in gene_families(options.gene_sets, data.layout):
+        lines = str(family.report(table)).split("\n")
+        said += [f"Gene sets on {family.view}: {line}" for line in lines]
     return said
 
 

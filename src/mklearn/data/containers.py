@@ -61,20 +61,63 @@ def _with_holes(values: Any, place: NDArray[np.intp]) -> Any:
     return taken
 
 
+def is_anndata(X: Any) -> bool:
+    """Return whether X is an AnnData object."""
+    return all(hasattr(X, name) for name in ("obs_names", "var_names", "obsm"))
+
+
+def require_table(X: Any, what: str = "X") -> None:
+    """Raise ValueError for an AnnData or MuData object, and for columns of times.
+
+    Such columns would become a number of nanoseconds, or whatever their unit is.
+    """
+    if is_anndata(X) or (hasattr(X, "mod") and hasattr(X, "obsmap")):
+        kind = "MuData" if hasattr(X, "mod") else "AnnData"
+        raise ValueError(
+            f"{what} is an object of class {type(X).__name__}; make views of its "
+            f"matrices with MultiView.from_{kind.lower()}(...)."
+        )
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        found = zip(X.columns, map(str, X.dtypes), strict=True)
+        times = [(name, kind) for name, kind in found if _is_time(kind)]
+    else:
+        kind = str(getattr(X, "dtype", ""))
+        times = [(getattr(X, "name", None), kind)] if _is_time(kind) else []
+    if times:
+        name, kind = times[0]
+        where = "values" if name is None else f"column {name!r}"
+        raise ValueError(
+            f"{what} has times instead of numbers ({where}, of type {kind}); choose a "
+            "unit, for instance with .dt.total_seconds() for durations, and the "
+            "durations since a fixed day for dates."
+        )
+
+
+def _is_time(kind: str) -> bool:
+    """Return whether a type of pandas, polars or numpy is one of dates or durations."""
+    first = kind.lower().lstrip("<>=|")
+    words = ("timedelta", "datetime", "duration", "date", "time", "period", "m8")
+    return first.startswith(words)
+
+
 def anndata_tables(
     adata: Any,
     X: str | None,
-    layers: Iterable[str] | Mapping[str, str],
-    obsm: Iterable[str] | Mapping[str, str],
+    layers: Iterable[str] | Mapping[str, str] | None,
+    obsm: Iterable[str] | Mapping[str, str] | None,
 ) -> dict[str, Table]:
     """Return matrices of an AnnData object by the names of their views."""
-    if not all(hasattr(adata, name) for name in ("obs_names", "var_names", "obsm")):
+    if not is_anndata(adata):
         raise ValueError(
             f"from_anndata takes an AnnData object, got {type(adata).__name__}; read a "
             "file with anndata.read_h5ad(path)."
         )
     ids = as_labels(adata.obs_names)
-    require_distinct(ids, "the AnnData object (its obs_names)")
+    require_distinct(
+        ids, "the AnnData object (its obs_names)",
+        "Make them different with adata.obs_names_make_unique() if they are different "
+        "cells, or else keep one of each.",
+    )  # fmt: skip
     genes = tuple(map(str, adata.var_names))
     tables: dict[str, Table] = {}
     if X is not None:
@@ -120,7 +163,11 @@ def mudata_tables(
     return tables
 
 
-def _named(wanted: Iterable[str] | Mapping[str, str], part: str) -> dict[str, str]:
+def _named(
+    wanted: Iterable[str] | Mapping[str, str] | None, part: str
+) -> dict[str, str]:
+    if wanted is None:
+        return {}
     if isinstance(wanted, str):
         raise ValueError(
             f"{part} must be a list of names, or a mapping from views to names, got "

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,24 @@ from numpy.typing import NDArray
 
 Order = NDArray[np.intp]
 
+ONE_ROW = (
+    "Keep one row for each sample (for instance with "
+    "frame[~frame.index.duplicated()]), or average them."
+)
+
 _SHOWN = 10
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The names of some rows; ``counted`` marks a default index 0, 1, 2, ..."""
+    """The names of some rows; ``counted`` marks a default index 0, 1, 2, ...
+
+    ``called`` tells whether the index has a name.
+    """
 
     values: NDArray[Any]
     counted: bool = False
+    called: bool = False
 
     @classmethod
     def of(cls, table: Any) -> Labels | None:
@@ -32,9 +42,8 @@ class Labels:
         if not (hasattr(table, "iloc") and hasattr(table, "index")):
             return None
         index = table.index
-        return cls(
-            as_labels(index), type(index).__name__ == "RangeIndex" and counts(index)
-        )
+        counted = type(index).__name__ == "RangeIndex" and counts(index)
+        return cls(as_labels(index), counted, index.name is not None)
 
 
 def counts(index: Any) -> bool:
@@ -64,8 +73,11 @@ def repeated(labels: NDArray[Any]) -> list[Any]:
     return [label for label, count in Counter(labels.tolist()).items() if count > 1]
 
 
-def require_distinct(labels: NDArray[Any], what: str) -> None:
-    """Raise ValueError, listing duplicates, unless all labels are distinct."""
+def require_distinct(labels: NDArray[Any], what: str, advice: str = ONE_ROW) -> None:
+    """Raise ValueError, listing duplicates, unless all labels are distinct.
+
+    ``advice`` says what to do about duplicates.
+    """
     missing = [i for i, label in enumerate(labels.tolist()) if is_missing(label)]
     if missing:
         raise ValueError(
@@ -76,9 +88,61 @@ def require_distinct(labels: NDArray[Any], what: str) -> None:
     if twice:
         raise ValueError(
             f"{what} has several rows for {len(twice)} of its labels: {told(twice)}. "
-            "Keep one row for each sample (for instance with "
-            "frame[~frame.index.duplicated()]), or average them."
+            f"{advice}"
         )
+
+
+def require_common(tables: Mapping[str, NDArray[Any]], advice: str) -> None:
+    """Raise ValueError if a table has no label in common with any of the others.
+
+    Parameters
+    ----------
+    tables : mapping of str to array
+        The labels of each table.
+    advice : str
+        What to do about it.
+    """
+    if len(tables) < 2:
+        return
+    owners = Counter(x for labels in tables.values() for x in set(labels.tolist()))
+    for name, labels in tables.items():
+        if any(owners[label] > 1 for label in labels.tolist()):
+            continue
+        rest = {other: part for other, part in tables.items() if other != name}
+        first = next(iter(rest))
+        raise ValueError(
+            f"Table {name!r} has no sample in common with any other table: it has "
+            f"{told(labels[:3])}, and {first!r} has {told(rest[first][:3])}. "
+            f"{advice}{spelt_otherwise({name: labels, **rest})}"
+        )
+
+
+def spelt_otherwise(tables: Mapping[str, NDArray[Any]]) -> str:
+    """Return a sentence on labels that differ only in their spelling, if any.
+
+    These are labels of two tables that would be equal as strings, without spaces at
+    both ends and without regard to capitals.
+    """
+    spellings: dict[str, dict[Any, list[str]]] = {}
+    for name, labels in tables.items():
+        for label in dict.fromkeys(labels.tolist()):
+            key = str(label).strip().casefold()
+            spellings.setdefault(key, {}).setdefault(label, []).append(name)
+    found = []
+    for known in spellings.values():
+        for (a, in_a), (b, in_b) in combinations(known.items(), 2):
+            # a table that has both spellings has two samples
+            here = next((name for name in in_a if name not in in_b), None)
+            there = next((name for name in in_b if name not in in_a), None)
+            if here is not None and there is not None:
+                found.append(f"{a!r} in {here!r} and {b!r} in {there!r}")
+    if not found:
+        return ""
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return (
+        " Some labels differ only in their type (number or string), in spaces or in "
+        f"capitals, and stand for different samples: {'; '.join(found[:3])}{more}."
+    )
 
 
 def places(labels: NDArray[Any], wanted: Iterable[Any]) -> Order:

@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.data.containers import Table, anndata_tables, mudata_tables
+from mklearn.data.containers import (
+    Table,
+    anndata_tables,
+    mudata_tables,
+    require_table,
+)
 from mklearn.data.labels import (
     Labels,
     agreed,
@@ -21,9 +26,12 @@ from mklearn.data.labels import (
     joined,
     order_of,
     places,
+    require_common,
     require_distinct,
+    spelt_otherwise,
     told,
 )
+from mklearn.data.spelling import did_you_mean
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | None
 
@@ -129,11 +137,14 @@ class MultiView:
         frames : mapping of str to DataFrame or Series
             One table for each view, from pandas, with the sample names in the index, or
             from polars, with the sample names in the column ``on``. No name may occur
-            twice in a table.
+            twice in a table. The default index of pandas (0, 1, 2, ...) is refused,
+            unless it has a name, because it only numbers the rows.
         join : {"outer", "inner"}
             "outer" keeps all samples that are in any of the tables; a sample that is
             not in a table lacks its view. "inner" keeps only the samples that are in
-            all tables.
+            all tables. In both cases, each table must have a sample in common with
+            another one. A warning lists names that differ only in their type (5 and
+            "5"), in spaces or in capitals.
         on : str, optional
             The column of sample names, to be used instead of the index.
         allow_nan : bool
@@ -178,8 +189,8 @@ class MultiView:
         adata: Any,
         *,
         X: str | None = "X",
-        layers: Iterable[str] | Mapping[str, str] = (),
-        obsm: Iterable[str] | Mapping[str, str] = (),
+        layers: Iterable[str] | Mapping[str, str] | None = (),
+        obsm: Iterable[str] | Mapping[str, str] | None = (),
     ) -> MultiView:
         """Use the matrices of an AnnData object as views of its cells.
 
@@ -191,8 +202,9 @@ class MultiView:
         adata : anndata.AnnData
         X : str or None
             Name of the view of ``adata.X``; None leaves it out.
-        layers, obsm : iterable of str, or mapping of view name to key
-            The entries of ``adata.layers`` and ``adata.obsm`` to use as further views.
+        layers, obsm : iterable of str, mapping of view name to key, or None
+            The entries of ``adata.layers`` and ``adata.obsm`` to use as further views;
+            none by default.
 
         Returns
         -------
@@ -231,16 +243,26 @@ class MultiView:
         cls, tables: Mapping[str, Table], join: str, allow_nan: bool = False
     ) -> MultiView:
         """Return the joined views of tables with named rows."""
-        known = [table.ids for table in tables.values() if table.ids is not None]
-        ids = joined(known, join)
+        known = {k: table.ids for k, table in tables.items() if table.ids is not None}
+        for name, some in known.items():
+            if len(some) == 0:
+                raise ValueError(f"View {name!r} has no rows; leave it out.")
+        require_common(known, "Check that all tables name samples in the same way.")
+        ids = joined(known.values(), join)
         if len(ids) == 0:
             parts = ", ".join(
-                f"{name!r} has {told(some[:3])} ..."
-                for name, some in zip(tables, known, strict=True)
+                f"{k!r} has {told(some[:3])}" for k, some in known.items()
             )
             raise ValueError(
-                f"The tables have no sample in common: {parts} Check that their "
-                "indices have the same kind of label, or use join='outer'."
+                f"No sample is in all tables: {parts}, ... Use join='outer' to keep "
+                f"samples that lack some of them.{spelt_otherwise(known)}"
+            )
+        alike = spelt_otherwise(known).strip()
+        if alike:
+            warnings.warn(
+                f"{alike} Unless this is meant, give them the same spelling first, for "
+                "instance with frame.index.astype(str).str.strip().",
+                stacklevel=3,
             )
         placed = {name: table.at(ids) for name, table in tables.items()}
         views = cls(placed, allow_nan=allow_nan)
@@ -342,6 +364,46 @@ class MultiView:
             made._absent[name] = _find_absent(array, name, self.allow_nan)
         if not made._data:
             raise ValueError("No view is left; keep at least one.")
+        return made
+
+    def in_form_of(self, views: Mapping[str, Sequence[str] | None]) -> MultiView:
+        """Return new samples in the form of training samples.
+
+        Views that the new samples do not have are added, without any sample that has
+        them, and columns with the same names in another order are reordered. The name
+        of a single view does not matter.
+
+        Parameters
+        ----------
+        views : mapping of str to sequence of str or None
+            Names of the views in training, with the names of their columns, if any.
+        """
+        if len(views) == len(self.names) == 1:
+            views = {self.names[0]: next(iter(views.values()))}
+        lacking = [view for view in views if view not in self]
+        strange = [view for view in self.names if view not in views]
+        if lacking and strange:
+            hint = did_you_mean(strange[0], lacking)
+            raise ValueError(
+                f"The new samples lack view {lacking[0]!r} and have "
+                f"{told(strange)} instead, which training samples did not have. {hint}"
+                f"The views in training were {told(views)}; new samples may lack some "
+                "of them, but not have others in their place."
+            )
+        made = self._like(dict(self._data))
+        for view, names in views.items():
+            if view in lacking:
+                made._data[view] = np.full((len(self), 1), np.nan)
+                made._absent[view] = np.ones(len(self), dtype=bool)
+                made._columns[view] = None
+                continue
+            own = self._columns[view]
+            if names is None or own is None or own == tuple(names):
+                continue
+            place = {name: j for j, name in enumerate(own)}
+            if len(place) == len(own) == len(names) and place.keys() == set(names):
+                made._data[view] = self._data[view][:, [place[name] for name in names]]
+                made._columns[view] = tuple(names)
         return made
 
     @classmethod
@@ -498,7 +560,7 @@ class MultiView:
             f"</thead><tbody>{body}</tbody></table>"
         )
 
-    def align(self, y: Any) -> tuple[MultiView, Any]:
+    def align(self, y: Any, on: str | None = None) -> tuple[MultiView, Any]:
         """Return the samples that have a label, and their labels, in the same order.
 
         A warning names what is left out: samples without a label (not in the index of
@@ -507,14 +569,19 @@ class MultiView:
 
         Parameters
         ----------
-        y : Series or DataFrame of pandas, or mapping of id to label
-            Labels, with an index or keys that match ``ids``. Labels without names (an
-            array, or a Series with the default index) are assigned row by row.
+        y : Series or DataFrame of pandas, DataFrame of polars, or mapping
+            Labels, with an index, a column ``on`` or keys that match ``ids``. Labels
+            without names (an array, or a Series with the default index) are assigned
+            row by row.
+        on : str, optional
+            The column of ``y`` with the names of samples, to be used instead of the
+            index.
 
         Returns
         -------
         X : MultiView
-        y : as given, an array for a mapping
+        y : as given
+            An array for a mapping; if ``on`` is given, a Series if one column is left.
 
         Examples
         --------
@@ -525,8 +592,10 @@ class MultiView:
         >>> y.tolist()
         ['well', 'ill']
         """
-        if isinstance(y, Mapping):
-            labels: Labels | None = Labels(as_labels(y))
+        if on is not None:
+            labels, y = _labels_on(y, on)
+        elif isinstance(y, Mapping):
+            labels = Labels(as_labels(y))
             y = np.array(list(y.values()))
         else:
             labels = Labels.of(y)
@@ -535,7 +604,8 @@ class MultiView:
             if n != len(self):
                 raise ValueError(
                     f"There are {len(self)} samples but {n} labels without names; give "
-                    "a Series with the ids of the samples as its index."
+                    "a Series with the ids of the samples as its index, or a DataFrame "
+                    "and the column of ids as on=..."
                 )
             place = np.arange(n)
         elif self.ids is None:
@@ -570,14 +640,22 @@ class MultiView:
         if not known.all():
             rows = np.flatnonzero(~known)
             who = rows if self.ids is None else self.ids[rows]
-            parts.append(
-                f"{len(rows)} samples have no label and are dropped: {told(who)}"
+            samples = (
+                "1 sample has no label and is dropped"
+                if len(rows) == 1
+                else f"{len(rows)} samples have no label and are dropped"
             )
+            parts.append(f"{samples}: {told(who)}")
         if labels is not None and self.ids is not None:
             unused = np.setdiff1d(np.arange(len(labels.values)), place)
             if len(unused):
                 who = labels.values[unused]
-                parts.append(f"{len(unused)} labels belong to no sample: {told(who)}")
+                these = (
+                    "1 label belongs"
+                    if len(unused) == 1
+                    else f"{len(unused)} labels belong"
+                )
+                parts.append(f"{these} to no sample: {told(who)}")
         if parts:
             warnings.warn("; ".join(parts) + ".", stacklevel=3)
 
@@ -704,24 +782,49 @@ def _labels(view: Any) -> Labels | None:
 
 def _table(frame: Any, name: str, on: str | None) -> Table:
     """Return a frame as a table: values, column names and row names."""
+    frame = _collected(frame)
     columns = getattr(frame, "columns", None)
     labels = Labels.of(frame)
     if on is not None:
-        if columns is None or on not in list(columns):
-            has = "no columns" if columns is None else f"{list(columns)[:20]}"
-            raise ValueError(f"View {name!r} has no column {on!r}; it has {has}.")
-        ids = as_labels(frame[on].to_numpy().tolist())
-        frame = frame.drop(columns=on) if labels is not None else frame.drop(on)
+        ids, frame = _split_off(frame, on, f"View {name!r}")
     elif labels is None:
         raise ValueError(
             f"View {name!r} has no index to join on (got {type(frame).__name__}); give "
             "the column of sample names as on=..., or use a pandas DataFrame."
+        )
+    elif labels.counted and not labels.called and len(labels.values):
+        has = "" if columns is None else f" It has the columns {told(columns)}."
+        raise ValueError(
+            f"View {name!r} has the default index 0, 1, 2, ..., which numbers rows and "
+            "does not name samples. Give the column of sample names as on=..., or make "
+            "it the index with frame.set_index(...); if the numbers are the names, use "
+            f"frame.rename_axis('sample').{has}"
         )
     else:
         ids = labels.values
     require_distinct(ids, f"view {name!r}")
     data, known = _as_view(frame, name)
     return Table(data, known, ids)
+
+
+def _split_off(frame: Any, on: str, what: str) -> tuple[NDArray[Any], Any]:
+    """Return a column of sample names, and the frame without it."""
+    columns = getattr(frame, "columns", None)
+    if columns is None or on not in list(columns):
+        has = "no columns" if columns is None else f"{list(columns)[:20]}"
+        raise ValueError(f"{what} has no column {on!r}; it has {has}.")
+    ids = as_labels(frame[on].to_numpy().tolist())
+    return ids, frame.drop(columns=on) if hasattr(frame, "iloc") else frame.drop(on)
+
+
+def _labels_on(y: Any, on: str) -> tuple[Labels, Any]:
+    """Return the names of labels in a column, and the labels: a Series if one."""
+    ids, rest = _split_off(_collected(y), on, "y")
+    if hasattr(rest, "iloc"):
+        rest = rest.set_axis(list(ids), axis=0).rename_axis(on)
+    if rest.shape[1] == 1:
+        rest = rest[rest.columns[0]]
+    return Labels(ids), rest
 
 
 def _missing_rows(y: Any) -> NDArray[np.bool_]:
@@ -742,6 +845,8 @@ def _n_rows(view: Any) -> int:
 def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
     """Return a view as float64 array, CSR matrix or object array, and column names."""
     columns = None
+    view = _collected(view)
+    require_table(view, f"View {name!r}")
     if isinstance(view, Table):
         view, columns = view.values, view.columns
     elif hasattr(view, "columns") and hasattr(view, "to_numpy"):  # DataFrame
@@ -750,11 +855,16 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         if len(columns) == 1 and _is_text(values.ravel()):
             return _as_text(values.ravel()), None
         if values.dtype == object:  # missing values of nullable columns become NaN
+            options = {"dtype": np.float64, "na_value": np.nan}
             try:
-                values = view.to_numpy(dtype=np.float64, na_value=np.nan)
+                # polars has None for missing values, which numpy makes NaN
+                pandas = hasattr(view, "iloc")
+                values = view.to_numpy(**options) if pandas else values.astype(float)
             except (TypeError, ValueError) as error:
+                strange = [columns[j] for j in _not_numeric(values)]
+                which = f": {told(strange)}" if strange else f" ({error})"
                 raise ValueError(
-                    f"View {name!r} has columns that are not numeric ({error}); encode "
+                    f"View {name!r} has columns that are not numeric{which}; encode "
                     "them, or make a column of sequences a separate view."
                 ) from error
         view = values
@@ -798,6 +908,23 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         array = array.copy()  # duplicate entries are summed, not in the input
         array.sum_duplicates()
     return array, columns
+
+
+def _collected(frame: Any) -> Any:
+    """Return a lazy frame of polars as a DataFrame, anything else as it is."""
+    lazy = hasattr(frame, "collect") and hasattr(frame, "collect_schema")
+    return frame.collect() if lazy and not hasattr(frame, "to_numpy") else frame
+
+
+def _not_numeric(values: NDArray[Any]) -> list[int]:
+    """Return the columns of an array of objects that are not numbers."""
+    found = []
+    for j, column in enumerate(values.T):
+        try:
+            np.array([np.nan if is_missing(v) else v for v in column], np.float64)
+        except (TypeError, ValueError):
+            found.append(j)
+    return found
 
 
 def _is_text(array: NDArray[Any]) -> bool:

@@ -25,6 +25,7 @@ from mklearn.data.checks import (
     check_weight,
 )
 from mklearn.data.clock import Clock
+from mklearn.data.containers import require_table
 from mklearn.data.covariates import (
     Covariates,
     Fixed,
@@ -203,6 +204,7 @@ class BaseKernelMachine(FittedMachine):
 
     def _distinct(self, X: Any, y: Any, sample_weight: Any) -> Samples:
         """Return checked samples and targets, and which of them are distinct."""
+        require_table(X)
         if holds_views(X):
             X = MultiView(X)
         places = self._places(X)
@@ -246,6 +248,7 @@ class BaseKernelMachine(FittedMachine):
         self, X: Any, places: tuple[Place, ...] = ()
     ) -> tuple[Any, Any, Values | None]:
         """Return X as bank, MultiView or table, names of its columns, covariates."""
+        self._keep_views(None)
         if comes_in_blocks(X):
             raise ValueError(
                 f"X comes in blocks ({type(X).__name__}), but exact kernels need all "
@@ -270,6 +273,7 @@ class BaseKernelMachine(FittedMachine):
             raise ValueError("To pass a KernelBank as X, set kernels='precomputed'.")
         if isinstance(X, MultiView) or holds_views(X):
             X = MultiView.wrap(X)
+            self._keep_views(X)
             self.n_features_in_ = X.shape[1]
             return X, None, split(X, places).table if places else None
         if getattr(X, "ndim", 2) == 3:
@@ -317,6 +321,7 @@ class BaseKernelMachine(FittedMachine):
         data = as_views(sample.X, blocks.names)
         self.n_features_in_ = data.shape[1]
         self._keep_names(blocks.names)
+        self._keep_views(sample.X)
         self.__dict__.pop("_fixed", None)
         coding = None
         if self._has_fixed():
@@ -359,6 +364,7 @@ class BaseKernelMachine(FittedMachine):
         check_enough(sums.n_rows)
         self.n_features_in_ = sums.width
         self._keep_names(sums.names)
+        self._keep_views(None)
         found = sums.gathered()
         if sums.labels:
             self._target(sums.classes, found.statistics.target)
@@ -445,6 +451,12 @@ class BaseKernelMachine(FittedMachine):
     def _beyond_sums(self) -> dict[str, Any]:
         """Return the parameters, with their values, that one pass is not enough for."""
         return {}
+
+    def _keep_views(self, X: Any) -> None:
+        """Store the columns of views, or forget those of an earlier fit."""
+        self.__dict__.pop("_views_in", None)
+        if isinstance(X, MultiView):
+            self._views_in = {view: X.column_names(view) for view in X}
 
     def _keep_names(self, names: Any) -> None:
         """Store the names of the columns, or forget those of an earlier fit."""

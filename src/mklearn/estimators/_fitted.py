@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mklearn.data.containers import require_table
 from mklearn.data.covariates import Fixed, split
 from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
@@ -32,6 +33,8 @@ class FittedMachine(BaseEstimator):
     predictor_: Predictor
     classes_: NDArray[Any]
     _fixed: Fixed | None = None
+    # columns of the views in training, where these have names; None for a table
+    _views_in: dict[str, tuple[str, ...] | None] | None = None
 
     def _effects(
         self, bias: FloatArray, shift: Any = 0.0
@@ -133,13 +136,23 @@ class FittedMachine(BaseEstimator):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
+        require_table(X)
         if holds_views(X):
             X = MultiView(X)
         if isinstance(self.predictor_, KnownScores):
             return X  # which is not looked at
+        if isinstance(X, MultiView) and X.covariates is None:
+            X = X.in_form_of(self._expected_views(X))
         if self._fixed is not None:
             return self._with_covariates(X)
         return self._new_samples(X) if self.predictor_.takes_samples else X
+
+    def _expected_views(self, X: MultiView) -> dict[str, tuple[str, ...] | None]:
+        """Return the views of the training samples, but no lacking covariates."""
+        places = () if self._fixed is None else self._fixed.places
+        needed = {place.view for place in places}
+        known = self._views_in or dict.fromkeys(X.names)
+        return {k: names for k, names in known.items() if k in X or k not in needed}
 
     def _new_samples(self, X: Any) -> Any:
         """Return new samples, with the columns of the training samples."""

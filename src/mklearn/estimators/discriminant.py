@@ -272,7 +272,8 @@ class MKLDiscriminant(
             fit = self._fit_reg(space, reg, start)
             start = fit.solution
             models[reg] = clone(self).set_params(reg=reg)
-            for name in ("n_features_in_", "feature_names_in_", "classes_", "_fixed"):
+            for name in ("n_features_in_", "feature_names_in_", "classes_", "_fixed",
+                         "_views_in"):  # fmt: skip
                 if name in vars(self):
                     setattr(models[reg], name, getattr(self, name))
             models[reg]._multilabel = self._multilabel

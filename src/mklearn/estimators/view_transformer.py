@@ -128,6 +128,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         """
         check_is_fitted(self)
         data, table = self._views(X, reset=False)
+        data = data.in_form_of(self._columns_in)
         self._check_views(data)
         made = {
             view: _spread(
@@ -184,6 +185,7 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
             made[view] = _spread(array, ~there, array.shape[1])
         self._dropped = [view for view, what in wanted.items() if what == DROP]
         self.views_in_ = {view: _width(data, view) for view in data}
+        self._columns_in = {view: data.column_names(view) for view in data}
         views = self._replaced(data, made)
         self.views_out_ = {view: _width(views, view) for view in views}
         return views, table
@@ -236,15 +238,15 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         return dict(named)
 
     def _check_views(self, data: MultiView) -> None:
-        """Raise ValueError unless new samples have the views of the training."""
+        """Raise ValueError unless new samples have the columns of the training."""
         for view, width in self.views_in_.items():
-            if view not in data:
+            if view not in data:  # a single view may have another name
                 raise ValueError(
-                    f"View {view!r} was present in fit but is missing in the new "
-                    f"samples, which have {list(data.names)}; for samples that lack a "
-                    "view, set all its columns to NaN."
+                    f"View {view!r} was present in fit, but the new samples have "
+                    f"{list(data.names)}."
                 )
-            if _width(data, view) != width:
+            gone = data.absent(view).all()
+            if not gone and _width(data, view) != width:
                 raise ValueError(
                     f"View {view!r} has {_width(data, view)} columns but had {width} "
                     "in fit."

@@ -171,6 +171,7 @@ class FeatureSet:
             if not (self.only_view and len(data.names) == 1):
                 raise ValueError(
                     f"The new samples lack view {view!r}; they have {list(data.names)}."
+                    " Add the view, with NaN in all columns for samples without it."
                 )
             view = data.names[0]
         if data.has_absent(view) and data.absent(view).all():

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import gzip
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from mklearn.data.frames import pandas_for
 from mklearn.data.labels import repeated, told
 from mklearn.data.views import MultiView
 from mklearn.kernels.families import Family, KernelLike, flat_kernels
 from mklearn.kernels.specs import Kernel
+
+SMALL, LARGE, FEW = "too small", "too large", "too few columns in the table"
 
 
 @dataclass(frozen=True)
@@ -31,65 +35,143 @@ class GroupReport:
     sizes : dict of str to int
         Number of columns in the table, for each group that is used.
     left_out : dict of str to int
-        Number of columns in the table, for groups that are too small or too large.
+        Number of columns in the table, for each group that is left out.
+    reasons : dict of str to str
+        Why a group is left out: it is "too small" or "too large", or it has "too few
+        columns in the table", though it names enough.
     missing : dict of str to tuple of str
-        Columns that are not in the table, for each group that is used.
+        Columns that are not in the table, for each group, used or not, that names any.
+    members : dict of str to tuple of int
+        Positions of the columns in the table, for each group that is used.
     n_columns : int
         Number of columns of the table.
     n_covered : int
         Number of columns that are in at least one of the groups used.
     n_shared : int
         Number of columns that are in more than one of them.
-    largest_overlap : tuple of (str, str, float), or None
-        The two groups with the largest overlap, as a share of the smaller one.
     """
 
     sizes: dict[str, int]
     left_out: dict[str, int]
+    reasons: dict[str, str]
     missing: dict[str, tuple[str, ...]] = field(repr=False)
+    members: dict[str, tuple[int, ...]] = field(repr=False)
     n_columns: int
     n_covered: int
     n_shared: int
-    largest_overlap: tuple[str, str, float] | None
 
     @property
     def n_missing(self) -> int:
         """Number of distinct columns named in groups that are not in the table."""
         return len({name for names in self.missing.values() for name in names})
 
+    @property
+    def largest_overlap(self) -> tuple[str, str, float] | None:
+        """The two groups with the largest overlap, as a share of the smaller one."""
+        found = self._overlaps(1)
+        return None if not found else (found[0][0], found[0][1], found[0][3])
+
     def __str__(self) -> str:
+        least, most = min(self.sizes.values()), max(self.sizes.values())
+        used = _count(len(self.sizes), "group")
+        many = f"{least} to {most}" if least < most else f"{least}"
+        cover = "It covers" if len(self.sizes) == 1 else "They cover"
         lines = [
-            f"{len(self.sizes)} groups are used, of "
-            f"{min(self.sizes.values())} to {max(self.sizes.values())} columns.",
-            f"They cover {self.n_covered} of {self.n_columns} columns, {self.n_shared} "
-            "of them more than once.",
+            f"{used} used, of {many} column{'' if most == 1 else 's'}.",
+            f"{cover} {self.n_covered} of {self.n_columns} columns, {self.n_shared} of "
+            "them more than once.",
         ]
-        if self.largest_overlap is not None:
-            a, b, share = self.largest_overlap
+        largest = self.largest_overlap
+        if largest is not None:
+            a, b, share = largest
             lines.append(
                 f"The largest overlap is between {a} and {b}: {share:.0%} of "
                 "the smaller."
             )
         if self.n_missing:
-            lines.append(
-                f"{self.n_missing} columns named in groups are not in the table."
-            )
-        if self.left_out:
-            lines.append(
-                f"{len(self.left_out)} groups are left out because of their size: "
-                f"{told(self.left_out)}."
-            )
-        return "\n".join(lines)
+            named = _count(self.n_missing, "column", "named in groups ")
+            lines.append(f"{named} not in the table.")
+        return "\n".join([*lines, *_why_left_out(self.reasons)])
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row for each group, used or not."""
-        pd = pandas_for("to_frame()", "read sizes, left_out and missing")
+        """Return a pandas DataFrame with one row for each group, used or not.
+
+        Its columns are the number of columns in the table (``size``), the number of
+        columns that are not there (``missing``), whether the group is ``used``, and the
+        ``reason`` if it is not.
+        """
+        pd = pandas_for("to_frame()", "read sizes, left_out, reasons and missing")
         sizes = {**self.sizes, **self.left_out}
         index = pd.Index(list(sizes), name="group")
-        absent = [len(self.missing.get(name, ())) for name in sizes]
-        used = [name in self.sizes for name in sizes]
-        table = {"size": list(sizes.values()), "missing": absent, "used": used}
+        table = {
+            "size": list(sizes.values()),
+            "missing": [len(self.missing.get(name, ())) for name in sizes],
+            "used": [name in self.sizes for name in sizes],
+            "reason": [self.reasons.get(name, "") for name in sizes],
+        }
         return pd.DataFrame(table, index=index)
+
+    def overlap_frame(self, most: int = 20) -> Any:
+        """Return a pandas DataFrame of the pairs of groups with the largest overlaps.
+
+        Parameters
+        ----------
+        most : int
+            Maximum number of pairs.
+
+        Returns
+        -------
+        DataFrame
+            Two groups, ``group`` and ``other``, the number of columns that both have
+            (``shared``), and its ``share`` of the smaller group, largest first.
+        """
+        pd = pandas_for("overlap_frame()", "read members")
+        columns = ["group", "other", "shared", "share"]
+        return pd.DataFrame(self._overlaps(most), columns=columns)
+
+    def _overlaps(self, most: int) -> list[tuple[str, str, int, float]]:
+        """Return pairs of groups, the columns they share, and the share."""
+        names, places = list(self.members), list(self.members.values())
+        ends = np.cumsum([0, *map(len, places)])
+        columns = np.array([j for index in places for j in index], dtype=np.intp)
+        shape = (len(names), self.n_columns)
+        held = sparse.csr_array((np.ones(len(columns)), columns, ends), shape=shape)
+        common = sparse.coo_array(sparse.triu(held @ held.T, k=1))
+        size = np.diff(ends)
+        share = common.data / np.minimum(size[common.row], size[common.col])
+        order = np.lexsort((common.col, common.row, -common.data, -share))[:most]
+        return [
+            (
+                names[common.row[i]],
+                names[common.col[i]],
+                int(common.data[i]),
+                float(share[i]),
+            )
+            for i in order
+        ]
+
+
+def _count(n: int, noun: str, more: str = "") -> str:
+    """Return a number of things as the subject of a sentence, with its verb."""
+    return f"{n} {noun}{'' if n == 1 else 's'} {more}{'is' if n == 1 else 'are'}"
+
+
+def _why_left_out(reasons: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each reason, with the groups left out for it."""
+    lines = []
+    for reason in (FEW, SMALL, LARGE):
+        names = [name for name, why in reasons.items() if why == reason]
+        their = "its" if len(names) == 1 else "their"
+        it = "it is" if len(names) == 1 else "they are"
+        why = (
+            f"too few of {their} columns are in the table"
+            if reason == FEW
+            else f"{it} {reason}"
+        )
+        if names:
+            left = _count(len(names), "group")
+            lines.append(f"{left} left out because {why}: {told(names)}.")
+    return lines
 
 
 @dataclass(frozen=True)
@@ -107,10 +189,20 @@ class GroupFamily(Family):
         return self  # immutable, and copying thousands of sets takes long
 
     def expand(self, data: MultiView) -> list[Kernel]:
-        """Return the kernels, one set for each group with columns in ``data``."""
+        """Return the kernels, one set for each group with columns in ``data``.
+
+        A warning names the groups that are left out.
+        """
         view = data.view_name(self.view)
-        found, _ = self._found(data, view)
+        found, missing = self._found(data, view)
         used = self._used(found, view, data)
+        if len(used) < len(found):
+            said = _why_left_out(self._reasons(found, missing))
+            warnings.warn(
+                " ".join([*said, "family.report(X) tells more, and family.within(X) "
+                "leaves them out without this warning."]),
+                stacklevel=2,
+            )  # fmt: skip
         several = len(data.names) > 1
         out = []
         for kernel in self.kernels:
@@ -148,12 +240,42 @@ class GroupFamily(Family):
         return GroupReport(
             sizes,
             others,
-            {name: missing[name] for name in used if missing[name]},
+            self._reasons(found, missing),
+            {name: names for name, names in missing.items() if names},
+            used,
             width,
             int(np.count_nonzero(count)),
             int(np.count_nonzero(count > 1)),
-            _most_alike(used),
         )
+
+    def within(self, X: Any) -> GroupFamily:
+        """Return the family without the groups that are left out for a table.
+
+        Parameters
+        ----------
+        X : DataFrame, MultiView, or any other input of an estimator
+        """
+        left_out = self.report(X).left_out
+        kept = tuple(group for group in self.groups if group[0] not in left_out)
+        return replace(self, groups=kept)
+
+    def _limits(self) -> tuple[int, float]:
+        """Return the smallest and the largest number of columns of a group."""
+        return max(1, self.min_size), np.inf if self.max_size is None else self.max_size
+
+    def _reasons(
+        self, found: dict[str, tuple[int, ...]], missing: dict[str, tuple[str, ...]]
+    ) -> dict[str, str]:
+        """Return why groups are left out, for those that are."""
+        least, most = self._limits()
+        reasons = {}
+        for name, index in found.items():
+            if len(index) > most:
+                reasons[name] = LARGE
+            elif len(index) < least:
+                enough = len(index) + len(missing[name]) >= least
+                reasons[name] = FEW if enough else SMALL
+        return reasons
 
     def _found(
         self, data: MultiView, view: str
@@ -185,22 +307,19 @@ class GroupFamily(Family):
     def _used(
         self, found: dict[str, tuple[int, ...]], view: str, data: MultiView
     ) -> dict[str, tuple[int, ...]]:
-        top = np.inf if self.max_size is None else self.max_size
-        used = {
-            name: index
-            for name, index in found.items()
-            if max(1, self.min_size) <= len(index) <= top
-        }
+        least, most = self._limits()
+        used = {k: index for k, index in found.items() if least <= len(index) <= most}
         if not used:
             names = data.column_names(view)
             has = (
                 "no column names" if names is None else f"columns {told(names[:3])} ..."
             )
             first = self.groups[0]
+            wanted = f"at least {least}" if most == np.inf else f"{least} to {most}"
             raise ValueError(
-                f"No group has at least {max(1, self.min_size)} columns of view "
-                f"{view!r}, which has {has}; {first[0]!r} names {told(first[1][:3])} "
-                "... Are both the same kind of name (symbols, Ensembl or Entrez ids)?"
+                f"No group has {wanted} columns of view {view!r}, which has {has}; "
+                f"{first[0]!r} names {told(first[1][:3])} ... Are both the same kind "
+                "of name (symbols, Ensembl or Entrez ids)?"
             )
         return used
 
@@ -217,15 +336,17 @@ def per_group(
 
     Groups may overlap: a column may be in several of them. With linear kernels and
     ``norm=1`` this is the latent group lasso. Columns that are not in the table are
-    ignored, and groups with too few columns are left out; ``report(X)`` lists both.
+    ignored, and groups with too few columns are left out, with a warning; the method
+    ``report(X)`` of the family lists both, and ``within(X)`` returns the family of the
+    other groups.
 
     Parameters
     ----------
     groups : mapping, path or DataFrame
         A mapping from group names to columns; a GMT file, possibly compressed
         (``.gz``), in which each line has the name, a description and the columns of a
-        group, separated by tabs; or a table whose first two columns contain the names
-        of groups and of columns.
+        group, separated by tabs (lines that start with ``#`` are comments); or a table
+        whose first two columns contain the names of groups and of columns.
     view : str, optional
         The view of the columns; may be None if there is only one.
     kernel : kernel, name, callable or list of these
@@ -243,14 +364,14 @@ def per_group(
     ... )
     >>> sets = {"cycle": ["TP53", "MYC", "CDK1"], "growth": ["MYC", "A"], "none": ["B"]}
     >>> family = per_group(sets)
-    >>> KernelBank(X, family).names
-    ('cycle', 'growth')
     >>> print(family.report(X))
-    2 groups are used, of 2 to 2 columns.
+    2 groups are used, of 2 columns.
     They cover 3 of 3 columns, 1 of them more than once.
     The largest overlap is between cycle and growth: 50% of the smaller.
-    1 columns named in groups are not in the table.
-    1 groups are left out because of their size: 'none'.
+    2 columns named in groups are not in the table.
+    1 group is left out because it is too small: 'none'.
+    >>> KernelBank(X, family.within(X)).names
+    ('cycle', 'growth')
     """
     for name, value in (("min_size", min_size), ("max_size", max_size)):
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
@@ -304,22 +425,38 @@ def read_groups(groups: Any) -> dict[str, list[Any]]:
 
 
 def _read_gmt(path: Path) -> list[tuple[str, list[str]]]:
+    """Return the groups of a file, without blank lines and comments (``#``)."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
-            lines = [line.rstrip("\r\n").split("\t") for line in file if line.strip()]
+        with opened(path, "rt", encoding="utf-8-sig") as file:
+            lines = [line.strip("\r\n").split("\t") for line in file]
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as a GMT file: {error}.") from error
+    found = []
     for number, line in enumerate(lines, 1):
-        if len(line) < 3:
+        fields = [text.strip() for text in line]
+        if not any(fields) or fields[0].startswith("#"):
+            continue
+        members = [text for text in fields[2:] if text]
+        if not members:
             raise ValueError(
-                f"Line {number} of {path} has {len(line)} fields; a line of a GMT file "
-                "has a name, a description and at least one column, separated by tabs."
+                f"Line {number} of {path} has {_count_fields(fields)}; a line of a GMT "
+                "file has a name, a description and at least one column, separated by "
+                "tabs."
             )
-    twice = repeated(np.array([line[0] for line in lines], dtype=object))
+        if not fields[0]:
+            raise ValueError(f"Line {number} of {path} has no name of a group.")
+        found.append((fields[0], members))
+    twice = repeated(np.array([name for name, _ in found], dtype=object))
     if twice:
         raise ValueError(f"{path} has several groups called {told(twice)}.")
-    return [(line[0], [name for name in line[2:] if name]) for line in lines]
+    return found
+
+
+def _count_fields(fields: list[str]) -> str:
+    """Return the number of fields that are not empty, in words."""
+    n = sum(bool(text) for text in fields)
+    return f"{n} field{'' if n == 1 else 's'}"
 
 
 def _of_table(table: Any) -> list[tuple[Any, list[Any]]]:
@@ -333,23 +470,3 @@ def _of_table(table: Any) -> list[tuple[Any, list[Any]]]:
     for name, column in values[:, :2].tolist():
         found.setdefault(name, []).append(column)
     return list(found.items())
-
-
-def _most_alike(used: dict[str, tuple[int, ...]]) -> tuple[str, str, float] | None:
-    """Return the two groups with the largest overlap, None if there is none."""
-    names = list(used)
-    owners: dict[int, list[int]] = {}
-    for g, name in enumerate(names):
-        for column in used[name]:
-            owners.setdefault(column, []).append(g)
-    common = np.zeros((len(names), len(names)), dtype=np.int32)
-    for group in owners.values():
-        if len(group) > 1:
-            common[np.ix_(group, group)] += 1
-    np.fill_diagonal(common, 0)
-    if not common.any():
-        return None
-    size = np.array([len(used[name]) for name in names])
-    share = common / np.minimum(size[:, None], size[None, :])
-    a, b = np.unravel_index(int(share.argmax()), share.shape)
-    return names[a], names[b], float(share[a, b])

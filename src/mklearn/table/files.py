@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.data.files import exact_numbers
-from mklearn.data.labels import as_labels, require_distinct
+from mklearn.data.labels import (
+    as_labels,
+    require_common,
+    require_distinct,
+    spelt_otherwise,
+)
 from mklearn.kernels import KernelBank
 from mklearn.table.columns import require_column
 from mklearn.table.errors import TableError, need_pandas
@@ -121,7 +126,9 @@ def read_tables(
         require_column(part, name)
         ids = [str(value) for value in part[name].tolist()]
         try:
-            require_distinct(as_labels(ids), f"table {view!r}")
+            require_distinct(
+                as_labels(ids), f"table {view!r}", "Keep one row for each of them."
+            )
         except ValueError as error:
             raise TableError(str(error)) from error
         if part[name].isna().any():
@@ -131,9 +138,38 @@ def read_tables(
         taken |= set(part.columns)
         views[view] = list(part.columns)
         parts.append(part)
+    try:
+        require_common(
+            {
+                view: as_labels(part.index)
+                for view, part in zip(views, parts, strict=True)
+            },
+            f"Check that the values of {name!r} are the same in all files.",
+        )
+    except ValueError as error:
+        raise TableError(str(error)) from error
     everyone = list(dict.fromkeys(i for part in parts for i in part.index))
     whole = pd.concat([part.reindex(everyone) for part in parts], axis=1)
     return whole.reset_index(drop=True), views if tables else {}, everyone
+
+
+def id_words(
+    frame: Any, views: Mapping[str, Sequence[str]], ids: Sequence[str] | None
+) -> list[str]:
+    """Return a warning about names of samples that differ only in their spelling.
+
+    Parameters
+    ----------
+    frame, views, ids
+        The result of :func:`read_tables`.
+    """
+    names = as_labels(ids or [])
+    held = {
+        view: names[frame[list(columns)].notna().to_numpy().any(axis=1)]
+        for view, columns in views.items()
+    }
+    found = spelt_otherwise(held).strip()
+    return [found] if found else []
 
 
 def _check_names(columns: Any, path: Path) -> None:
