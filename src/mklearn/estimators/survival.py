@@ -15,6 +15,7 @@ from mklearn.data.blocks import Block, Blocks
 from mklearn.data.checks import NothingToLearnError, check_times
 from mklearn.data.reading import by_blocks, comes_in_blocks
 from mklearn.data.threads import one_blas_thread
+from mklearn.data.views import paired
 from mklearn.estimators._base import BaseMKL, Samples
 from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._predictor import check_finite, require
@@ -61,10 +62,12 @@ class SurvivalMixin(BaseMKL):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         y : times and events, as in ``fit``
+            They are paired with the samples as in ``fit``.
         sample_weight : array of shape (n_samples,), optional
             A pair counts with the product of the weights of its samples.
         """
-        return concordance_index(y, self.predict(X), sample_weight)
+        weight = paired(X, sample_weight, "sample_weight")
+        return concordance_index(paired(X, y), self.predict(X), weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
