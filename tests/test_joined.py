@@ -279,6 +279,33 @@ def test_times_are_paired_by_fit_and_score(model):
         model.score(X, TIMES.rename(index={"p00": "q"}))
 
 
+def test_strata_and_groups_are_paired_with_samples():
+    X = MultiView({"rna": RNA, "protein": PROTEIN})
+    strata = pd.Series(np.where(rng.random(N) < 0.5, "x", "y"), index=IDS)
+    other = SHUFFLED[::-1]
+    cox = MKLCox(KERNELS).fit(X, TIMES.to_numpy(float), strata=strata.to_numpy())
+    expected = cox.predict_survival_function(X, strata.to_numpy(), return_array=True)
+    cox.fit(X, TIMES.iloc[SHUFFLED], strata=strata.iloc[other])
+    for given in (strata, strata.iloc[other]):
+        np.testing.assert_array_equal(
+            cox.predict_survival_function(X, given, return_array=True), expected
+        )
+    with pytest.raises(ValueError, match="index of strata refers to other samples"):
+        cox.fit(X, TIMES, strata=strata.rename(index={"p00": "q"}))
+    groups = pd.Series(np.arange(N) // 4, index=IDS)
+    search = MKLCoxCV(KERNELS, Cs=[0.1, 1.0], norms=[2], cv=2)
+    plain = search.fit(X, TIMES, groups=groups, strata=strata)
+    expected, scores = plain.predict(X), plain.scores_
+    search.fit(
+        X,
+        TIMES.iloc[SHUFFLED],
+        groups=groups.iloc[SHUFFLED],
+        strata=strata.iloc[other],
+    )
+    np.testing.assert_array_equal(search.predict(X), expected)
+    np.testing.assert_array_equal(search.scores_, scores)
+
+
 def test_a_dict_of_frames_is_paired_with_labels_too():
     X = {"rna": RNA, "protein": PROTEIN}
     model = MKLClassifier(KERNELS).fit(X, Y)
