@@ -125,6 +125,38 @@ def test_columns_that_tell_the_target_are_found():
     assert sample_checks((y == 2)[:, None] + 0.0 * NOISE, y)[0].startswith("60 samples")
 
 
+def structured(time, event):
+    y = np.empty(len(time), dtype=[("event", bool), ("time", float)])
+    y["event"], y["time"] = event, time
+    return y
+
+
+def test_columns_that_tell_times_are_found():
+    rng = np.random.default_rng(1)
+    time, event = rng.exponential(size=N).round(2), rng.random(N) < 0.6
+    y = structured(time, event)
+    # distinct numbers, few numbers and two numbers: none tells anything
+    plain = np.column_stack([NOISE, SIGNAL.round(), Y])
+    assert sample_checks(plain, y) == ()
+    leaks = {
+        "the time exactly": [time, -3.0 * time + 1, np.exp(time), np.float32(time)],
+        "exactly which samples had an event": [event, 5.0 - event],
+        "the times of the events exactly": [np.where(event, time, 0.0)],
+    }
+    for what, columns in leaks.items():
+        for column in columns:
+            (said,) = sample_checks(np.column_stack([plain, column]), y)
+            assert f"Column '7' of view 'X' determines {what}" in said
+    # samples without the view do not count, and two samples tell nothing
+    for count, found in ((N // 2, 1), (2, 0)):
+        there = (np.arange(N) < count)[:, None]
+        some = np.where(there, np.column_stack([time, event]), np.nan)
+        said = sample_checks(MultiView({"a": some[:, :1], "b": NOISE}), y)
+        assert len(said) == found
+    # times without ties
+    assert sample_checks(NOISE, structured(rng.random(N), np.ones(N))) == ()
+
+
 def test_equal_samples_and_split_subjects_are_found():
     X = NOISE.copy()
     X[30] = X[0]
