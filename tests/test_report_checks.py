@@ -10,11 +10,18 @@ from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.model_selection import KFold
 
-from mklearn import MKLClassifier, MKLClassifierCV, MKLRegressor, MultiView
+from mklearn import (
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLCox,
+    MKLRegressor,
+    MKLSurvivalSVM,
+    MultiView,
+)
 from mklearn.cli.inputs import CLASSES, VALUES, Data
 from mklearn.cli.unseen import Unseen
 from mklearn.interpretation import decision_parts, kernel_importance, weight_stability
-from mklearn.kernels import RBF, KernelBank, Linear, per_view
+from mklearn.kernels import RBF, KernelBank, Linear, per_group, per_view
 from mklearn.model_selection import compare
 from mklearn.report import (
     Predictions,
@@ -296,3 +303,40 @@ def test_methods_say_what_was_done():
     plain = MKLClassifier(per_view(Linear()), norm=np.inf).fit(DATA, Y)
     said, sources = methods_text(report(plain, DATA, Y))
     assert "the same weight" in said and len(sources) == 2
+
+
+def test_methods_of_survival_analyses():
+    rng = np.random.default_rng(2)
+    time, event = np.ceil(9 * rng.random(N)), rng.random(N) < 0.6
+    y, strata = structured(time, event), np.arange(N) % 3
+    X = MultiView({"clinic": NOISE[:, :2], "genes": SIGNAL, "age": NOISE[:, 2:]})
+    sets = per_group({"one": [0, 1], "two": [0, 1, 2]}, view="genes")
+    model = MKLCox(
+        [sets, Linear(view="clinic")], fixed="age", ties="efron", norm=1
+    ).fit(X, y, strata=strata)
+    said, sources = methods_text(report(model, X, y, scoring="concordance"))
+    for part in (
+        f"60 samples ({event.sum()} with an event, {N - event.sum()} censored)",
+        "in 2 views (clinic: 2 columns, genes: 3 columns) were used for a survival "
+        "analysis",
+        "3 kernels, 2 of them on given sets of columns (such as gene sets) of 2 to 3 "
+        "columns each, the others: linear",
+        "Cox's partial likelihood (Cox, 1972)",
+        "ties were handled by the method of Efron (1977)",
+        "Each of 3 strata had its own baseline hazard",
+        "1 covariate (age) entered linearly, with an unpenalised coefficient.",
+    ):
+        assert part in said, said
+    assert "classification" not in said
+    assert [s.split(",")[0] for s in sources[1:3]] == ["Cox", "Efron"]
+    folds = compare({"m": model}, X, y, cv=KFold(2))
+    for one, name in ((MKLCox("linear"), "Breslow"), (MKLSurvivalSVM("linear"), "log")):
+        one.fit(SIGNAL[:, :1], y)
+        page = report(one, SIGNAL[:, :1], y, scoring="concordance", comparison=folds)
+        said, sources = methods_text(page)
+        assert "in 1 view (X: 1 column) were" in said, said
+        assert "with 1 kernel, on the samples: linear." in said
+        assert name in said
+        for source in sources:
+            author, year = source.split(",")[0], source.split("(")[1][:4]
+            assert author in said and year in said
