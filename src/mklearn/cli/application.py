@@ -434,10 +434,10 @@ def make_report(run: Run, loading: str) -> Report:
     if isinstance(run.model, TableModel):
         missing = sum(filled_in(X, run.model.views_).values())
         X = run.model.transform_table(X)
-    classes = run.data.y if run.data.task == CLASSES else None
+    known = run.data.y if run.data.task in (CLASSES, TIMES) else None
     return Report(
         title=f"{run.data.target}: {run.data.name}",
-        data=describe_data(X, classes, missing=missing, source=run.data.name),
+        data=describe_data(X, known, missing=missing, source=run.data.name),
         model=model,
         comparison=run.comparison,
         scoring=run.scoring,

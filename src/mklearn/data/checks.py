@@ -15,9 +15,12 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from mklearn.data.labels import is_missing
 from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
+
+STRATUM = "stratum"  # the field of the stratum in structured times
 
 
 class NothingToLearnError(ValueError):
@@ -232,11 +235,12 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
 
     Parameters
     ----------
-    y : structured array, or array or DataFrame of two or three columns
-        A structured array has one boolean field, the events, and one field of times.
-        Columns are time, event and, if there are three, the index of the stratum; in a
-        DataFrame a boolean column holds the events, whatever its position. A single
-        column holds times of events, none of them censored.
+    y : structured array, or array or DataFrame of two columns
+        A structured array has one boolean field, the events, and one field of times; a
+        third one named "stratum", as :func:`with_strata` adds it, has the index of the
+        stratum. Columns are time and event; in a DataFrame a boolean column holds the
+        events, whatever its position. A single column holds times of events, none of
+        them censored.
     n : int
     needs_event : bool
         Whether at least one event is required.
@@ -267,38 +271,73 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
     return np.column_stack([time + 0.0, marks, np.asarray(stratum, dtype=np.float64)])
 
 
+def check_strata(strata: Any) -> NDArray[Any]:
+    """Return the stratum of each sample, numbers or texts, shape (n,)."""
+    values = np.asarray(strata)
+    if values.ndim != 1:
+        raise ValueError(
+            f"strata must be one value for each sample, got shape {values.shape}."
+        )
+    listed = values.tolist()
+    missing = [i for i, value in enumerate(listed) if is_missing(value)]
+    if missing:
+        raise ValueError(
+            f"strata is missing for {len(missing)} samples, first in row {missing[0]}; "
+            "give the stratum of each sample, or leave out these samples."
+        )
+    if values.dtype.kind == "O":
+        if len({isinstance(value, str) for value in listed}) > 1:
+            raise ValueError("strata must be all numbers or all texts, got both.")
+        values = np.array(listed)
+    return values
+
+
+def with_strata(y: Any, number: NDArray[np.intp]) -> NDArray[Any]:
+    """Return times and events with the index of the stratum, as a structured array.
+
+    Parameters
+    ----------
+    y : times and events, as in :func:`check_times`
+    number : array of shape (n,)
+    """
+    target = check_times(y, len(number))
+    kinds = [("event", bool), ("time", np.float64), (STRATUM, np.float64)]
+    out = np.empty(len(target), dtype=kinds)
+    out["time"], out["event"], out[STRATUM] = target[:, 0], target[:, 1] > 0, number
+    return out
+
+
 def _times_of(y: Any) -> tuple[Any, Any, Any]:
     """Return times, events and strata, each of shape (n,)."""
     named = getattr(getattr(y, "dtype", None), "names", None)
     if named is not None and not hasattr(y, "columns"):
         fields = {name: np.asarray(y[name]) for name in named}
-        bools = [name for name in named if fields[name].dtype.kind == "b"]
-        if len(named) != 2 or len(bools) != 1 or y.ndim != 1:
+        stratum = fields.pop(STRATUM, np.zeros(len(y))) if len(named) == 3 else None
+        bools = [name for name in fields if fields[name].dtype.kind == "b"]
+        if len(fields) != 2 or len(bools) != 1 or y.ndim != 1:
             raise ValueError(
                 "A structured y must have two fields, a boolean one for events and "
                 f"one for times, got {y.dtype}."
             )
         event = fields.pop(bools[0])
         (time,) = fields.values()
-        return time, event, np.zeros(len(time))
+        return time, event, np.zeros(len(time)) if stratum is None else stratum
     if hasattr(y, "columns"):
         columns = [np.asarray(y[name]) for name in y.columns]
         columns.sort(key=lambda column: column.dtype.kind == "b")
-        if len(columns) == 3 and columns[2].dtype.kind == "b":
-            columns[1:] = columns[2], columns[1]
     else:
         y = np.asarray(y)
         if y.ndim != 2 or y.shape[1] == 1:
             time = column_or_1d(y, warn=True)
             return time, np.ones(len(time)), np.zeros(len(time))
         columns = list(y.T)
-    if len(columns) not in (2, 3):
+    if len(columns) != 2:
         raise ValueError(
-            "y must have the columns time and event, or time, event and stratum, got "
-            f"{len(columns)} columns."
+            f"y must have two columns, time and event, got {len(columns)} columns. "
+            "Strata are given to fit as strata=."
         )
-    time, event, stratum = (*columns, np.zeros(len(columns[0])))[:3]
-    return time, event, stratum
+    time, event = columns
+    return time, event, np.zeros(len(time))
 
 
 def _check_length(part: Any, n: int, name: str, where: str) -> None:

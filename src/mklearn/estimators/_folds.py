@@ -325,6 +325,7 @@ class SearchMixin:
         """
         y = in_order_of(training.ids, y, "y")
         sample_weight = in_order_of(training.ids, sample_weight, "sample_weight")
+        groups = in_order_of(training.ids, groups, "groups")
         row_weight = check_weight(sample_weight, len(training.group))
         truth = self._truth(self._target(y, row_weight))
         asked = self._asked_by_splitter(groups)

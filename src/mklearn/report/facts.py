@@ -21,6 +21,7 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
+from mklearn.data.checks import check_times
 from mklearn.estimators._folds import error_over_folds
 from mklearn.estimators._inference import inference_columns
 from mklearn.estimators.event_times import (
@@ -54,6 +55,8 @@ class DataSummary:
         Origin of the samples.
     absent : mapping of str to int
         Number of samples that lack a view, for each view that some samples lack.
+    events : int, optional
+        Number of samples with an event; None unless the target is times to an event.
     """
 
     n_samples: int
@@ -62,6 +65,7 @@ class DataSummary:
     missing: int = 0
     source: str = ""
     absent: Mapping[str, int] = field(default_factory=dict)
+    events: int | None = None
 
 
 @dataclass(frozen=True)
@@ -280,7 +284,10 @@ class Report:
 def describe_data(
     X: Any, y: Any = None, *, missing: int = 0, source: str = ""
 ) -> DataSummary:
-    """Return the summary of samples and, if ``y`` is given, of their classes."""
+    """Return the summary of samples and, if ``y`` is given, of classes or events.
+
+    Times and events are given as a structured array.
+    """
     absent = {}
     if isinstance(X, MultiView):
         views = {name: 1 if X.is_text(name) else X[name].shape[1] for name in X}
@@ -290,6 +297,9 @@ def describe_data(
         views = {"precomputed kernels": X.shape[2]}
     else:
         views = {"X": np.shape(X)[1]}
+    if y is not None and np.asarray(y).dtype.names:
+        events = int(check_times(y, X.shape[0], needs_event=False)[:, 1].sum())
+        return DataSummary(X.shape[0], views, {}, missing, source, absent, events)
     classes = {} if y is None else class_counts(y)
     return DataSummary(X.shape[0], views, classes, missing, source, absent)
 
