@@ -549,7 +549,7 @@ def test_known_subjects_are_no_new_samples(model):
     new = best(clone(model).fit(X, y, groups=who))
     # 20 subjects are 20 coins: 0.8 and more of them has a chance of 0.006
     assert known > 0.95 and new < 0.8
-    # with metadata routing it is the splitter that asks for groups
+    # with metadata routing, a splitter asks for groups itself
     asking = clone(model).set_params(cv=StratifiedGroupKFold(5))
     with config_context(enable_metadata_routing=True):
         assert best(clone(asking).fit(X, y, groups=who)) < 0.8

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 from sklearn.utils import column_or_1d
 
 Index = NDArray[np.intp]
+
+N_FOLDS = 5  # number of folds of cv=None, as in scikit-learn
 
 
 def check_groups(groups: Any, n: int) -> Index:
@@ -75,4 +78,22 @@ def group_folds(
     return GroupKFold(min(n_folds, count), **shuffle)
 
 
-__all__ = ["check_groups", "group_folds"]
+def folds_from(cv: Any, y: Any, groups: Any, classifier: bool) -> Any:
+    """Return the splitter that ``cv`` stands for.
+
+    Parameters
+    ----------
+    cv : int, splitter, iterable of (train, test) or None
+        If there are groups, a number means folds of groups; None means 5 folds.
+    y : array of shape (n,), or None
+    groups : array of shape (n,), or None
+    classifier : bool
+    """
+    cv = N_FOLDS if cv is None else cv
+    if groups is None or not isinstance(cv, Integral):
+        return check_cv(cv, y, classifier=classifier)
+    known = y if classifier else np.zeros(len(groups))
+    return group_folds(int(cv), groups, known, classifier)
+
+
+__all__ = ["N_FOLDS", "check_groups", "folds_from", "group_folds"]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 
-from mklearn.data.subjects import group_folds
+from mklearn.data.subjects import folds_from
 from mklearn.fitted import NEGLIGIBLE
 from mklearn.interpretation.frames import by_kernel
 from mklearn.model_selection import ctrl_c_ends_all, stop_if_interrupted
@@ -285,10 +283,7 @@ def weight_stability(
         else:
             counts = [c for _ in range(n_resamples // 2) for c in units.halves(rng)]
     elif method == "folds":
-        splitter = check_cv(cv, y, classifier=labels is not None)
-        if groups is not None and isinstance(cv, Integral):
-            classes = np.zeros(n) if labels is None else labels
-            splitter = group_folds(int(cv), groups, classes, labels is not None)
+        splitter = folds_from(cv, y, groups, labels is not None)
         counts = [
             np.bincount(train, minlength=n).astype(float)
             for train, _ in splitter.split(np.zeros((n, 1)), y, groups)
