@@ -17,7 +17,12 @@ from sklearn.model_selection import cross_validate
 from sklearn.utils.metadata_routing import MetadataRouter, get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
-from mklearn.data.subjects import check_groups, folds_from
+from mklearn.data.subjects import (
+    check_groups,
+    folds_from,
+    warn_of_subjects,
+    warned_of_subjects,
+)
 from mklearn.estimators._folds import error_over_folds, stop_if_interrupted
 from mklearn.fitted import used_kernels
 
@@ -166,6 +171,7 @@ def compare(
     if groups is not None:
         groups = check_groups(groups, len(y))
         models = {name: _requesting_groups(model) for name, model in models.items()}
+    warn_of_subjects(X, y, groups, cv)
     splitter = folds_from(cv, y, groups, is_classifier(first))
     splits = tuple(splitter.split(X, y, groups))
     if len(splits) < 2:
@@ -175,7 +181,7 @@ def compare(
     shape = (len(models), len(splits))
     scores, seconds = np.empty(shape), np.empty(shape)
     used, available = np.full(shape, np.nan), np.zeros(len(models), dtype=np.intp)
-    with ctrl_c_ends_all():
+    with ctrl_c_ends_all(), warned_of_subjects():
         # loop over folds first, so that changes in load affect all models
         for k, split in enumerate(splits):
             for i, (name, model) in enumerate(models.items()):

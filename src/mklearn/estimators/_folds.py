@@ -28,7 +28,12 @@ from sklearn.utils.metadata_routing import (
 )
 
 from mklearn.data.checks import NothingToLearnError, check_weight
-from mklearn.data.subjects import N_FOLDS, check_groups, group_folds
+from mklearn.data.subjects import (
+    N_FOLDS,
+    check_groups,
+    group_folds,
+    warn_of_subjects,
+)
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import in_order_of
 from mklearn.estimators._predictor import as_bank
@@ -302,6 +307,13 @@ class SearchMixin:
         mapping = MethodMapping().add(caller="fit", callee="split")
         router.add_self_request(own)
         return router.add(splitter=self.cv, method_mapping=mapping)
+
+    def _warn_of_subjects(self, X: Any, y: Any, groups: Any) -> None:
+        """Warn if a column of X seems to name subjects that the folds would divide."""
+        fixed = getattr(self, "fixed", None)
+        apart = [fixed] if isinstance(fixed, (str, Integral)) else fixed
+        apart = () if apart is None else tuple(apart)
+        warn_of_subjects(X, y, groups, self.cv, apart=apart, stacklevel=5)
 
     def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
         """Return targets in the form given by the user."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state
 
-from mklearn.data.subjects import folds_from
+from mklearn.data.subjects import folds_from, warn_of_subjects, warned_of_subjects
 from mklearn.fitted import NEGLIGIBLE
 from mklearn.interpretation.frames import by_kernel
 from mklearn.model_selection import ctrl_c_ends_all, stop_if_interrupted
@@ -267,6 +267,7 @@ def weight_stability(
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     labels = None if y is None or not is_classifier(estimator) else np.asarray(y)
+    warn_of_subjects(X, y, groups, cv if method == "folds" else None)
     if method in ("bootstrap", "pairs"):
         if n_resamples < 2:
             raise ValueError(
@@ -354,7 +355,8 @@ class _Units:
 def _weights_of(
     model: Any, X: Any, y: Any, weight: FloatArray
 ) -> tuple[tuple[str, ...], tuple[Any, ...] | None, FloatArray, FloatArray]:
-    model.fit(X, y, sample_weight=weight)
+    with warned_of_subjects():
+        model.fit(X, y, sample_weight=weight)
     stop_if_interrupted(model)
     classes = None
     if np.ndim(model.kernel_weights_) == 2:
