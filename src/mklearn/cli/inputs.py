@@ -235,7 +235,11 @@ def load_data(
     y, kind, why = _target(np.asarray(values.tolist()), target, task)
     X = frame.drop(columns=[target])
     if groups is None:
-        said += subject_words(subject_columns(X, y), X)
+        found = subject_columns(X, y)
+        said += [
+            f"{words} Use --groups {c}; if {c!r} does not name subjects, rename it."
+            for c, words in zip(found, subject_words(found, X), strict=True)
+        ]
         return Data(X, y, kind, target, layout, [why, *said], path.name, ids)
     who = X.pop(groups)
     if who.isna().any():

@@ -583,6 +583,67 @@ def split(X: Any, places: Sequence[Place]) -> Split:
     return Split(array, table)
 
 
+def columns_of_no_numbers(X: Any) -> tuple[Place, ...]:
+    """Return the columns of a DataFrame that are not finite numbers.
+
+    Parameters
+    ----------
+    X : table
+        Tables other than DataFrames have no such columns.
+    """
+    if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
+        return ()
+    kinds = [getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", "O")]
+    if all(kind in "biu" for kind in kinds):
+        return ()
+    if all(kind in "biuf" for kind in kinds):
+        array = X.to_numpy()
+        if array.dtype.kind in "biuf" and np.isfinite(array).all():
+            return ()
+    found = []
+    for j, column in enumerate(X.columns):
+        values = _values(X.iloc[:, j] if hasattr(X, "iloc") else X[column])
+        numbers = _as_floats(values)
+        if numbers is None or not np.isfinite(numbers).all():
+            found.append(Place(str(column), None, j))
+    return tuple(found)
+
+
+def require_numbers(X: Any, places: Iterable[Place]) -> None:
+    """Raise ValueError if any of some columns of a DataFrame contains text.
+
+    Parameters
+    ----------
+    X : DataFrame
+    places : iterable of Place
+        Columns that kernels use.
+    """
+    for place in places:
+        values = _values(
+            X.iloc[:, place.column]
+            if hasattr(X, "iloc")
+            else X[list(X.columns)[place.column or 0]]
+        )
+        texts = [v for v in values.tolist() if isinstance(v, str) and not _is_float(v)]
+        if texts:
+            raise ValueError(
+                f"Column {place.name!r} contains text ({texts[0]!r}), but kernels need "
+                "numbers. Encode it as numbers, name it in fixed= as a covariate, or "
+                "give the kernels other columns with columns=."
+            )
+
+
+def _as_floats(values: NDArray[Any]) -> FloatArray | None:
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_float(text: str) -> bool:
+    return _as_floats(np.array([text], dtype=object)) is not None
+
+
 def _of_view(X: MultiView, place: Place) -> NDArray[Any]:
     view = place.view
     if view not in X:

@@ -11,7 +11,15 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mklearn.data.containers import require_table
-from mklearn.data.covariates import Fixed, split
+from mklearn.data.covariates import (
+    Fixed,
+    Place,
+    Values,
+    columns_of_no_numbers,
+    require_numbers,
+    split,
+    with_values,
+)
 from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views
@@ -19,6 +27,7 @@ from mklearn.estimators._inference import inference_columns
 from mklearn.estimators._predictor import KnownScores, Predictor
 from mklearn.estimators._training import OF_ONE, Training, as_views
 from mklearn.kernels.bank import KernelBank, beside_grams
+from mklearn.kernels.columns import columns_used
 
 FloatArray = NDArray[np.float64]
 
@@ -158,9 +167,44 @@ class FittedMachine(BaseEstimator):
         """Return new samples, with the columns of the training samples."""
         if isinstance(X, MultiView):
             return X
+        unused = self._unused(X)
+        if unused:
+            validate_data(self, X, skip_check_array=True, reset=False)
+            return as_numbers(split(X, unused).numbers)
         return validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, reset=False
         )
+
+    def _unused(
+        self, X: Any, places: tuple[Place, ...] = (), fitted: bool = True
+    ) -> tuple[Place, ...]:
+        """Return the columns of a DataFrame that are no numbers and that nothing uses.
+
+        Raise ValueError if a kernel uses a column of text.
+
+        Parameters
+        ----------
+        X : table
+        places : tuple of Place
+            The covariates.
+        fitted : bool
+            Whether to look at the kernels of the last fit, or at ``kernels``.
+        """
+        apart = {place.column for place in places}
+        odd = [p for p in columns_of_no_numbers(X) if p.column not in apart]
+        if not odd:
+            return ()
+        names = [str(c) for c in X.columns]
+        empty = MultiView.from_table(np.zeros((1, len(names))), names)
+        if places:
+            empty = with_values(empty, places, np.zeros((1, 0)))
+        used = self._columns_used(empty, fitted)
+        require_numbers(X, [p for p in odd if p.column in used])
+        return tuple(p for p in odd if p.column not in used)
+
+    def _columns_used(self, like: MultiView, fitted: bool) -> set[int]:
+        """Return the columns that kernels use, of samples with the columns of X."""
+        return columns_used(self.kernels_, like)
 
     def _check_own_state(self) -> None:
         """Raise ValueError if attributes that only this estimator has are invalid."""
@@ -184,7 +228,9 @@ class FittedMachine(BaseEstimator):
         if isinstance(X, MultiView):
             return self._fixed.prepared(X, split(X, self._fixed.places).table)
         validate_data(self, X, skip_check_array=True, reset=False)
-        data, table = split(X, self._fixed.places)
+        places = self._fixed.places
+        data = split(X, (*places, *self._unused(X, places))).numbers
+        table = split(X, places).table
         return self._fixed.prepared(as_views(as_numbers(data), None), table)
 
     # --- reading ----------------------------------------------------------------------

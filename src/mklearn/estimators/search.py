@@ -582,7 +582,7 @@ class MKLCoxCV(PathSearch, MKLCox):
         """Return who had an event, if there are enough of both kinds for all folds."""
         kinds = target[:, 1].astype(np.intp)
         count = np.bincount(kinds, minlength=2)
-        return kinds if count.min() >= int(self.cv) else None
+        return kinds if count.min() >= self._n_folds() else None
 
     def _plain(self) -> MKLCox:
         return MKLCox(

@@ -13,7 +13,7 @@ from scipy import sparse
 from mklearn.data import checks
 from mklearn.data.views import MultiView
 from mklearn.kernels.functions import moments
-from mklearn.kernels.specs import Kernel, Linear
+from mklearn.kernels.specs import Kernel, Linear, Product
 
 FloatArray = NDArray[np.float64]
 
@@ -293,6 +293,17 @@ def grouped(keys: Iterable[Hashable]) -> list[NDArray[np.intp]]:
     return [np.array(positions, dtype=np.intp) for positions in found.values()]
 
 
+def columns_used(kernels: Iterable[Kernel | None], data: MultiView) -> set[int]:
+    """Return the columns of the only view that kernels use; none for given Grams."""
+    used: set[int] = set()
+    for kernel in kernels:
+        parts = kernel.factors if isinstance(kernel, Product) else (kernel,)
+        for part in parts:
+            if part is not None:
+                used.update(data.column_index(part.view, part.columns).tolist())
+    return used
+
+
 def _place(kernel: Kernel, data: MultiView) -> tuple[str, NDArray[np.intp] | None]:
     """Return the view and the columns of a kernel, None for all columns."""
     view = data.view_name(kernel.view)
@@ -303,6 +314,8 @@ def _place(kernel: Kernel, data: MultiView) -> tuple[str, NDArray[np.intp] | Non
             f"Kernel {kernel.label()!r} needs {needs}, but view {view!r} contains "
             f"{has}."
         )
+    if isinstance(kernel, Product):
+        return view, None  # its factors have indices of columns of the whole view
     if kernel.columns is None and data.visible(view) is None:
         return view, None
     index = data.column_index(view, kernel.columns)

@@ -268,9 +268,8 @@ def expand_kernels(kernels: KernelLike, data: MultiView) -> list[Kernel]:
         return auto_kernels(data)
     out: list[Kernel] = []
     for item in _flatten([kernels], keep_families=True):
-        if isinstance(item, Product):
-            item = item.located(data)
-        out += item.expand(data) if isinstance(item, Family) else [item]
+        part = item.expand(data) if isinstance(item, Family) else [item]
+        out += [k.located(data) if isinstance(k, Product) else k for k in part]
     if not out:
         raise ValueError("The list of kernels is empty; give at least one kernel.")
     return out

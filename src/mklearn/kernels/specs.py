@@ -920,11 +920,15 @@ class Product(ComputedKernel):
         return " * ".join(self.parameters()["factors"])
 
     def located(self, data: Any) -> Product:
-        """Return the product with the columns of its factors as numbers."""
+        """Return the product with the columns of its factors as indices in the view.
+
+        A factor without columns uses those that are no covariates.
+        """
         view = data.view_name(self.view)
+        whole = data.visible(view) is None
         factors = tuple(
             factor
-            if factor.columns is None
+            if factor.columns is None and whole
             else replace(
                 factor,
                 columns=tuple(data.column_index(view, factor.columns).tolist()),
