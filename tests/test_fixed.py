@@ -591,7 +591,7 @@ def test_groups_that_cannot_be_kept_together():
     with pytest.raises(ValueError, match="at least two groups of each class"):
         model.fit(X, y, groups=np.zeros(len(y)))
     one_class = np.where(y == 0, 0, who + 1)
-    with pytest.raises(ValueError, match="class 0 is in 1 groups"):
+    with pytest.raises(ValueError, match="class 0 is in 1 group"):
         model.fit(X, y, groups=one_class)
     missing = who.astype(float)
     missing[3] = np.nan

@@ -97,3 +97,9 @@ def test_broken_links_are_found(tmp_path):
 
 def test_the_pages_are_in_order(capsys):
     assert prose.main() == 0, capsys.readouterr().out
+
+
+def test_counts_before_a_plural_are_found():
+    code = '(f"{n} samples and {len(names)} "\nf"kernels, {n} x {m} rows, {plural(k)}")'
+    found = [words for _, words in prose.counts_in_the_plural(code)]
+    assert found == ["{n} samples", "{len(names)} kernels"]

@@ -27,6 +27,7 @@ from mklearn.cli.ends import (
     visible,
     writing,
 )
+from mklearn.data.spelling import plural
 from mklearn.data.writing import whole_file, whole_files, write_json
 from mklearn.persistence import load, read_header
 
@@ -67,8 +68,9 @@ def demo(
     with results_folder(out):
         total = demonstration.n_fits(folds)
         errors.print(
-            f"Comparing methods on the same {folds} folds, {total} fits in total; the "
-            "first run includes compilation and takes longer."
+            f"Comparing methods on the same {plural(folds, 'fold')}, "
+            f"{plural(total, 'fit')} in total; the first run includes compilation and "
+            "takes longer."
         )
         with screen.ticking(errors, total) as tick:
             result = demonstration.run_demo(

@@ -15,6 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
@@ -146,8 +147,9 @@ def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
         return y
     if absent.any():
         raise ValueError(
-            f"{where} lacks the target of {int(absent.sum())} samples (missing, NaN or "
-            "infinity); drop these samples, or check whether the file is truncated."
+            f"{where} lacks the target of {plural(int(absent.sum()), 'sample')} "
+            "(missing, NaN or infinity); drop these samples, or check whether the file "
+            "is truncated."
         )
     return y
 
@@ -191,8 +193,8 @@ def check_indicators(Y: Any, weight: FloatArray) -> FloatArray:
     Y = Y.toarray() if sparse.issparse(Y) else Y
     if len(Y) != len(weight):
         raise ValueError(
-            f"X has {len(weight)} samples but y has {len(Y)}; they must have the same "
-            "number."
+            f"X has {plural(len(weight), 'sample')} but y has {len(Y)}; they must have "
+            "the same number."
         )
     count = weight @ Y
     empty = np.flatnonzero((count == 0) | (count == weight.sum()))
@@ -295,7 +297,7 @@ def _times_of(y: Any) -> tuple[Any, Any, Any]:
     if len(columns) not in (2, 3):
         raise ValueError(
             "y must have the columns time and event, or time, event and stratum, got "
-            f"{len(columns)} columns."
+            f"{plural(len(columns), 'column')}."
         )
     time, event, stratum = (*columns, np.zeros(len(columns[0])))[:3]
     return time, event, stratum
@@ -304,6 +306,6 @@ def _times_of(y: Any) -> tuple[Any, Any, Any]:
 def _check_length(part: Any, n: int, name: str, where: str) -> None:
     if np.shape(part)[:1] != (n,):
         raise ValueError(
-            f"{where} has {n} samples but {name} has shape {np.shape(part)}; give one "
-            "value for each sample."
+            f"{where} has {plural(n, 'sample')} but {name} has shape {np.shape(part)}; "
+            "give one value for each sample."
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mklearn.data.spelling import plural
+
 # The one environment variable of the package: data are where their owner put them.
 VARIABLE = "MKLEARN_DATA"
 
@@ -97,7 +99,9 @@ class DataSet:
 
     def describe(self) -> str:
         """Return title, sizes, origin and remark in a few sentences."""
-        sizes = f"{self.n_samples} samples; {_features(self)}; {_classes(self)}"
+        sizes = (
+            f"{plural(self.n_samples, 'sample')}; {_features(self)}; {_classes(self)}"
+        )
         parts = [f"{self.title}: {sizes}", f"Origin: {self.origin}", self.remark]
         return ". ".join(part.rstrip(".") for part in parts if part) + "."
 
@@ -560,7 +564,7 @@ def table() -> str:
 def _features(entry: DataSet) -> str:
     """Return the sizes of a table or of all views as text."""
     if isinstance(entry.features, int):
-        return f"{entry.features} features"
+        return plural(entry.features, "feature")
     if set(entry.features.values()) == {1}:
         return f"{', '.join(entry.features)}: strings"
     return ", ".join(f"{view} {size}" for view, size in entry.features.items())

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.data.spelling import plural
 from mklearn.problems.base import (
     Asked,
     Iterate,
@@ -205,7 +206,7 @@ class Solution:
     @property
     def message(self) -> str:
         """What is proved, or found, in words."""
-        steps = f"{self.n_iter} iteration{'' if self.n_iter == 1 else 's'}"
+        steps = plural(self.n_iter, "iteration")
         how = f"{self.solver}, {steps}: {self.status.value}"
         if self.claim:
             return f"{self.claim} ({how})."

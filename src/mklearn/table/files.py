@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mklearn.data.files import exact_numbers
 from mklearn.data.labels import as_labels, require_distinct
+from mklearn.data.spelling import plural
 from mklearn.kernels import KernelBank
 from mklearn.table.columns import require_column
 from mklearn.table.errors import TableError, need_pandas
@@ -201,7 +202,7 @@ def read_grams(
     if labels is not None and labels.shape != (len(bank),):
         raise TableError(
             f"the labels {target!r} have shape {labels.shape}, but the Gram matrices "
-            f"have {len(bank)} samples; give one label for each sample."
+            f"have {plural(len(bank), 'sample')}; give one label for each sample."
         )
     return bank, labels
 
