@@ -104,7 +104,8 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     ROOT / "CODE_OF_CONDUCT.md",
-    ROOT / "changes" / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "changes").glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 SOURCES = [
