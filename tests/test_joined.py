@@ -250,7 +250,7 @@ def test_model_selection_with_names():
     search = GridSearchCV(model, {"C": [0.1, 1]}).fit(X, Y)
     assert search.predict(X).shape == (N,)
     # splitters take rows by number: labels in another order are found out
-    with pytest.raises(ValueError, match="refers to other samples"):
+    with pytest.raises(ValueError, match="does not match the samples"):
         cross_val_score(model, X, Y.iloc[SHUFFLED], error_score="raise")
     chosen = MKLClassifierCV(KERNELS, Cs=[0.1, 1], norms=[1], cv=3)
     np.testing.assert_array_equal(

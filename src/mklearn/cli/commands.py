@@ -57,11 +57,9 @@ def demo(
         Path, typer.Option(help="Folder for results.json and the figures.")
     ] = Path("demo-output"),
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results as JSON and no tables.")
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
     ] = False,
-    folds: Annotated[
-        int, typer.Option(min=2, max=50, help="Folds of the cross-validation.")
-    ] = 5,
+    folds: Annotated[int, typer.Option(min=2, max=50, help="Number of folds.")] = 5,
 ) -> None:
     """Compare learned kernel weights with simpler methods on real data."""
     errors = screen.standard_error()
@@ -93,7 +91,9 @@ def demo(
 
 
 def kernels(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False,
 ) -> None:
     """List the kernels: name, formula and parameters."""
     content = application.list_kernels()
@@ -168,7 +168,7 @@ def fit(
     reg: Annotated[str | None, typer.Option(help=_REG)] = None,
     loss: Annotated[str | None, typer.Option(help=_LOSS)] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
-    cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
+    cv: Annotated[int, typer.Option(min=2, max=50, help="Number of folds.")] = 5,
     jobs: Annotated[
         int | None,
         typer.Option(help="Parallel processes for searches and single kernels."),
@@ -181,7 +181,12 @@ def fit(
         str | None, typer.Option(help="'balanced' gives classes the same weight.")
     ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, max=100, help="How often the folds are drawn anew.")
+        int,
+        typer.Option(
+            min=1,
+            max=100,
+            help="Number of times cross-validation is repeated with new folds.",
+        ),
     ] = 1,
     approximation: Annotated[str, typer.Option(help=_APPROXIMATION)] = "auto",
     rank: Annotated[
@@ -199,10 +204,10 @@ def fit(
     table: Annotated[list[str] | None, typer.Option(help=_TABLE)] = None,
     gene_sets: Annotated[list[str] | None, typer.Option(help=_SETS)] = None,
     log: Annotated[
-        Path | None, typer.Option(help="File for a line after each step.")
+        Path | None, typer.Option(help="Log file; one line is written after each step.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results as JSON and no tables.")
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
     ] = False,
 ) -> None:
     """Learn kernel weights from a table and compare with simpler methods."""
@@ -274,7 +279,7 @@ def fit(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="model.mkl, as fit has written it.")],
+    model: Annotated[Path, typer.Argument(help="Model file written by mklearn fit.")],
     data: Annotated[Path, typer.Argument(help=_DATA)],
     out: Annotated[
         Path | None,
@@ -285,7 +290,9 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Add the probability of each class.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False,
 ) -> None:
     """Predict new samples with a saved model."""
     errors = screen.standard_error()
@@ -312,8 +319,10 @@ def predict(
 
 
 def inspect_model(
-    model: Annotated[Path, typer.Argument(help="model.mkl, as fit has written it.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Annotated[Path, typer.Argument(help="Model file written by mklearn fit.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False,
 ) -> None:
     """Show a saved model: kernels, weights, certificate, versions."""
     with user_errors():
@@ -349,7 +358,7 @@ def compare(
     ] = None,
     loss: Annotated[str | None, typer.Option(help=_LOSS)] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
-    cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
+    cv: Annotated[int, typer.Option(min=2, max=50, help="Number of folds.")] = 5,
     jobs: Annotated[
         int | None,
         typer.Option(help="Parallel processes for searches and single kernels."),
@@ -363,10 +372,17 @@ def compare(
         str | None, typer.Option(help="'balanced' gives classes the same weight.")
     ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, max=100, help="How often the folds are drawn anew.")
+        int,
+        typer.Option(
+            min=1,
+            max=100,
+            help="Number of times cross-validation is repeated with new folds.",
+        ),
     ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False,
 ) -> None:
     """Compare several norms and methods on the same folds of a table."""
     errors = screen.standard_error()
@@ -506,7 +522,7 @@ def _root(
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Multiple kernel learning: learn which kernels matter, with certificates."""
+    """Combine several descriptions of samples and learn which of them matter."""
 
 
 def _version(wanted: bool) -> None:

@@ -115,7 +115,7 @@ def order_of(
                 f"{len(strange)} of {what} are not in {other} ({told(strange)})"
             )
         raise ValueError(
-            f"The index of {what} refers to other samples than {other}: "
+            f"The index of {what} does not match {other}: "
             f"{', and '.join(parts)}. {advice}"
         )
     twice = repeated(labels.values)

@@ -376,7 +376,7 @@ CATALOGUE: dict[str, DataSet] = {
         test={0: 51, 1: 55},
         origin="ROSMAP; MOGONET",
         remark="Columns were chosen, and scaled to values from 0 to 1, by the authors "
-        "of MOGONET, whose split this is. 1 are patients",
+        "of MOGONET, whose split this is. Label 1 denotes patients",
     ),
     "msrcv1": DataSet(
         "Microsoft Research Cambridge images, seven kinds",
@@ -397,7 +397,7 @@ CATALOGUE: dict[str, DataSet] = {
         "1374af7236b39ba3d0ffb0ff7ccd9ce19538db81daf9c2afa88cd148a22fbf1c",
         origin=f"UCI; {_VIEWS}",
         remark="The texture of row 0 is the mean of the others of its class, because "
-        "UCI's file lacks it. The names of the views were told by their values",
+        "UCI's file lacks it. View names were inferred from their values",
     ),
     "bbcsport2": DataSet(
         "Sport news of the BBC in two segments",

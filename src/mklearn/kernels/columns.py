@@ -191,8 +191,8 @@ class FeatureSet:
         names = data.column_names(view)
         if self.names is not None and names is not None and names != self.names:
             raise ValueError(
-                f"The columns of view {view!r} have other names, or another order, "
-                f"than in training: {list(self.names[:5])} ... in training, but "
+                f"The columns of view {view!r} differ from those in training, in name "
+                f"or in order: {list(self.names[:5])} ... in training, but "
                 f"{list(names[:5])} ... now."
             )
         return view

@@ -155,7 +155,10 @@ class MKLProblem:
         """
         theta, A = point.theta, self.loss.repair(point.A)
         if not self.weights.contains(theta):
-            raise ValueError("theta is not in the weight set; a solver is at fault.")
+            raise ValueError(
+                "theta is not in the weight set; this is a bug in the solver; please "
+                "report it."
+            )
         F = self.bank.apply(theta, A) if point.scores is None else point.scores
         q = self.bank.quad(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)

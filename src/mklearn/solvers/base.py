@@ -211,9 +211,9 @@ class Solution:
         if self.claim:
             return f"{self.claim} ({how})."
         return (
-            f"No kernel weights in the set and no decision function can have an "
-            f"objective below {self.lower:.6g}; this model has {self.upper:.6g}, so it "
-            f"is within {100 * self.gap:.2g} % of the best possible ({how})."
+            f"The optimal objective is at least {self.lower:.6g}; this model reaches "
+            f"{self.upper:.6g}, so it is within {100 * self.gap:.2g} % of the optimum "
+            f"({how})."
         )
 
     def iterate(self) -> Iterate:

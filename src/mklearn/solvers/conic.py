@@ -77,8 +77,8 @@ class Conic:
         n = problem.bank.shape[0]
         if n > 500:
             warnings.warn(
-                f"solver='conic' with {plural(n, 'sample')} will take long and much "
-                "memory; use solver='newton' above a few hundred samples.",
+                f"solver='conic' with {plural(n, 'sample')} will be slow and need a "
+                "lot of memory; use solver='newton' above a few hundred samples.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -87,8 +87,8 @@ class Semidefinite:
         n = problem.bank.shape[0]
         if n > 200:
             warnings.warn(
-                f"solver='sdp' with {plural(n, 'sample')} will take long and much "
-                "memory; use solver='newton' above a few hundred samples.",
+                f"solver='sdp' with {plural(n, 'sample')} will be slow and need a "
+                "lot of memory; use solver='newton' above a few hundred samples.",
                 UserWarning,
                 stacklevel=2,
             )
