@@ -74,7 +74,7 @@ def test_an_index_that_counts_names_nothing_unless_another_is_its_permutation():
 
 
 def test_what_cannot_be_put_into_one_order_is_refused():
-    with pytest.raises(ValueError, match=r"other samples.*'q0'.*from_frames"):
+    with pytest.raises(ValueError, match=r"does not match.*'q0'.*from_frames"):
         renamed = PROTEIN.rename(index={"p00": "q0"})
         MultiView({"rna": RNA, "protein": renamed})
     with pytest.raises(ValueError, match=r"same number of samples.*from_frames"):

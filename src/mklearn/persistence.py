@@ -621,7 +621,7 @@ def _read_array(data: bytes) -> NDArray[Any]:
     start = 8 + length + int.from_bytes(data[8 : 8 + length], "little")
     header = _HEADER.fullmatch(data, 8 + length, start)
     if header is None:
-        raise ValueError("an array has an unexpected header")
+        raise ValueError("an array holds objects, or has an unexpected header")
     descr, fortran, sizes = header.groups()
     dtype = np.dtype(descr.decode())
     shape = tuple(int(n) for n in sizes.split(b",") if n.strip())

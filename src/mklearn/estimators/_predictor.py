@@ -76,7 +76,7 @@ class Predictor(ABC):
     def example(self, n: int) -> Any:
         """Return ``n`` valid input samples for :meth:`scores`.
 
-        None if these would take much memory.
+        None if these would need a lot of memory.
         """
 
     def scores(self, X: Any) -> FloatArray:
