@@ -1043,7 +1043,7 @@ def _axes(ax: Any) -> Any:
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError(
-            "Figures need matplotlib: pip install 'mklearn[plot]'."
+            "Figures need an additional package: pip install matplotlib."
         ) from error
     return pyplot.subplots(layout="constrained")[1]
 

@@ -44,7 +44,7 @@ except ImportError as missing:
 def main() -> None:
     """Run the command line."""
     if typer is None:
-        fail("the command line needs two additional packages: pip install mklearn[cli]")
+        fail("the command line needs two additional packages: pip install typer rich")
     for stream in (sys.stdout, sys.stderr):
         # characters that a terminal does not have must not end a command
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
@@ -80,8 +80,7 @@ def demo(
             write_json(folder / "results.json", content)
     if content["figures"] == ["report.html"]:
         errors.print(
-            "No figures are drawn: they need matplotlib, pip install "
-            "mklearn[plot]",
+            "No figures are drawn: they need matplotlib, pip install matplotlib",
             markup=False, soft_wrap=True,
         )  # fmt: skip
     if as_json:

@@ -200,7 +200,7 @@ def packages(backend: str) -> Any:
     except ImportError as error:
         raise ImportError(
             "Conic programs need cvxpy and a backend, Clarabel or SCS: pip install "
-            "mklearn[conic]"
+            "cvxpy clarabel"
         ) from error
     return cvxpy
 

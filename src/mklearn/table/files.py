@@ -63,7 +63,7 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     except ImportError as error:
         raise TableError(
             f"{path} is a parquet file; reading it needs an additional package: pip "
-            "install mklearn[parquet]."
+            "install pyarrow."
         ) from error
     except pd.errors.EmptyDataError as error:
         raise TableError(f"{path} is empty.") from error
