@@ -167,7 +167,7 @@ def test_parquet_without_its_package(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, missing, None)
     (tmp_path / "p.parquet").write_bytes(b"PAR1")
     fails("fit", tmp_path / "p.parquet", "--target", "y", "--out", tmp_path / "o",
-          words="pip install mklearn[parquet]")  # fmt: skip
+          words="pip install pyarrow")  # fmt: skip
     assert os.listdir(tmp_path) == ["p.parquet"]
 
 

@@ -174,7 +174,7 @@ def test_what_is_no_covariate_is_told():
     refused(X, y, ["age", "age"], "'age' twice")
     refused(X, y, ["age", True], "got True")
     refused(X, y, 2.5, "got 2.5")
-    refused(X, y, list(X), "all 4 columns")
+    refused(X, y, list(X), "names every column")
     numbers = X[["a", "age"]].to_numpy()
     refused(numbers, y, "age", "X has no column names")
     views = MultiView({"main": X[["a", "b"]], "age": X[["age"]]})
@@ -587,12 +587,12 @@ def test_the_bootstrap_draws_subjects():
 def test_groups_that_cannot_be_kept_together():
     X, y, who = subjects()
     model = MKLClassifierCV("rbf", Cs=[100.0], norms=[2])
-    with pytest.raises(ValueError, match="1 entries for 120"):
+    with pytest.raises(ValueError, match="1 entry for 120"):
         model.fit(X, y, groups=[1])
     with pytest.raises(ValueError, match="at least two groups of each class"):
         model.fit(X, y, groups=np.zeros(len(y)))
     one_class = np.where(y == 0, 0, who + 1)
-    with pytest.raises(ValueError, match="class 0 is in 1 groups"):
+    with pytest.raises(ValueError, match="class 0 is in 1 group"):
         model.fit(X, y, groups=one_class)
     missing = who.astype(float)
     missing[3] = np.nan

@@ -339,8 +339,8 @@ def test_categories_become_indicators_and_collinear_columns_are_named():
 @pytest.mark.parametrize(
     "fixed, words",
     [
-        (np.array([[np.nan]] + [[1.0]] * 9), "missing or infinite for 1 samples"),
-        (np.array([["a"]] * 9 + [[None]], dtype=object), "missing for 1 samples"),
+        (np.array([[np.nan]] + [[1.0]] * 9), "missing or infinite for 1 sample,"),
+        (np.array([["a"]] * 9 + [[None]], dtype=object), "missing for 1 sample,"),
         (
             np.random.default_rng(0).standard_normal((10, 9)),
             "they can explain any target",
@@ -792,7 +792,7 @@ def test_bad_covariates_are_told_by_every_test(method, given):
     X, y = rng.standard_normal((15, 2)), rng.standard_normal(15)
     options = {"method": method, "given": given, "n_permutations": 9}
     gap = np.r_[np.nan, rng.standard_normal(14)]
-    with pytest.raises(ValueError, match="missing or infinite for 1 samples"):
+    with pytest.raises(ValueError, match="missing or infinite for 1 sample,"):
         kernel_tests(X, y, ["linear", "rbf"], fixed=gap, **options)
     with pytest.raises(ValueError, match="they can explain any target"):
         many = rng.standard_normal((15, 20))

@@ -83,7 +83,7 @@ def test_an_index_that_counts_names_nothing_unless_another_is_its_permutation():
 
 
 def test_what_cannot_be_put_into_one_order_is_refused():
-    with pytest.raises(ValueError, match=r"other samples.*'q0'.*from_frames"):
+    with pytest.raises(ValueError, match=r"does not match.*'q0'.*from_frames"):
         renamed = PROTEIN.rename(index={"p00": "q0"})
         MultiView({"rna": RNA, "protein": renamed})
     with pytest.raises(ValueError, match=r"same number of samples.*from_frames"):
@@ -427,7 +427,7 @@ def test_model_selection_with_names():
     search = GridSearchCV(model, {"C": [0.1, 1]}).fit(X, Y)
     assert search.predict(X).shape == (N,)
     # splitters take rows by number: labels in another order are found out
-    with pytest.raises(ValueError, match="refers to other samples"):
+    with pytest.raises(ValueError, match="does not match the samples"):
         cross_val_score(model, X, Y.iloc[SHUFFLED], error_score="raise")
     chosen = MKLClassifierCV(KERNELS, Cs=[0.1, 1], norms=[1], cv=3)
     np.testing.assert_array_equal(

@@ -508,7 +508,11 @@ def test_bad_targets(y, match):
     [
         (MKLCox(ties="exact"), {}, "ties must be"),
         (MKLCox(C=0), {}, "C must be"),
-        (MKLCox(ties="efron"), {"sample_weight": np.full(N, 0.5)}, "whole numbers"),
+        (
+            MKLCox(ties="efron"),
+            {"sample_weight": np.full(N, 0.5)},
+            "integer sample weights",
+        ),
         (MKLCox(), {"strata": STRATA[:-1]}, "inconsistent"),
         (MKLCox(), {"strata": np.c_[STRATA, STRATA]}, "strata must be"),
         (MKLCox(), {"strata": [None, *STRATA[1:]]}, "missing for 1 samples, .* row 0"),

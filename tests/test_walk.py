@@ -79,6 +79,18 @@ def test_the_minutes_add_up():
     assert sum(words[one] for one in minutes) <= 15
 
 
+def test_every_command_is_run():
+    # step 2 by the tests of the demonstration, the installation by those of the wheel
+    assert {step: len(commands(step)) for step in STEPS} == {
+        "1": 2, "2": 1, "3": 0, "4": 1, "5": 0, "6": 2
+    }  # fmt: skip
+    (install,) = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    assert [line.split()[0] for line in install.splitlines()] == [
+        "python3",
+        "env/bin/pip",
+    ]
+
+
 def test_it_is_installed_and_answers(folder):
     version, kernels = (ask(command, folder) for command in commands("1"))
     assert version == f"mklearn {__version__}\n"

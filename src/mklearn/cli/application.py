@@ -43,6 +43,7 @@ from mklearn.cli.models import (
 from mklearn.cli.refits import AUTO, Refits, Refitted
 from mklearn.cli.shares import Shares
 from mklearn.cli.unseen import Unseen
+from mklearn.data.spelling import plural
 from mklearn.inference import KernelTests, kernel_tests
 from mklearn.interpretation import ScoreByView, ViewScorer, WeightStability
 from mklearn.kernels import Kernel, KernelBank
@@ -206,7 +207,7 @@ def run_fit(
     models = {name: make_model(whole, options), **make_baselines(whole, options)}
     folds = make_folds(data, options.cv, options.seed, options.repeats)
     if len(data.y) >= LONG:
-        say(f"Timing fits on {SAMPLE} rows.")
+        say(f"Timing fits on {plural(SAMPLE, 'row')}.")
         expected = estimate(models, whole, data, options)
         if expected is not None:
             say(expected.words())
@@ -218,11 +219,14 @@ def run_fit(
         for one in (seen, views, shares, refits):
             one(*fold)
 
-    say(f"Comparing {len(models)} methods on {folds.get_n_splits()} folds.")
+    say(
+        f"Comparing {plural(len(models), 'method')} on "
+        f"{plural(folds.get_n_splits(), 'fold')}."
+    )
     result = _compare(models, data, folds, callback, watch, scorer)
     refitted = refits.result(float(result.fit_seconds.sum()), say)
     large = None
-    say(f"Fitting {name} on {len(whole.y)} rows.")
+    say(f"Fitting {name} on {plural(len(whole.y), 'row')}.")
     if options.low_rank(whole):
         found = models[name].fit(data.X, data.y, **data.given())
         models[name] = make_large(whole, options, found)

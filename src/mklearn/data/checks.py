@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from mklearn.data.labels import is_missing
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
@@ -149,8 +150,9 @@ def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
         return y
     if absent.any():
         raise ValueError(
-            f"{where} lacks the target of {int(absent.sum())} samples (missing, NaN or "
-            "infinity); drop these samples, or check whether the file is truncated."
+            f"{where} lacks the target of {plural(int(absent.sum()), 'sample')} "
+            "(missing, NaN or infinity); drop these samples, or check whether the file "
+            "is truncated."
         )
     return y
 
@@ -194,8 +196,8 @@ def check_indicators(Y: Any, weight: FloatArray) -> FloatArray:
     Y = Y.toarray() if sparse.issparse(Y) else Y
     if len(Y) != len(weight):
         raise ValueError(
-            f"X has {len(weight)} samples but y has {len(Y)}; they must have the same "
-            "number."
+            f"X has {plural(len(weight), 'sample')} but y has {len(Y)}; they must have "
+            "the same number."
         )
     count = weight @ Y
     empty = np.flatnonzero((count == 0) | (count == weight.sum()))
@@ -333,8 +335,8 @@ def _times_of(y: Any) -> tuple[Any, Any, Any]:
         columns = list(y.T)
     if len(columns) != 2:
         raise ValueError(
-            f"y must have two columns, time and event, got {len(columns)} columns. "
-            "Strata are given to fit as strata=."
+            f"y must have two columns, time and event, got "
+            f"{plural(len(columns), 'column')}. Strata are given to fit as strata=."
         )
     time, event = columns
     return time, event, np.zeros(len(time))
@@ -343,6 +345,6 @@ def _times_of(y: Any) -> tuple[Any, Any, Any]:
 def _check_length(part: Any, n: int, name: str, where: str) -> None:
     if np.shape(part)[:1] != (n,):
         raise ValueError(
-            f"{where} has {n} samples but {name} has shape {np.shape(part)}; give one "
-            "value for each sample."
+            f"{where} has {plural(n, 'sample')} but {name} has shape {np.shape(part)}; "
+            "give one value for each sample."
         )

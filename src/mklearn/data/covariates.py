@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.data.blocks import Block, Blocks
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
@@ -133,9 +134,9 @@ class Covariates:
         """
         if len(kept) + 1 >= n:
             raise ValueError(
-                f"There are {len(kept)} covariates that are not collinear for {n} "
-                "samples: with the intercept they can explain any target. Use fewer "
-                "covariates, or their principal components."
+                f"There are {len(kept)} covariates that are not collinear for "
+                f"{plural(n, 'sample')}: with the intercept they can explain any "
+                "target. Use fewer covariates, or their principal components."
             )
         return cls(
             tuple(columns),
@@ -253,7 +254,8 @@ def _columns(table: Any, n: int) -> list[tuple[str, NDArray[Any]]]:
     for name, values in found:
         if len(values) != n:
             raise ValueError(
-                f"Covariate {name!r} has {len(values)} values for {n} samples."
+                f"Covariate {name!r} has {len(values)} values for "
+                f"{plural(n, 'sample')}."
             )
     return found
 
@@ -276,8 +278,9 @@ def _learn(name: str, values: NDArray[Any]) -> CodedColumn:
     if not np.isfinite(numbers).all():
         rows = np.flatnonzero(~np.isfinite(numbers))
         raise ValueError(
-            f"Covariate {name!r} is missing or infinite for {len(rows)} samples, first "
-            f"in row {rows[0]}; fill in the missing values, or leave out these samples."
+            f"Covariate {name!r} is missing or infinite for "
+            f"{plural(len(rows), 'sample')}, first in row {rows[0]}; fill in the "
+            "missing values, or leave out these samples."
         )
     center = float(numbers.mean())
     spread = float(numbers.std())
@@ -301,8 +304,9 @@ def _require_present(name: str, values: NDArray[Any]) -> None:
     missing = [i for i, v in enumerate(values) if v is None or v != v]
     if missing:
         raise ValueError(
-            f"Covariate {name!r} is missing for {len(missing)} samples, first in row "
-            f"{missing[0]}; fill in the missing values, or leave out these samples."
+            f"Covariate {name!r} is missing for {plural(len(missing), 'sample')}, "
+            f"first in row {missing[0]}; fill in the missing values, or leave out "
+            "these samples."
         )
 
 
@@ -403,7 +407,7 @@ def find_places(
         found = tuple(_in_table(one, known, width) for one in wanted)
         if len({place.column for place in found}) == width:
             raise ValueError(
-                f"fixed= names all {width} columns, which leaves none for the kernels; "
+                "fixed= names every column, which leaves none for the kernels; "
                 "remove those that the kernels should use."
             )
     seen: set[tuple[str | None, int | None]] = set()
@@ -477,8 +481,8 @@ def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
             raise ValueError(_unknown(wanted, names, "column"))
         if names.count(wanted) > 1:
             raise ValueError(
-                f"X has {names.count(wanted)} columns called {wanted!r}; give the "
-                "index of one of them."
+                f"X has {plural(names.count(wanted), 'column')} called {wanted!r}; "
+                "give the index of one of them."
             )
         return Place(wanted, None, names.index(wanted))
     if isinstance(wanted, (bool, np.bool_)) or not isinstance(
@@ -489,7 +493,8 @@ def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
         )
     if not -width <= wanted < width:
         raise ValueError(
-            f"fixed= names column {wanted}, but X has {width} columns, numbered from 0."
+            f"fixed= names column {wanted}, but X has {plural(width, 'column')}, "
+            "numbered from 0."
         )
     number = int(wanted) % width
     return Place(f"column {number}" if names is None else names[number], None, number)
@@ -798,8 +803,8 @@ def check_present(table: Values, rows: NDArray[np.intp]) -> None:
         if len(missing):
             raise ValueError(
                 f"Covariate {name!r} is missing or infinite for {len(missing)} of "
-                f"{len(rows)} samples, first in row {missing[0]}; fill in the missing "
-                "values, or leave out these samples."
+                f"{plural(len(rows), 'sample')}, first in row {missing[0]}; fill in "
+                "the missing values, or leave out these samples."
             )
 
 

@@ -27,6 +27,7 @@ from sklearn.model_selection import (
 )
 from sklearn.utils import column_or_1d
 
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView, holds_views
 
 Index = NDArray[np.intp]
@@ -64,12 +65,14 @@ def check_groups(groups: Any, n: int) -> Index:
     """
     values = column_or_1d(groups)
     if len(values) != n:
-        raise ValueError(f"groups has {len(values)} entries for {n} samples.")
+        raise ValueError(
+            f"groups has {plural(len(values), 'entry')} for {plural(n, 'sample')}."
+        )
     missing = [i for i, v in enumerate(values.tolist()) if v is None or v != v]
     if missing:
         raise ValueError(
-            f"groups is missing for {len(missing)} samples, first in row {missing[0]}; "
-            "give the group of each sample, or leave out these samples."
+            f"groups is missing for {plural(len(missing), 'sample')}, first in row "
+            f"{missing[0]}; give the group of each sample, or leave out these samples."
         )
     texts = values.astype(str) if values.dtype.kind == "O" else values
     return np.asarray(np.unique(texts, return_inverse=True)[1], dtype=np.intp)
@@ -94,14 +97,14 @@ def group_folds(
     """
     group = check_groups(groups, len(y))
     count = int(group.max(initial=-1)) + 1
-    what = f"{count} groups"
+    what = f"got {plural(count, 'group')}"
     if classifier:
         known, labels = np.unique(np.asarray(y), return_inverse=True)
         by_class = [len(np.unique(group[labels == k])) for k in range(len(known))]
         least = int(np.argmin(by_class))
         if by_class[least] < count:
             count = by_class[least]
-            what = f"class {known[least]!s} is in {count} groups"
+            what = f"class {known[least]!s} is in {plural(count, 'group')}"
     if count < 2:
         raise ValueError(
             "Folds that keep groups together need at least two groups of each class, "

@@ -14,7 +14,6 @@ from mklearn.data.containers import require_table
 from mklearn.data.covariates import (
     Fixed,
     Place,
-    Values,
     columns_of_no_numbers,
     require_numbers,
     split,

@@ -22,6 +22,7 @@ from mklearn.data.covariates import (
     split,
 )
 from mklearn.data.frames import pandas_for
+from mklearn.data.spelling import plural
 from mklearn.data.subjects import check_groups
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views, paired
@@ -399,8 +400,9 @@ class _Asked:
         Z = covariates.design(given.table, n)
         if target.many and self.method != "permutation":
             raise ValueError(
-                f"y has {target.Y.shape[1]} classes, but method={self.method!r} needs "
-                "numbers or two classes. Use method='permutation'."
+                f"y has {plural(target.Y.shape[1], 'class')}, but "
+                f"method={self.method!r} needs numbers or two classes. Use "
+                "method='permutation'."
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
             raise ValueError("given='others' needs at least two kernels, got one.")
@@ -527,8 +529,8 @@ class TestedKernels:
         for k in found:
             if not isinstance(k, (int, np.integer)) or not 0 <= k < M:
                 raise ValueError(
-                    f"which contains {k!r}, but the {M} kernels are numbered from 0 "
-                    "and called "
+                    f"which contains {k!r}; it may contain numbers of the "
+                    f"{plural(M, 'kernel')}, from 0, or their names: "
                     f"{', '.join(self.names[:10])}{', ...' if M > 10 else ''}."
                 )
         if not found or len(set(found)) < len(found):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.data.covariates import Values, as_values, take_rows
+from mklearn.data.spelling import plural
 from mklearn.data.threads import run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels import memory
@@ -334,7 +335,7 @@ class KernelBank:
         M = ends[-1]
         wanted = [f"K{m}" for m in range(M)] if names is None else list(names)
         if len(wanted) != M:
-            raise ValueError(f"Got {len(wanted)} names for {M} kernels.")
+            raise ValueError(f"Got {len(wanted)} names for {plural(M, 'kernel')}.")
         parts = []
         for source, end in zip(sources, ends, strict=True):
             which = np.arange(source.shape[2])
@@ -443,7 +444,8 @@ class KernelBank:
 
     def __repr__(self) -> str:
         n, m, k = self.shape
-        return f"KernelBank({n} x {m} samples, {k} kernels, {self.storage})"
+        kernels = plural(k, "kernel")
+        return f"KernelBank({n} x {m} samples, {kernels}, {self.storage})"
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         raise TypeError(

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from mklearn.data import checks
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.functions import moments
 from mklearn.kernels.specs import Kernel, Linear, Product
@@ -185,14 +186,14 @@ class FeatureSet:
         width = 1 if self.text else data[view].shape[1]
         if width != self.width:
             raise ValueError(
-                f"View {view!r} had {self.width} columns in training but has {width} "
-                "now."
+                f"View {view!r} had {plural(self.width, 'column')} in training but has "
+                f"{width} now."
             )
         names = data.column_names(view)
         if self.names is not None and names is not None and names != self.names:
             raise ValueError(
-                f"The columns of view {view!r} have other names, or another order, "
-                f"than in training: {list(self.names[:5])} ... in training, but "
+                f"The columns of view {view!r} differ from those in training, in name "
+                f"or in order: {list(self.names[:5])} ... in training, but "
                 f"{list(names[:5])} ... now."
             )
         return view

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.data.checks import NothingToLearnError
+from mklearn.data.spelling import plural
 from mklearn.kernels.affine import Affine, Terms
 from mklearn.kernels.bank import NOT_FINITE, KernelBank
 from mklearn.kernels.columns import weight_if_given
@@ -386,9 +387,10 @@ def _warn_zero(bank: Named, zero: NDArray[np.bool_]) -> None:
         )
     if zero.any():
         names = [name for name, z in zip(bank.names, zero, strict=True) if z]
+        verb = "is" if len(names) == 1 else "are"
         warnings.warn(
-            f"{len(names)} of {len(zero)} kernels are zero or constant on the training "
-            f"samples and are ignored: {names[:5]}.",
+            f"{len(names)} of {plural(len(zero), 'kernel')} {verb} zero or constant on "
+            f"the training samples and {verb} ignored: {names[:5]}.",
             UserWarning,
             stacklevel=4,
         )

@@ -119,7 +119,10 @@ class BilinearProblem:
         """
         theta, A = point.theta, self.loss.repair(point.A)
         if not (np.isfinite(theta).all() and (theta >= 0).all()):
-            raise ValueError("theta is negative somewhere; a solver is at fault.")
+            raise ValueError(
+                "theta is negative somewhere; this is a bug in the solver; please "
+                "report it."
+            )
         F = self.bank.apply_each(theta, A) if point.scores is None else point.scores
         q = self.bank.quads(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from mklearn.data.spelling import plural
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.dense import DenseGrams
 from mklearn.problems.base import (
@@ -154,7 +155,10 @@ class MKLProblem:
         """
         theta, A = point.theta, self.loss.repair(point.A)
         if not self.weights.contains(theta):
-            raise ValueError("theta is not in the weight set; a solver is at fault.")
+            raise ValueError(
+                "theta is not in the weight set; this is a bug in the solver; please "
+                "report it."
+            )
         F = self.bank.apply(theta, A) if point.scores is None else point.scores
         q = self.bank.quad(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)
@@ -310,8 +314,9 @@ def check_square(bank: KernelBank, loss: Loss) -> None:
     n, m, _ = bank.shape
     if n != m or n != loss.shape[0]:
         raise ValueError(
-            f"The bank is {n} x {m} and the loss has {loss.shape[0]} samples; a "
-            "problem needs a square bank on the samples of the loss."
+            f"The bank is {n} x {m} and the loss has "
+            f"{plural(loss.shape[0], 'sample')}; a problem needs a square bank on the "
+            "samples of the loss."
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.data.spelling import did_you_mean
+from mklearn.data.spelling import did_you_mean, plural
 from mklearn.data.subjects import MANY
 from mklearn.table.errors import TableError, enumerated
 
@@ -147,8 +147,8 @@ def _covariate_kind(values: Any, name: str) -> str:
     missing = int(values.isna().sum())
     if missing:
         raise TableError(
-            f"covariate {name!r} is missing in {missing} of {len(values)} rows; fill "
-            "it in, or leave these rows out."
+            f"covariate {name!r} is missing in {missing} of "
+            f"{plural(len(values), 'row')}; fill it in, or leave these rows out."
         )
     kind, why = _kind(values, sequence=False)
     if kind is None:
@@ -177,7 +177,7 @@ def absent_words(masks: Mapping[str, NDArray[np.bool_]]) -> list[str]:
     if not masks:
         return []
     counts = {name: int(mask.sum()) for name, mask in masks.items()}
-    rows = [f"{name} ({n} row{'s' * (n != 1)})" for name, n in counts.items()]
+    rows = [f"{name} ({plural(n, 'row')})" for name, n in counts.items()]
     shown = enumerated(rows)
     return [
         f"Missing views (all columns empty): {shown}. These rows are assigned the "

@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from mklearn.data.spelling import plural
 from mklearn.data.subjects import warned_of_subjects
 from mklearn.estimators._state import check_answers
 from mklearn.kernels import MultiView
@@ -218,7 +219,7 @@ class TableModel(BaseEstimator):
         if values.isna().any():
             raise TableError(
                 f"covariate {column.name!r} is missing in {int(values.isna().sum())} "
-                f"of {len(values)} rows; fill it in, or leave these rows out."
+                f"of {plural(len(values), 'row')}; fill it in, or leave these rows out."
             )
         if column.kind == CATEGORY:
             return np.array(as_words(values), dtype=object)
