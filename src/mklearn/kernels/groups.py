@@ -21,7 +21,7 @@ from mklearn.data.frames import pandas_for
 from mklearn.data.labels import repeated, told
 from mklearn.data.views import MultiView
 from mklearn.kernels.families import Family, KernelLike, flat_kernels
-from mklearn.kernels.specs import Kernel
+from mklearn.kernels.specs import Kernel, Product
 
 SMALL, LARGE, FEW = "too small", "too large", "too few columns in the table"
 
@@ -207,18 +207,21 @@ class GroupFamily(Family):
         out = []
         for kernel in self.kernels:
             for name, index in used.items():
-                label = (
-                    name if len(self.kernels) == 1 else f"{name}:{kernel.describe()}"
+                placed = kernel.put(
+                    columns=tuple(index), view=view if several else None
                 )
+                label = self._label(kernel, name)
                 out.append(
-                    replace(
-                        kernel,
-                        columns=tuple(index),
-                        view=view if several else None,
-                        name=f"{view}:{label}" if several else label,
-                    )
+                    replace(placed, name=f"{view}:{label}" if several else label)
                 )
         return out
+
+    def _label(self, kernel: Kernel, group: str) -> str:
+        """Return the name of a kernel on a group."""
+        if len(self.kernels) > 1:
+            return f"{group}:{kernel.describe()}"
+        factors = kernel.factors if isinstance(kernel, Product) else ()
+        return " * ".join([group, *(f.label() for f in factors if f.placed)])
 
     def report(self, X: Any) -> GroupReport:
         """Return which groups and columns of a table are used.
@@ -350,7 +353,10 @@ def per_group(
     view : str, optional
         The view of the columns; may be None if there is only one.
     kernel : kernel, name, callable or list of these
-        The kernel, or kernels, for each group.
+        The kernel, or kernels, for each group. The factors of a product that have their
+        own columns or view keep them, and the others are on the group:
+        ``per_group(sets, view="rna") * Linear(view="clinic")`` are interactions of
+        each set with the other view.
     min_size, max_size : int
         Minimum and maximum number of columns of the table in a group.
 
@@ -378,7 +384,7 @@ def per_group(
         if not (whole or (name == "max_size" and value is None)):
             raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     kernels = flat_kernels([kernel])
-    placed = [k.label() for k in kernels if k.columns is not None or k.view is not None]
+    placed = [kernel.label() for kernel in kernels if kernel.placed]
     if placed:
         raise ValueError(
             f"Kernel {placed[0]!r} has its own columns or view, but the groups give "
