@@ -69,6 +69,8 @@ CASES["permutations"] = [
 CASES["likelihood-ratios"] = [
     (50, "numbers", "covariates", "lr"),
     (50, "numbers", "others", "lr"),
+    (50, "two classes", "covariates", "lr"),
+    (200, "two classes", "covariates", "lr"),
 ]
 POWER = [(50, 0.5), (200, 0.25)]  # samples, size of the effect
 # samples, shares of two kernels

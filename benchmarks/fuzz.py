@@ -7,7 +7,7 @@ Each target takes bytes, in the form that reaches furthest into a reader:
                                                           first byte tells which kind
 
 A reader may accept the bytes or reject them with its own error; anything else is a
-finding, and atheris stores the input. Needs ``pip install mklearn[fuzz]``; if this is
+finding, and atheris stores the input. Needs ``pip install '.[fuzz]'``; if this is
 not installed, the script says so and only reads its corpus.
 
     python benchmarks/fuzz.py --seconds 10     # shared by the targets
@@ -207,7 +207,7 @@ def main():
     if importlib.util.find_spec("atheris") is None:
         counts = {name: replay(name) for name in TARGETS}
         print(f"The corpus was read: {counts}. Fuzzing is skipped: atheris is not "
-              "installed; pip install mklearn[fuzz], where it can be had.")  # fmt: skip
+              "installed; pip install atheris, if there is a build.")  # fmt: skip
         return
     if args.target is not None:
         fuzz(args.target, args.seconds)

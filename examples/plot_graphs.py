@@ -2,13 +2,14 @@
 Which graph kernel tells small worlds from chance?
 ==================================================
 
-Graphs have no columns, but there are kernels for them, and each sees something else:
-how many nodes there are of a kind, how far apart they are, what their neighbourhoods
-look like. Here is one Gram matrix for each, from grakel where it is installed and from
-a few lines of this example otherwise. The learned weights say which of them matters.
+Graphs have no columns, but there are kernels for them, and each captures a different
+property: how many nodes there are of a kind, how far apart they are, what their
+neighbourhoods look like. Here is one Gram matrix for each, from grakel where it is
+installed and from a few lines of this example otherwise. The learned weights say which
+of them matters.
 
 Half of the graphs are rings with some edges moved, the other half has as many edges
-between any nodes. A node is called by the number of its edges.
+between any nodes. Nodes are labelled by their degree.
 """
 
 from importlib.util import find_spec

@@ -3,9 +3,9 @@ Boiling points from fingerprints of molecules
 =============================================
 
 Chemists compare molecules by fingerprints, counts of the pieces that they are made of,
-and by the Tanimoto kernel on these. There are several kinds of fingerprints, and which
-of them fits a property is not known before: here each is a view, and the weights say
-which of them a model of boiling points uses.
+and by the Tanimoto kernel on these. There are several kinds of fingerprints, and it is
+not known in advance which one suits a property: here each is a view, and the weights
+say which of them a model of boiling points uses.
 
 Fingerprints are those of RDKit where it is installed. Without it, the pieces are those
 of the formula as it is written (SMILES): single symbols, and two or three in a row.
@@ -87,7 +87,7 @@ folds = KFold(8, shuffle=True, random_state=0)
 predicted = cross_val_predict(model, X, boiling, cv=folds)
 error = np.abs(predicted - boiling).mean()
 spread = np.abs(boiling - boiling.mean()).mean()
-print(f"mean error {error:.1f} degrees; that of the mean is {spread:.1f}")
+print(f"mean error {error:.1f} degrees; predicting the mean gives {spread:.1f}")
 model.fit(X, boiling)
 for name, share in zip(views, model.kernel_contributions_, strict=True):
     print(f"  {name}: {share:.2f}")

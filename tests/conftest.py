@@ -3,6 +3,7 @@
 import os
 import pkgutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,8 +34,13 @@ def pytest_configure(config):
 @pytest.fixture(scope="module")
 def few_to_choose_from():
     """Let ``mklearn fit`` try and repeat little: that is tested on its own."""
-    pytest.importorskip("mklearn.cli.models")
+    models = pytest.importorskip("mklearn.cli.models")
+    from mklearn.interpretation import kernel_importance
+
+    folds = models._inner_folds
     few = {
+        "learning.PARTS": (0.5, 1.0),
+        "models._inner_folds": lambda *given: min(3, folds(*given)),
         "models.NORMS": (1.0, 2.0, float("inf")),
         "models.COSTS": [0.1, 10.0],
         "models.SVM_COSTS": (1.0,),
@@ -44,6 +50,7 @@ def few_to_choose_from():
         "refits.EXACT": 2,
         "refits.ORDERS": 4,
         "shares.RESAMPLES": 4,
+        "shares.kernel_importance": partial(kernel_importance, n_repeats=9),
     }
     few = {f"mklearn.cli.{name}": value for name, value in few.items()}
     before = {name: pkgutil.resolve_name(name) for name in few}

@@ -264,7 +264,7 @@ def test_constant_features_say_nothing():
     assert a.solution_.upper == pytest.approx(b.solution_.upper, rel=1e-5)
     with fails("zero or constant.*nothing to learn from"):
         MKLClassifier().fit(np.ones((10, 3)), np.arange(10) % 2)
-    with pytest.warns(UserWarning, match=r"1 of 5 kernels.*are ignored.*\[2\]"):
+    with pytest.warns(UserWarning, match=r"1 of 5 kernels.*is ignored.*\[2\]"):
         model = MKLClassifier(kernels.per_feature(kernels.Linear())).fit(constant, Y)
     assert model.kernel_contributions_[2] == 0.0
 
@@ -336,7 +336,7 @@ def test_spherical_test_grams_need_diagonals():
 def test_a_zero_kernel_takes_no_part(normalize, norm):
     with_zero = np.dstack([B, np.zeros((40, 40))])
     model = precomputed(normalize=normalize, norm=norm, tol=1e-6)
-    with pytest.warns(UserWarning, match="1 of 6 kernels.*are ignored.*K5"):
+    with pytest.warns(UserWarning, match="1 of 6 kernels.*is ignored.*K5"):
         model.fit(with_zero, Y)
     without = precomputed(normalize=normalize, norm=norm, tol=1e-6).fit(B, Y)
     assert model.solution_.upper == pytest.approx(without.solution_.upper, rel=3e-6)

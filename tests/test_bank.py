@@ -312,7 +312,7 @@ def test_given_grams_keep_no_samples():
     for ask in (lambda: bank.cross(X), lambda: bank.reference([0])):
         with pytest.raises(ValueError, match="has no samples"):
             ask()
-    with pytest.raises(ValueError, match="2 names for 1 kernels"):
+    with pytest.raises(ValueError, match="2 names for 1 kernel"):
         KernelBank.from_grams(X @ X.T, ["a", "b"])
 
 

@@ -209,7 +209,7 @@ def test_class_weights_count_in_the_scores():
 def test_a_constant_kernel_is_never_the_best():
     X, y = samples(40)
     grams = np.dstack([np.ones((40, 40)), stack(X)[:, :, 1]])
-    with pytest.warns(UserWarning, match="are ignored"):
+    with pytest.warns(UserWarning, match="is ignored"):
         model = BestKernelClassifier("precomputed", cv=2).fit(grams, y)
     assert model.best_index_ == 1
     assert model.cv_scores_[0] == 0.0

@@ -1,13 +1,16 @@
 """The command line: what it writes, what it says, and how it ends."""
 
+import inspect
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import warnings
 from html import escape
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +22,7 @@ from typer.testing import CliRunner
 
 from mklearn import MKLClassifier, __version__
 from mklearn import kernels as kernel_module
-from mklearn.cli import demo, screen
+from mklearn.cli import commands, demo, screen
 from mklearn.cli.commands import make_app
 from mklearn.report import (
     Predictions,
@@ -29,6 +32,9 @@ from mklearn.report import (
     words,
     write_json,
 )
+
+PAGE = Path(__file__).parents[1] / "docs" / "first-report.md"
+FIRST_REPORT = PAGE.read_text(encoding="utf-8")
 
 
 def run(*args):
@@ -56,8 +62,10 @@ def test_the_package_is_a_program():
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
+    """The command of docs/first-report.md, on fewer folds and in another folder."""
     out = tmp_path_factory.mktemp("demo") / "new" / "folder"
-    return run("demo", "--out", out, "--folds", 2), out
+    (command,) = re.findall(r"^\$ mklearn (demo.*)$", FIRST_REPORT, re.MULTILINE)
+    return run(*shlex.split(command), "--out", out, "--folds", 2), out
 
 
 def test_demo_shows_table_views_and_certificate(shown):
@@ -73,6 +81,8 @@ def test_demo_shows_table_views_and_certificate(shown):
 
 def test_demo_leaves_whole_files_and_nothing_else(shown):
     _, out = shown
+    usual = inspect.signature(commands.demo).parameters["out"].default
+    assert f"`{usual.as_posix()}/report.html`" in FIRST_REPORT
     files = ["convergence.png", "report.html", "results.json", "weights.png"]
     assert sorted(os.listdir(out)) == files
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -215,7 +225,7 @@ def test_demo_without_matplotlib_says_so_and_writes_the_report(tmp_path, monkeyp
     result = run("demo", "--json", "--out", tmp_path)
     assert json.loads(result.stdout) == {"figures": ["report.html"]}
     said = [line for line in result.stderr.splitlines() if "matplotlib" in line]
-    assert len(said) == 1 and "mklearn[plot]" in said[0]
+    assert len(said) == 1 and "pip install matplotlib" in said[0]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Confusion matrix" in page and "<svg" not in page
 
@@ -311,7 +321,7 @@ def test_missing_packages_are_one_line_and_two():
         result = python(code, "demo")
         assert result.returncode == 2
         assert result.stdout == "" and result.stderr.count("\n") == 1
-        assert "pip install mklearn[cli]" in result.stderr
+        assert "pip install typer rich" in result.stderr
 
 
 def test_the_library_does_not_need_the_command_line():

@@ -22,13 +22,11 @@ KEYS = ("unique", "unique_error", "shapley", "shapley_error", "sampling_error")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_to_choose_from():
-    """Let searches try little: what they try is tested where they are."""
+def all_refits(few_to_choose_from):
+    """Let searches try little, but fit as many models of some views as for users."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "SVM_COSTS", (1.0,))
-        patch.setattr(models, "SVM_WIDTHS", (1.0,))
-        patch.setattr(models, "RATES", (0.2,))
-        patch.setattr(models, "COSTS", np.array([0.1, 10.0]))
+        for name in ("mklearn.cli.refits.EXACT", "mklearn.cli.refits.ORDERS"):
+            patch.setattr(name, few_to_choose_from[name])
         yield
 
 
@@ -56,10 +54,20 @@ def fit(*args):
     return json.loads(result.stdout)
 
 
-def test_a_run_shows_what_views_add(tmp_path):
-    path = tmp_path / "t.csv"
-    views = write(path)
-    found = fit(path, *views, *QUICK, "--out", tmp_path / "both")
+@pytest.fixture(scope="module")
+def of_two_views(tmp_path_factory):
+    """A run on two views: its table, its folder, and what it has printed."""
+    folder = tmp_path_factory.mktemp("two")
+    path, out = folder / "t.csv", folder / "out"
+    command = ["fit", path, *write(path), *QUICK, "--out", out]
+    result = CliRunner().invoke(make_app(), list(map(str, command)))
+    assert result.exit_code == 0, result.output
+    return path, out, result.stdout
+
+
+def test_a_run_shows_what_views_add(of_two_views, tmp_path):
+    path, out, _ = of_two_views
+    found = json.loads((out / "results.json").read_text("utf-8"))
     a, b = found["views"]
     told = found["refits"]
     assert told["kinds"] == ["unique", "shapley"] and told["left_out"] == {}
@@ -86,24 +94,20 @@ def test_a_run_shows_what_views_add(tmp_path):
     assert a["sampling_error"] is None
 
 
-def test_files_and_terminal_show_the_same(tmp_path):
-    path = tmp_path / "t.csv"
-    views = write(path)
-    command = ["fit", path, *views, *QUICK, "--out", tmp_path / "out"]
-    result = CliRunner().invoke(make_app(), list(map(str, command)))
-    assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
-    text = (tmp_path / "out" / "views.csv").read_text("utf-8").splitlines()
+def test_files_and_terminal_show_the_same(of_two_views):
+    _, out, shown = of_two_views
+    found = json.loads((out / "results.json").read_text("utf-8"))
+    text = (out / "views.csv").read_text("utf-8").splitlines()
     for row, view in zip(csv.DictReader(text), found["views"], strict=True):
         known = {k: "" if v is None else str(v) for k, v in view.items()}
         assert row == known
-    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    page = (out / "report.html").read_text("utf-8")
     assert "<th" in page and "left out" in page and "Shapley value" in page
     assert found["refits"]["words"].split(". ")[0] in page
     for view in found["views"]:
         for kind in ("unique", "shapley"):
             cell = f"{round(100 * view[kind], 1) + 0.0:+.1f} ± "
-            assert cell in page and cell in result.stdout
+            assert cell in page and cell in shown
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
 from mklearn import MKLClassifier
-from mklearn.cli import application, estimate, models
+from mklearn.cli import application, estimate, learning, models, shares
 from mklearn.cli.commands import make_app
 from mklearn.cli.inputs import load_data
-from mklearn.cli.learning import PARTS, learning_curve
+from mklearn.cli.learning import learning_curve
 from mklearn.estimators._path_search import choose_cell
 from mklearn.model_selection import compare
 from mklearn.report import LearningCurve, report_html
@@ -168,7 +168,9 @@ def test_each_step_is_a_line_of_the_log(table, tmp_path):
 # --- more samples ---------------------------------------------------------------------
 
 
-def test_a_learning_curve_is_of_fits_on_parts(table):
+def test_a_learning_curve_is_of_fits_on_parts(table, few_to_choose_from, monkeypatch):
+    known = few_to_choose_from["mklearn.cli.learning.PARTS"]  # as users have it
+    monkeypatch.setattr(learning, "PARTS", known)
     data = load_data(table, "kind")
     model = models.make_plain(
         data,
@@ -179,7 +181,7 @@ def test_a_learning_curve_is_of_fits_on_parts(table):
     )
     comparison = compare({"m": model}, data.X, data.y, cv=3)
     curve = learning_curve(model, data, comparison, None, seed=0)
-    assert curve.scores.shape == (4, 3) and len(PARTS) == 4
+    assert curve.scores.shape == (4, 3) and len(known) == 4
     assert_array_equal(np.sort(curve.sizes), curve.sizes)
     # all of a fold is the comparison
     assert_array_equal(curve.scores[-1], comparison.scores[0])
@@ -226,7 +228,11 @@ def test_the_sum_is_chosen_unless_another_is_clearly_better():
 # --- views ----------------------------------------------------------------------------
 
 
-def test_views_have_shares_intervals_and_tests(tmp_path):
+def test_views_have_shares_intervals_and_tests(
+    tmp_path, few_to_choose_from, monkeypatch
+):
+    known = few_to_choose_from["mklearn.cli.shares.kernel_importance"]
+    monkeypatch.setattr(shares, "kernel_importance", known)  # as often as for users
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2
     frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=["s1", "s2", "n1", "n2"])

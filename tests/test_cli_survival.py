@@ -162,7 +162,7 @@ def test_folds_need_events(tmp_path):
     frame["died"] = (np.arange(len(frame)) < 2).astype(int)
     frame.to_csv(tmp_path / "few.csv", index=False)
     result = run("fit", tmp_path / "few.csv", "--survival", "days,died", "--cv", 3)
-    assert result.exit_code == 2 and "2 events are too few" in result.output
+    assert result.exit_code == 2 and "2 events, too few" in result.output
 
 
 def test_grams_have_no_columns(tmp_path):

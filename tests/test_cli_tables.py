@@ -49,8 +49,8 @@ def test_tables_are_joined_on_the_names_of_samples(files):
     out = files / "out"
     told = run(
         "fit", files / "clinic.csv", "--target", "state", *options(files), "--out", out,
-        "--gene-sets", f"rna={files / 'sets.gmt'}", "--kernels", "auto", "--cv", "3",
-        "--json", "--by-view", "none",
+        "--gene-sets", f"rna={files / 'sets.gmt'}", "--kernels", "auto", "--cv", "2",
+        "--norm", "2", "--reg", "1", "--json", "--by-view", "none",
     )  # fmt: skip
     assert told.exit_code == 0, told.output
     content = json.loads(told.stdout.strip().splitlines()[-1])

@@ -15,17 +15,18 @@ import logging, sys
 form = "%(name)s %(message)s"
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format=form)
 import numpy as np
-from mklearn.solvers.sweeps import solve_sample
+from mklearn.kernels.functions import _add_scaled
+from mklearn.solvers.sweeps import _axpy
+out = np.zeros(2)
 for _ in range(2):
-    out, room = np.empty(2), np.empty(2)
-    one = np.ones(2)
-    solve_sample(one, np.array([-1.0, 0.0]), 1.0, 0, out, room, np.empty(2, np.int64))
-print(out.tolist(), sum(solve_sample.stats.cache_hits.values()))
+    _axpy(2.0, np.array([1.0, -1.0]), out)
+    _add_scaled(np.ones(2), 0.5, out)
+print(out.tolist(), *(sum(f.stats.cache_hits.values()) for f in (_axpy, _add_scaled)))
 """
 
 
 def run(source, **env):
-    """Return what a new process says that calls one compiled function twice."""
+    """Return what a new process says that calls two small compiled functions twice."""
     env = {**os.environ, "PYTHONPATH": str(source), **env}
     env.pop("NUMBA_CACHE_DIR", None)
     done = subprocess.run(
@@ -58,9 +59,9 @@ def test_compiled_functions_are_kept_for_the_user_beside_a_read_only_package(tmp
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache)}
     notice, answer = run(source, **home)
     assert notice.startswith("mklearn ") and "compiling" in notice
-    assert answer == "[0.5, -0.5] 0"
+    assert answer == "[5.0, -3.0] 0 0"
     assert list(cache.rglob("*.nbi"))
-    assert run(source, **home) == ["[0.5, -0.5] 1"]  # from disk: nothing to announce
+    assert run(source, **home) == ["[5.0, -3.0] 1 1"]  # from disk: nothing to announce
 
 
 def test_compiled_functions_work_where_nothing_can_be_written(tmp_path):
@@ -68,7 +69,7 @@ def test_compiled_functions_work_where_nothing_can_be_written(tmp_path):
     taken = tmp_path / "cache"
     taken.touch()
     lines = run(source, HOME=str(taken), XDG_CACHE_HOME=str(taken))
-    assert lines[-1] == "[0.5, -0.5] 0" and len(lines) == 2
+    assert lines[-1] == "[5.0, -3.0] 0 0" and len(lines) == 2
 
 
 def test_functions_without_a_module_are_none_of_ours():

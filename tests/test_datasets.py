@@ -107,14 +107,14 @@ def test_another_file_is_an_error_that_names_both_sums(small):
 @pytest.mark.parametrize(
     ("fact", "sentence"),
     [
-        ({"n_samples": 7}, r"samples and features are \(6, 2\), needed are \(7, 2\)"),
-        ({"counts": {1: 3, 2: 3}}, r"class counts are \{1: 4, 2: 2\}, needed are"),
-        ({"test": {1: 2}}, r"test part are \{1: 1, 2: 1\}, needed are \{1: 2\}"),
+        ({"n_samples": 7}, r"samples and features \(6, 2\), expected \(7, 2\)"),
+        ({"counts": {1: 3, 2: 3}}, r"class counts \{1: 4, 2: 2\}, expected"),
+        ({"test": {1: 2}}, r"test part \{1: 1, 2: 1\}, expected \{1: 2\}"),
     ],
 )
 def test_data_are_held_to_the_catalogue(small, monkeypatch, fact, sentence):
     monkeypatch.setitem(CATALOGUE, "small", replace(CATALOGUE["small"], **fact))
-    with pytest.raises(ValueError, match=rf"file small\.npz gave .*{sentence}"):
+    with pytest.raises(ValueError, match=rf"file small\.npz .*{sentence}"):
         load("small")
 
 
@@ -225,13 +225,11 @@ def test_a_wrong_openml_set_is_refused(online):
     with pytest.raises(ValueError, match=r"123 is not 'small': it has labels \['z'\]"):
         load("small")
     online.target[0] = "y"
-    with pytest.raises(ValueError, match=r"OpenML 123 gave .* class counts are"):
+    with pytest.raises(ValueError, match=r"OpenML 123 .* class counts"):
         load("small")
     online.target[0] = "n"
     online.data[0, 0] = 1.0
-    with pytest.raises(
-        ValueError, match=r"mean of its values is 5\.58.*needed is 5\.5"
-    ):
+    with pytest.raises(ValueError, match=r"mean of its values is 5\.58.*expected 5\.5"):
         load("small")
 
 

@@ -285,8 +285,8 @@ def test_the_landing_page_shows_the_answer():
     accuracy = float(re.search(r"accuracy (\S+)", shown)[1])
     # ten samples of 569 may fall to the other side where kernels round otherwise
     assert abs(float(said.getvalue().split()[1]) - accuracy) <= 10 / 569
-    lower = float(re.search(r"below (\S+);", shown)[1])
-    upper = float(re.search(r"has (\S+),", shown)[1])
+    lower = float(re.search(r"at least (\S+);", shown)[1])
+    upper = float(re.search(r"reaches (\S+),", shown)[1])
     found = space["model"].solution_
     # two pairs of bounds on one number
     assert lower <= found.upper * (1 + 1e-5) and found.lower <= upper * (1 + 1e-5)

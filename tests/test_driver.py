@@ -263,7 +263,7 @@ class Outside(Liar):
 
 
 def test_weights_outside_of_the_set_are_an_error_of_the_solver():
-    with pytest.raises(ValueError, match="a solver is at fault"):
+    with pytest.raises(ValueError, match="this is a bug in the solver"):
         solve(small(p=1), Outside())
 
 

@@ -407,7 +407,7 @@ def test_little_data(X, y):
 def test_a_kernel_that_is_zero_or_constant_gets_nothing():
     X, y = samples(30)
     grams = np.stack([np.zeros((30, 30)), np.ones((30, 30)), X @ X.T], axis=-1)
-    with pytest.warns(UserWarning, match="1 of 3 kernels are zero or constant"):
+    with pytest.warns(UserWarning, match="1 of 3 kernels is zero or constant"):
         model = EvidenceMKLRegressor("precomputed", normalize=None).fit(grams, y)
     assert model.kernel_weights_[:2].tolist() == [0.0, 0.0]
     assert model.kernel_weights_[2] > 0

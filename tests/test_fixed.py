@@ -26,6 +26,7 @@ from mklearn import (
     kernels,
 )
 from mklearn.interpretation import kernel_importance, weight_stability
+from mklearn.kernels import RBF, Linear, per_view
 from mklearn.model_selection import compare
 from mklearn.persistence import load, save
 
@@ -173,7 +174,7 @@ def test_what_is_no_covariate_is_told():
     refused(X, y, ["age", "age"], "'age' twice")
     refused(X, y, ["age", True], "got True")
     refused(X, y, 2.5, "got 2.5")
-    refused(X, y, list(X), "all 4 columns")
+    refused(X, y, list(X), "names every column")
     numbers = X[["a", "age"]].to_numpy()
     refused(numbers, y, "age", "X has no column names")
     views = MultiView({"main": X[["a", "b"]], "age": X[["age"]]})
@@ -549,7 +550,7 @@ def test_known_subjects_are_no_new_samples(model):
     new = best(clone(model).fit(X, y, groups=who))
     # 20 subjects are 20 coins: 0.8 and more of them has a chance of 0.006
     assert known > 0.95 and new < 0.8
-    # with metadata routing it is the splitter that asks for groups
+    # with metadata routing, a splitter asks for groups itself
     asking = clone(model).set_params(cv=StratifiedGroupKFold(5))
     with config_context(enable_metadata_routing=True):
         assert best(clone(asking).fit(X, y, groups=who)) < 0.8
@@ -586,12 +587,12 @@ def test_the_bootstrap_draws_subjects():
 def test_groups_that_cannot_be_kept_together():
     X, y, who = subjects()
     model = MKLClassifierCV("rbf", Cs=[100.0], norms=[2])
-    with pytest.raises(ValueError, match="1 entries for 120"):
+    with pytest.raises(ValueError, match="1 entry for 120"):
         model.fit(X, y, groups=[1])
     with pytest.raises(ValueError, match="at least two groups of each class"):
         model.fit(X, y, groups=np.zeros(len(y)))
     one_class = np.where(y == 0, 0, who + 1)
-    with pytest.raises(ValueError, match="class 0 is in 1 groups"):
+    with pytest.raises(ValueError, match="class 0 is in 1 group"):
         model.fit(X, y, groups=one_class)
     missing = who.astype(float)
     missing[3] = np.nan
@@ -600,3 +601,21 @@ def test_groups_that_cannot_be_kept_together():
     # groups of one sample each are no groups: as good as samples
     alone = model.fit(X, y, groups=np.arange(len(y)))
     assert alone.mean_scores_.max() > 0.9
+
+
+@pytest.mark.parametrize("family", [False, True])
+def test_factors_of_products_use_their_own_columns_beside_covariates(family):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((40, 4)), columns=["age", "a", "b", "c"])
+    y = X["a"] * X["b"] + 0.1 * X["age"]
+    last = X[["a", "b", "c", "age"]]
+    for product in (
+        RBF(0.5, columns="a") * Linear(columns="b"),
+        RBF(0.5) * Linear(columns="b", standardize=True),
+        RBF(0.5, columns="a") * Linear(columns="age"),  # named, hence used
+    ):
+        kernels = per_view(product) if family else product
+        model = MKLRegressor(kernels, fixed=["age"], C=10.0, tol=1e-8)
+        found, expected = clone(model).fit(X, y), clone(model).fit(last, y)
+        # the gap allows for deviations of its root
+        np.testing.assert_allclose(found.predict(X), expected.predict(last), atol=1e-3)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.model_selection import (
     GroupKFold,
+    KFold,
     LeaveOneGroupOut,
     StratifiedKFold,
     cross_validate,
@@ -195,7 +197,7 @@ def test_groups_reach_the_splitter(name):
 
 
 @every_search
-def test_groups_are_routed(name):
+def test_groups_are_routed_to_a_splitter(name):
     X, y, weight, _ = data(name, 16)
     groups = np.random.default_rng(5).integers(0, 6, len(y))
     search = clone(SEARCHES[name][0]).set_params(cv=GroupKFold(2))
@@ -218,11 +220,68 @@ def test_groups_are_routed(name):
             np.testing.assert_array_equal(found(name, model), found(name, own))
         # no splitter that has asked for them
         with pytest.raises(TypeError, match="groups"):
-            clone(search).set_params(cv=2).fit(X, y, groups=groups)
+            clone(search).set_params(cv=KFold(2)).fit(X, y, groups=groups)
     Z = StandardScaler().fit_transform(X)
     own = clone(search).set_params(cv=list(GroupKFold(2).split(Z, y, groups)))
     own.fit(Z, y, sample_weight=weight)
     np.testing.assert_array_equal(found(name, pipe[-1]), found(name, own))
+
+
+@every_search
+@pytest.mark.parametrize("cv", [2, None])
+def test_groups_are_routed_to_a_number_of_folds(name, cv):
+    X, y, _, _ = data(name, 16)
+    groups = np.random.default_rng(5).integers(0, 8, len(y))
+    search = clone(SEARCHES[name][0]).set_params(cv=cv)
+    expected = clone(search).fit(X, y, groups=groups)
+    plain = clone(search).fit(X, y)
+    assert not np.array_equal(found(name, expected), found(name, plain))
+    with config_context(enable_metadata_routing=True):
+        routed = clone(search).fit(X, y, groups=groups)
+        np.testing.assert_array_equal(found(name, routed), found(name, expected))
+        with pytest.raises(UnsetMetadataPassedError, match="groups"):
+            make_pipeline(StandardScaler(), search).fit(X, y, groups=groups)
+        asking = clone(search).set_fit_request(groups=True)
+        pipe = make_pipeline(StandardScaler(), asking).fit(X, y, groups=groups)
+        result = cross_validate(
+            asking, X, y, cv=GroupKFold(2), params={"groups": groups},
+            return_estimator=True, return_indices=True, error_score="raise",
+        )  # fmt: skip
+        ignoring = clone(search).set_fit_request(groups=False)
+        ignored = cross_validate(
+            ignoring, X, y, cv=GroupKFold(2), params={"groups": groups},
+            return_estimator=True, error_score="raise",
+        )["estimator"]  # fmt: skip
+    Z = StandardScaler().fit_transform(X)
+    again = clone(search).fit(Z, y, groups=groups)
+    np.testing.assert_array_equal(found(name, pipe[-1]), found(name, again))
+    rows = result["indices"]["train"]
+    for a, model, without in zip(rows, result["estimator"], ignored, strict=True):
+        inner = clone(search).fit(X[a], y[a], groups=groups[a])
+        np.testing.assert_array_equal(found(name, model), found(name, inner))
+        alone = clone(search).fit(X[a], y[a])
+        np.testing.assert_array_equal(found(name, without), found(name, alone))
+
+
+def test_comparisons_pass_groups_to_inner_folds_with_routing():
+    X, y = samples(40)
+    groups = np.arange(40) // 2 % 9
+    search = clone(SEARCHES["classifier"][0]).set_params(cv=2)
+    scores = []
+
+    def watch(_, fitted, split):
+        scores.append(fitted.scores_)
+
+    compare({"search": search}, X, y, cv=2, groups=groups, watch=watch)
+    with config_context(enable_metadata_routing=True):
+        compare({"search": search}, X, y, cv=2, groups=groups, watch=watch)
+        asking = {"search": clone(search).set_fit_request(groups=True)}
+        compare(asking, X, y, cv=2, groups=groups, watch=watch)
+        ignoring = {"search": clone(search).set_fit_request(groups=False)}
+        compare(ignoring, X, y, cv=2, groups=groups, watch=watch)
+    np.testing.assert_array_equal(scores[:2], scores[2:4])
+    np.testing.assert_array_equal(scores[:2], scores[4:6])
+    assert not np.array_equal(scores[:2], scores[6:])
 
 
 @every_search
@@ -343,3 +402,6 @@ def test_comparisons_and_resamples_take_groups():
         model, X, y, method="folds", cv=GroupKFold(3), groups=groups
     )
     np.testing.assert_array_equal(found.weights, given.weights)
+    five = compare({"one": model}, X, y, cv=None, groups=groups)
+    assert len(five.splits) == 5
+    assert not any(set(groups[a]) & set(groups[b]) for a, b in five.splits)

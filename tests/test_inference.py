@@ -339,8 +339,8 @@ def test_categories_become_indicators_and_collinear_columns_are_named():
 @pytest.mark.parametrize(
     "fixed, words",
     [
-        (np.array([[np.nan]] + [[1.0]] * 9), "missing or infinite for 1 samples"),
-        (np.array([["a"]] * 9 + [[None]], dtype=object), "missing for 1 samples"),
+        (np.array([[np.nan]] + [[1.0]] * 9), "missing or infinite for 1 sample,"),
+        (np.array([["a"]] * 9 + [[None]], dtype=object), "missing for 1 sample,"),
         (
             np.random.default_rng(0).standard_normal((10, 9)),
             "they can explain any target",
@@ -701,7 +701,7 @@ def test_tails_are_those_of_an_inversion_with_many_digits(negative, p):
     [
         ({"n_permutations": 9.5, "method": "permutation"}, "whole number"),
         ({"n_permutations": True, "method": "permutation"}, "whole number"),
-        ({"method": "permutation", "groups": np.zeros(1)}, r"shape \(20,\)"),
+        ({"method": "permutation", "groups": np.zeros(1)}, "1 entries for 20 samples"),
         ({"kernels": []}, "empty"),
         ({"kernels": "no such kernel"}, "Unknown kernel"),
         ({"X": np.full((20, 2), np.nan)}, "NaN"),
@@ -792,7 +792,7 @@ def test_bad_covariates_are_told_by_every_test(method, given):
     X, y = rng.standard_normal((15, 2)), rng.standard_normal(15)
     options = {"method": method, "given": given, "n_permutations": 9}
     gap = np.r_[np.nan, rng.standard_normal(14)]
-    with pytest.raises(ValueError, match="missing or infinite for 1 samples"):
+    with pytest.raises(ValueError, match="missing or infinite for 1 sample,"):
         kernel_tests(X, y, ["linear", "rbf"], fixed=gap, **options)
     with pytest.raises(ValueError, match="they can explain any target"):
         many = rng.standard_normal((15, 20))
@@ -855,3 +855,89 @@ def test_a_category_of_one_class_is_told(data):
     batch = np.where(labels & (np.arange(60) < 40), "rare", "common")
     with pytest.raises(ValueError, match="merge categories"):
         kernel_tests(X, labels, "linear", fixed=batch)
+
+
+# --- covariates that are named, and samples that are ----------------------------------
+
+
+def _with_age(n=60):
+    rng = np.random.default_rng(0)
+    X, age = rng.normal(size=(n, 3)), rng.normal(size=n)
+    sex = np.array(["f", "m"])[rng.integers(2, size=n)]
+    return X, age, sex, 0.5 * X[:, 0] + age + (sex == "f") + rng.normal(size=n)
+
+
+@pytest.mark.parametrize("method", ["score", "lr", "permutation"])
+def test_covariates_are_named_as_in_estimators(method):
+    pd = pytest.importorskip("pandas")
+    X, age, sex, y = _with_age()
+    kernel, options = kernels.RBF(0.5), {"method": method, "n_permutations": 49}
+    table = pd.DataFrame({"age": age, "sex": sex})
+    alone = kernel_tests(X, y, kernel, fixed=age, **options)
+    both = kernel_tests(X, y, kernel, fixed=table, **options)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).join(table)
+    views = MultiView({"genes": X, "age": age[:, None]})
+    grams = np.stack([np.exp(-0.5 * np.sum((X[:, None] - X) ** 2, axis=2))], axis=2)
+    bank = KernelBank.from_grams(grams, covariates=table)
+    for expected, found in (
+        (alone, kernel_tests(np.c_[X, age], y, kernel, fixed=[3], **options)),
+        (alone, kernel_tests(np.c_[X, age].tolist(), y, kernel, fixed=3, **options)),
+        (alone, kernel_tests(views, y, kernel, fixed="age", **options)),
+        (alone, kernel_tests(bank, y, "precomputed", fixed=["age"], **options)),
+        (both, kernel_tests(frame, y, kernel, fixed=["age", "sex"], **options)),
+        (both, kernel_tests(bank, y, "precomputed", fixed=("age", "sex"), **options)),
+    ):
+        assert len(found.covariates) == len(expected.covariates)
+        assert found.p_values == pytest.approx(expected.p_values, rel=1e-6)
+
+
+def test_names_of_covariates_that_do_not_exist():
+    X, *_, y = _with_age()
+    for samples, family, message in (
+        (X, "linear", "no column names"),
+        (TestedKernels.of(X, "linear"), "auto", "TestedKernels does not have"),
+        (np.stack([X @ X.T], axis=2), "precomputed", "Gram matrices alone have none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            kernel_tests(samples, y, family, fixed=["age"])
+    # as many texts as samples are the values of one covariate, not names
+    labels = ["a", "b"] * (len(y) // 2)
+    assert kernel_tests(X, y, "linear", fixed=labels).covariates
+
+
+def test_named_samples_are_put_into_order():
+    pd = pytest.importorskip("pandas")
+    X, age, _, y = _with_age()
+    ids = [f"p{i}" for i in range(len(y))]
+    views = MultiView.from_frames({"genes": pd.DataFrame(X, index=ids)})
+    y, age = pd.Series(y, index=ids), pd.DataFrame({"age": age}, index=ids)
+    mixed = np.random.default_rng(1).permutation(len(y))
+    expected = kernel_tests(views, y, "linear", fixed=age)
+    found = kernel_tests(views, y.iloc[mixed], "linear", fixed=age.iloc[mixed])
+    assert found.p_values == expected.p_values
+    with pytest.raises(ValueError, match="p0"):
+        kernel_tests(views, y.rename(index={"p0": "q"}), "linear")
+
+
+def test_few_subjects_have_few_permutations():
+    """Four subjects can be put into 24 orders, whatever the number of draws."""
+    X, *_ = _with_age(40)
+    groups, y = np.repeat(np.arange(4), 10), np.repeat([0.0, 1.0, 3.0, 7.0], 10)
+    found = kernel_tests(X, y, "linear", method="permutation", groups=groups)
+    assert found.resolution == pytest.approx(1 / 24)
+    assert (found.p_values >= found.resolution).all()
+    gone = np.where(np.arange(40) == 3, np.nan, groups.astype(float))
+    with pytest.raises(ValueError, match="groups is missing for 1"):
+        kernel_tests(X, y, "linear", method="permutation", groups=gone)
+
+
+def test_likelihood_ratios_do_not_depend_on_which_class_comes_first():
+    rng = np.random.default_rng(0)
+    X, age, b = rng.normal(size=(60, 3)), rng.normal(size=60), rng.integers(2, size=60)
+    family = kernels.per_feature("rbf")
+    one, other = (
+        kernel_tests(X, labels, family, fixed=age, method="lr") for labels in (b, 1 - b)
+    )
+    assert other.statistic == pytest.approx(one.statistic, abs=1e-7)
+    assert ((one.statistic == 0) == (one.p_values == 1)).all()
+    assert ((one.p_values == 1) == (other.p_values == 1)).all()

@@ -6,7 +6,16 @@ import pytest
 from scipy import sparse
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 
-from mklearn import KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor, MultiView
+from mklearn import (
+    KernelBank,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLCox,
+    MKLCoxCV,
+    MKLRegressor,
+    MKLSurvivalSVM,
+    MultiView,
+)
 from mklearn.blocks import AnnDataBlocks
 from mklearn.interpretation import decision_parts
 from mklearn.kernels import Linear, per_view
@@ -74,7 +83,7 @@ def test_an_index_that_counts_names_nothing_unless_another_is_its_permutation():
 
 
 def test_what_cannot_be_put_into_one_order_is_refused():
-    with pytest.raises(ValueError, match=r"other samples.*'q0'.*from_frames"):
+    with pytest.raises(ValueError, match=r"does not match.*'q0'.*from_frames"):
         renamed = PROTEIN.rename(index={"p00": "q0"})
         MultiView({"rna": RNA, "protein": renamed})
     with pytest.raises(ValueError, match=r"same number of samples.*from_frames"):
@@ -347,6 +356,68 @@ def test_weights_of_samples_are_paired_too():
     assert mixed.score(X, values.iloc[SHUFFLED]) == mixed.score(X, values)
 
 
+TIMES = pd.DataFrame(
+    {
+        "time": rng.exponential(np.exp(-RNA["g1"])) + 0.01,
+        "event": np.arange(N) % 4 > 0,
+    },
+    index=IDS,
+)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [MKLCox(KERNELS), MKLSurvivalSVM(KERNELS), MKLCoxCV(KERNELS, Cs=[1.0], cv=2)],
+    ids=["cox", "svm", "search"],
+)
+def test_times_are_paired_by_fit_and_score(model):
+    frames = {"rna": RNA, "protein": PROTEIN}
+    X = MultiView(frames)
+    weight = pd.Series(rng.uniform(0.5, 2, N), index=IDS)
+    plain = model.fit(X, TIMES.to_numpy(dtype=float))
+    expected, score = plain.predict(X), plain.score(X, TIMES.to_numpy(dtype=float))
+    weighted = plain.score(X, TIMES.to_numpy(dtype=float), weight.to_numpy())
+    mixed = TIMES.iloc[SHUFFLED]
+    np.testing.assert_array_equal(model.fit(X, mixed).predict(X), expected)
+    assert model.score(X, mixed) == model.score(frames, mixed) == score
+    assert model.score(X, mixed, weight.iloc[SHUFFLED]) == weighted != score
+    with pytest.raises(ValueError, match="refers to other samples"):
+        model.score(X, TIMES.rename(index={"p00": "q"}))
+
+
+def test_strata_and_groups_are_paired_with_samples():
+    X = MultiView({"rna": RNA, "protein": PROTEIN})
+    strata = pd.Series(np.where(rng.random(N) < 0.5, "x", "y"), index=IDS)
+    other = SHUFFLED[::-1]
+    cox = MKLCox(KERNELS).fit(X, TIMES.to_numpy(float), strata=strata.to_numpy())
+    expected = cox.predict_survival_function(X, strata.to_numpy(), return_array=True)
+    cox.fit(X, TIMES.iloc[SHUFFLED], strata=strata.iloc[other])
+    for given in (strata, strata.iloc[other]):
+        np.testing.assert_array_equal(
+            cox.predict_survival_function(X, given, return_array=True), expected
+        )
+    with pytest.raises(ValueError, match="index of strata refers to other samples"):
+        cox.fit(X, TIMES, strata=strata.rename(index={"p00": "q"}))
+    groups = pd.Series(np.arange(N) // 4, index=IDS)
+    search = MKLCoxCV(KERNELS, Cs=[0.1, 1.0], norms=[2], cv=2)
+    plain = search.fit(X, TIMES, groups=groups, strata=strata)
+    expected, scores = plain.predict(X), plain.scores_
+    search.fit(
+        X,
+        TIMES.iloc[SHUFFLED],
+        groups=groups.iloc[SHUFFLED],
+        strata=strata.iloc[other],
+    )
+    np.testing.assert_array_equal(search.predict(X), expected)
+    np.testing.assert_array_equal(search.scores_, scores)
+
+
+def test_a_dict_of_frames_is_paired_with_labels_too():
+    X = {"rna": RNA, "protein": PROTEIN}
+    model = MKLClassifier(KERNELS).fit(X, Y)
+    assert model.score(X, Y.iloc[SHUFFLED]) == model.score(X, Y) > 0.6
+
+
 def test_model_selection_with_names():
     X = MultiView({"rna": RNA, "protein": PROTEIN.iloc[SHUFFLED]})
     plain = MultiView({"rna": RNA.to_numpy(), "protein": PROTEIN.to_numpy()})
@@ -356,7 +427,7 @@ def test_model_selection_with_names():
     search = GridSearchCV(model, {"C": [0.1, 1]}).fit(X, Y)
     assert search.predict(X).shape == (N,)
     # splitters take rows by number: labels in another order are found out
-    with pytest.raises(ValueError, match="refers to other samples"):
+    with pytest.raises(ValueError, match="does not match the samples"):
         cross_val_score(model, X, Y.iloc[SHUFFLED], error_score="raise")
     chosen = MKLClassifierCV(KERNELS, Cs=[0.1, 1], norms=[1], cv=3)
     np.testing.assert_array_equal(

@@ -229,7 +229,7 @@ def test_new_samples_must_look_like_the_training_samples():
     bank = KernelBank(FRAME, Linear())
     with pytest.raises(ValueError, match="had 5 columns in training but has 4"):
         bank.cross(Z[:, :4])
-    with pytest.raises(ValueError, match="other names, or another order"):
+    with pytest.raises(ValueError, match="in name or in order"):
         bank.cross(pd.DataFrame(Z, columns=list("bacde")))
     with pytest.raises(
         ValueError, match="contained numbers in training but contains strings"

@@ -324,3 +324,11 @@ def test_variables_that_cannot_move_have_infinite_curvature(kind):
     if kind in (Hinge, EpsilonInsensitive):
         full = loss.C * (loss.Y if kind is Hinge else 1.0)
         assert np.isinf(loss.curvature(full)).all()
+
+
+@pytest.mark.parametrize("kind", [Hinge, SquaredHinge, EpsilonInsensitive, Logistic])
+def test_a_fold_without_any_cost_has_no_curvature(kind):
+    """Covariates may separate all samples of a small fold, so that none is left."""
+    loss = kind(np.array([[1.0], [-1.0], [1.0]]), np.zeros((3, 1)))
+    assert loss.concavity == 0.0
+    assert loss.dual(loss.repair(np.ones((3, 1)))) == 0.0

@@ -169,9 +169,9 @@ def test_an_accuracy_is_a_rank_for_each_kernel(approximation):
 def test_an_accuracy_out_of_reach_is_told(monkeypatch):
     monkeypatch.setattr("mklearn.kernels.feature_map._MOST", 40)
     X = np.random.default_rng(0).normal(size=(300, 5))
-    with pytest.warns(UserWarning, match="Nyström features leave"):
+    with pytest.warns(UserWarning, match="Nyström features, the relative error"):
         FeatureMap.fit(X, [kernels.RBF(5.0)], rank=0.01)
-    with pytest.warns(UserWarning, match="Fourier features leave"):
+    with pytest.warns(UserWarning, match="Fourier features, the relative error"):
         FeatureMap.fit(X, [kernels.RBF(5.0)], rank=0.01, approximation="rff")
 
 

@@ -262,6 +262,7 @@ def test_estimators_take_new_losses_by_name(name):
 
 
 @pytest.mark.parametrize("name", ["huber", "smoothed_hinge"])
+@pytest.mark.usefixtures("few_to_choose_from")
 def test_the_command_line_takes_new_losses_by_name(name, tmp_path):
     typer_testing = pytest.importorskip("typer.testing")
     pandas = pytest.importorskip("pandas")

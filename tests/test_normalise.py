@@ -138,7 +138,7 @@ def test_constant_kernels_take_no_part(kind, storage):
 @pytest.mark.parametrize("kind", [None, "trace", "spherical"])
 def test_zero_kernels_take_no_part(kind):
     bank = KernelBank(np.column_stack([X, np.zeros(n)]), [Linear(), Linear(columns=3)])
-    with pytest.warns(UserWarning, match=r"1 of 2 kernels .* are ignored"):
+    with pytest.warns(UserWarning, match=r"1 of 2 kernels .* is ignored"):
         normaliser = fit_normaliser(kind, bank)
     np.testing.assert_array_equal(normaliser.train(bank).gram(1), 0.0)
     with pytest.raises(ValueError, match="Every kernel is zero or constant"):

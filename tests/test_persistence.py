@@ -341,7 +341,7 @@ def test_arrays_are_as_long_as_they_say(saved, tmp_path):
         stream, {"descr": "<f8", "fortran_order": False, "shape": (10**9,)}
     )
     members = {**_members(saved), "arrays/0.npy": stream.getvalue()}
-    with pytest.raises(ModelFileError, match="another size"):
+    with pytest.raises(ModelFileError, match="size of an array differs"):
         load(_forged(tmp_path / "m.mkl", members))
 
 

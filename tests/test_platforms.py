@@ -124,30 +124,41 @@ def mklearn(*args, cwd, **environment):
 COMMANDS = """
 import runpy, sys
 
-for arguments in (["kernels"], ["--help"], ["fit", "--help"]):
-    sys.argv = ["mklearn", *arguments]
-    try:
-        runpy.run_module("mklearn", run_name="__main__")
-    except SystemExit as end:
-        assert not end.code, arguments
-    print("done:", *arguments)
+for encoding in sys.argv[1:]:
+    sys.stdout = open(encoding, "w", encoding=encoding, errors="strict")
+    for arguments in (["kernels"], ["--help"], ["fit", "--help"]):
+        sys.argv = ["mklearn", *arguments]
+        try:
+            runpy.run_module("mklearn", run_name="__main__")
+        except SystemExit as end:
+            assert not end.code, arguments
+        print("done:", *arguments)
+    sys.stdout.close()
 """
+ENCODINGS = ("ascii", "cp1252", "cp437")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
-def test_any_terminal_can_show_what_is_printed(encoding, tmp_path):
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """What one process shows on terminals of all encodings, one after another."""
     pytest.importorskip("typer")
+    folder = tmp_path_factory.mktemp("terminals")
     run = subprocess.run(
-        [sys.executable, "-c", COMMANDS],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONIOENCODING": encoding},
+        [sys.executable, "-c", COMMANDS, *ENCODINGS],
+        cwd=folder,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
         capture_output=True,
     )
     assert run.returncode == 0, run.stderr
-    shown = run.stdout.decode(encoding).splitlines()
-    ends = [line for line in shown if line.startswith("done:")]
+    return {name: (folder / name).read_bytes() for name in ENCODINGS}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_any_terminal_can_show_what_is_printed(encoding, shown):
+    lines = shown[encoding].decode(encoding).splitlines()
+    ends = [line for line in lines if line.startswith("done:")]
     assert ends == ["done: kernels", "done: --help", "done: fit --help"]
-    assert len(shown) > 20
+    assert len(lines) > 20
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])

@@ -2,6 +2,7 @@
 
 import email
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -160,12 +161,22 @@ def test_the_wheel_says_what_it_needs(wheel):
     assert "mklearn = mklearn.cli:main" in points
 
 
-def test_the_wheel_installs_and_runs(wheel, tmp_path):
+def test_it_installs_as_the_pages_say_and_runs(tmp_path):
+    """The command of docs/first-report.md, without a network and into a folder."""
     pytest.importorskip("pip", reason="this environment has no pip to install with")
+    pytest.importorskip("hatchling", reason="the wheel is built by hatchling")
+    text = (ROOT / "docs" / "first-report.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^env/bin/pip (.*)$", text, re.MULTILINE)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     place = tmp_path / "site"
-    options = ["--no-deps", "--no-index", "--no-compile", "--target", place]
-    subprocess.run([*pip, "install", "--quiet", *options, wheel], check=True)
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--no-compile"]
+    options += ["--target", str(place)]
+    said = subprocess.run(
+        [*pip, *shlex.split(command, comments=True), *options],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert said.returncode == 0, said.stderr
+    assert "does not provide the extra" not in said.stderr
     code = (
         f"import sys; sys.path.insert(0, {str(place)!r}); import mklearn; "
         "print(mklearn.__version__, mklearn.__file__)"
@@ -177,6 +188,21 @@ def test_the_wheel_installs_and_runs(wheel, tmp_path):
     version, file = found.stdout.split(maxsplit=1)
     assert version == VERSION
     assert Path(file.strip()).is_relative_to(place)
+
+
+def test_what_is_told_to_install_can_be_installed():
+    # no package index has mklearn: it is installed from a checkout, and messages
+    # name the packages that are missing, which is right however it was installed
+    extras = PROJECT["project"]["optional-dependencies"]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    pages.remove(ROOT / "docs" / "guide" / "joining.md")  # not yet changed
+    found = set()
+    for path in [*pages, *(ROOT / "src").rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"install[\s\"'f]+mklearn\b", text), path
+        for named in re.findall(r"[\"']\.\[([a-z,]+)\][\"']", text):
+            found |= set(named.split(","))
+    assert {"cli", "plot"} <= found <= set(extras)
 
 
 def test_nothing_that_is_installed_contradicts_the_project():

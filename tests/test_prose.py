@@ -35,6 +35,17 @@ STUMBLED = [
     "The same command goes on where it was stopped",
     "kernels, seen through functions of a block that return sums",
     "what the events hand out to those at risk",
+    "theta is not in the weight set; a solver is at fault.",
+    "150 samples; replace these lines by your own",
+    "measured = rng.normal(size=(120, 2))  # says nothing",
+    "a million are out of reach for anyone",
+    "neither near to nor far from anyone",
+    "its SHA-256 sum is 12, needed is 34",
+    "will take long and much memory",
+    "an array has another size than its header says",
+    "The index of y refers to other samples than the samples",
+    "which of them fits a property is not known before",
+    "what was said of samples",
 ]
 ON_PAGES = [
     "## Who may do what",
@@ -44,6 +55,9 @@ ON_PAGES = [
     "simulated patients stand in.",
     "losses that are no sums over samples",
     "Where we lose: with many kernels",
+    "widths are found anew for each resample",
+    "Are given kernels sound?",
+    "partial likelihood, ties after Breslow or Efron",
 ]
 
 
@@ -97,3 +111,9 @@ def test_broken_links_are_found(tmp_path):
 
 def test_the_pages_are_in_order(capsys):
     assert prose.main() == 0, capsys.readouterr().out
+
+
+def test_counts_before_a_plural_are_found():
+    code = '(f"{n} samples and {len(names)} "\nf"kernels, {n} x {m} rows, {plural(k)}")'
+    found = [words for _, words in prose.counts_in_the_plural(code)]
+    assert found == ["{n} samples", "{len(names)} kernels"]

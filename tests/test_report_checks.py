@@ -10,11 +10,18 @@ from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.model_selection import KFold
 
-from mklearn import MKLClassifier, MKLClassifierCV, MKLRegressor, MultiView
+from mklearn import (
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLCox,
+    MKLRegressor,
+    MKLSurvivalSVM,
+    MultiView,
+)
 from mklearn.cli.inputs import CLASSES, VALUES, Data
 from mklearn.cli.unseen import Unseen
 from mklearn.interpretation import decision_parts, kernel_importance, weight_stability
-from mklearn.kernels import RBF, KernelBank, Linear, per_view
+from mklearn.kernels import RBF, KernelBank, Linear, per_group, per_view
 from mklearn.model_selection import compare
 from mklearn.report import (
     Predictions,
@@ -123,6 +130,38 @@ def test_columns_that_tell_the_target_are_found():
     (said,) = sample_checks(MultiView({"a": holes, "b": SIGNAL}), Y)
     assert "view 'a'" in said
     assert sample_checks((y == 2)[:, None] + 0.0 * NOISE, y)[0].startswith("60 samples")
+
+
+def structured(time, event):
+    y = np.empty(len(time), dtype=[("event", bool), ("time", float)])
+    y["event"], y["time"] = event, time
+    return y
+
+
+def test_columns_that_tell_times_are_found():
+    rng = np.random.default_rng(1)
+    time, event = rng.exponential(size=N).round(2), rng.random(N) < 0.6
+    y = structured(time, event)
+    # distinct numbers, few numbers and two numbers: none tells anything
+    plain = np.column_stack([NOISE, SIGNAL.round(), Y])
+    assert sample_checks(plain, y) == ()
+    leaks = {
+        "the time exactly": [time, -3.0 * time + 1, np.exp(time), np.float32(time)],
+        "exactly which samples had an event": [event, 5.0 - event],
+        "the times of the events exactly": [np.where(event, time, 0.0)],
+    }
+    for what, columns in leaks.items():
+        for column in columns:
+            (said,) = sample_checks(np.column_stack([plain, column]), y)
+            assert f"Column '7' of view 'X' determines {what}" in said
+    # samples without the view do not count, and two samples tell nothing
+    for count, found in ((N // 2, 1), (2, 0)):
+        there = (np.arange(N) < count)[:, None]
+        some = np.where(there, np.column_stack([time, event]), np.nan)
+        said = sample_checks(MultiView({"a": some[:, :1], "b": NOISE}), y)
+        assert len(said) == found
+    # times without ties
+    assert sample_checks(NOISE, structured(rng.random(N), np.ones(N))) == ()
 
 
 def test_equal_samples_and_split_subjects_are_found():
@@ -264,3 +303,40 @@ def test_methods_say_what_was_done():
     plain = MKLClassifier(per_view(Linear()), norm=np.inf).fit(DATA, Y)
     said, sources = methods_text(report(plain, DATA, Y))
     assert "the same weight" in said and len(sources) == 2
+
+
+def test_methods_of_survival_analyses():
+    rng = np.random.default_rng(2)
+    time, event = np.ceil(9 * rng.random(N)), rng.random(N) < 0.6
+    y, strata = structured(time, event), np.arange(N) % 3
+    X = MultiView({"clinic": NOISE[:, :2], "genes": SIGNAL, "age": NOISE[:, 2:]})
+    sets = per_group({"one": [0, 1], "two": [0, 1, 2]}, view="genes")
+    model = MKLCox(
+        [sets, Linear(view="clinic")], fixed="age", ties="efron", norm=1
+    ).fit(X, y, strata=strata)
+    said, sources = methods_text(report(model, X, y, scoring="concordance"))
+    for part in (
+        f"60 samples ({event.sum()} with an event, {N - event.sum()} censored)",
+        "in 2 views (clinic: 2 columns, genes: 3 columns) were used for a survival "
+        "analysis",
+        "3 kernels, 2 of them on given sets of columns (such as gene sets) of 2 to 3 "
+        "columns each, the others: linear",
+        "Cox's partial likelihood (Cox, 1972)",
+        "ties were handled by the method of Efron (1977)",
+        "Each of 3 strata had its own baseline hazard",
+        "1 covariate (age) entered linearly, with an unpenalised coefficient.",
+    ):
+        assert part in said, said
+    assert "classification" not in said
+    assert [s.split(",")[0] for s in sources[1:3]] == ["Cox", "Efron"]
+    folds = compare({"m": model}, X, y, cv=KFold(2))
+    for one, name in ((MKLCox("linear"), "Breslow"), (MKLSurvivalSVM("linear"), "log")):
+        one.fit(SIGNAL[:, :1], y)
+        page = report(one, SIGNAL[:, :1], y, scoring="concordance", comparison=folds)
+        said, sources = methods_text(page)
+        assert "in 1 view (X: 1 column) were" in said, said
+        assert "with 1 kernel, on the samples: linear." in said
+        assert name in said
+        for source in sources:
+            author, year = source.split(",")[0], source.split("(")[1][:4]
+            assert author in said and year in said

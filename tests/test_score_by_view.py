@@ -263,7 +263,7 @@ def test_shapley_is_the_mean_over_orders():
 
 
 def test_shapley_values_of_shapiq():
-    shapiq = pytest.importorskip("shapiq", reason="pip install mklearn[peers]")
+    shapiq = pytest.importorskip("shapiq", reason="shapiq is not installed")
     X, y = regression(n=60)
     train, test = np.arange(40), np.arange(40, 60)
     model = MKLRegressor(BY_VIEW, tol=1e-6)

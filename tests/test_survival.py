@@ -474,7 +474,6 @@ def test_targets_in_all_their_forms():
         Y.tolist(),
         pd.DataFrame({"days": TIME, "died": EVENT.astype(int)}),
         pd.DataFrame({"died": EVENT, "days": TIME}),
-        np.c_[Y, np.zeros(N)],
     ]
     for y in forms:
         assert_array_equal(MKLCox().fit(X, y).predict(X), expected)
@@ -490,6 +489,7 @@ def test_targets_in_all_their_forms():
         (np.c_[EVENT, TIME], "time and event, in this order"),
         (np.c_[-TIME, EVENT], "negative"),
         (np.c_[TIME, np.zeros(N)], "censored"),
+        (np.c_[TIME, EVENT, EVENT], "two columns, time and event, got 3"),
         (np.c_[TIME, EVENT, EVENT, EVENT], "4 columns"),
         (np.c_[np.where(TIME > 2, np.nan, TIME), EVENT], "NaN"),
         (structured(TIME, EVENT)[:-1], "inconsistent"),
@@ -508,9 +508,16 @@ def test_bad_targets(y, match):
     [
         (MKLCox(ties="exact"), {}, "ties must be"),
         (MKLCox(C=0), {}, "C must be"),
-        (MKLCox(ties="efron"), {"sample_weight": np.full(N, 0.5)}, "whole numbers"),
+        (
+            MKLCox(ties="efron"),
+            {"sample_weight": np.full(N, 0.5)},
+            "integer sample weights",
+        ),
         (MKLCox(), {"strata": STRATA[:-1]}, "inconsistent"),
         (MKLCox(), {"strata": np.c_[STRATA, STRATA]}, "strata must be"),
+        (MKLCox(), {"strata": [None, *STRATA[1:]]}, "missing for 1 samples, .* row 0"),
+        (MKLCox(), {"strata": np.full(N, np.nan)}, "missing for 90 samples"),
+        (MKLCox(), {"strata": np.array([1, *STRATA[1:]], object)}, "or all texts"),
         (MKLCox(), {"sample_weight": np.where(EVENT, 0.0, 1.0)}, "weight zero"),
         (MKLSurvivalSVM(loss="hinge"), {}, "loss must be"),
         (MKLSurvivalSVM(epsilon=-1, loss="epsilon_insensitive"), {}, "epsilon"),

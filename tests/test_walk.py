@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from mklearn import __version__
-
 pytest.importorskip("typer")
-pd = pytest.importorskip("pandas")
+pytest.importorskip("pandas")
+import pandas as pd
+from typer.testing import CliRunner
+
+from mklearn import __version__
+from mklearn.cli.commands import make_app
 
 PAGE = Path(__file__).parents[1] / "docs" / "first-report.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -26,7 +29,7 @@ def commands(step):
 
 
 def take(command, folder):
-    """Run a command as a stranger would, in a folder of its own."""
+    """Run a command as a stranger would, as a process in a folder of its own."""
     first, *rest = shlex.split(command)
     start = {"mklearn": ["-m", "mklearn"], "python": []}[first]
     run = subprocess.run(
@@ -37,6 +40,17 @@ def take(command, folder):
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
     )
     assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def ask(command, folder):
+    """Run a command in this process; that it is a program is tested in test_cli.py."""
+    words = shlex.split(command)
+    words = words[words.index("mklearn") + 1 :]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        run = CliRunner().invoke(make_app(), words)
+    assert run.exit_code == 0, run.output
     return run.stdout
 
 
@@ -65,8 +79,20 @@ def test_the_minutes_add_up():
     assert sum(words[one] for one in minutes) <= 15
 
 
+def test_every_command_is_run():
+    # step 2 by the tests of the demonstration, the installation by those of the wheel
+    assert {step: len(commands(step)) for step in STEPS} == {
+        "1": 2, "2": 1, "3": 0, "4": 1, "5": 0, "6": 2
+    }  # fmt: skip
+    (install,) = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    assert [line.split()[0] for line in install.splitlines()] == [
+        "python3",
+        "env/bin/pip",
+    ]
+
+
 def test_it_is_installed_and_answers(folder):
-    version, kernels = (take(command, folder) for command in commands("1"))
+    version, kernels = (ask(command, folder) for command in commands("1"))
     assert version == f"mklearn {__version__}\n"
     assert "rbf" in kernels.lower()
 
@@ -98,8 +124,8 @@ def test_every_sample_has_a_prediction_of_a_model_that_has_not_seen_it(fitted, f
 
 def test_new_samples_are_predicted(fitted, folder):
     predict, inspect = commands("6")
-    take(predict, folder)
+    ask(predict, folder)
     found = pd.read_csv(folder / "predictions.csv")
     assert len(found) == len(pd.read_csv(folder / "new.csv"))
     assert set(found["prediction"]) <= {"ill", "well"}
-    assert "kernel" in take(inspect, folder).lower()
+    assert "kernel" in ask(inspect, folder).lower()

@@ -197,3 +197,21 @@ def test_errors_are_saved(data, tmp_path):
     assert np.array_equal(again.kernel_weights_std_, model.kernel_weights_std_)
     assert np.array_equal(again.variance_explained_std_, model.variance_explained_std_)
     assert again.weight_errors_.explained_std == model.weight_errors_.explained_std
+
+
+def test_profile_intervals_take_the_place_of_standard_errors():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    y = np.sin(X[:, 0]) + 0.5 * rng.normal(size=50)
+    model = EvidenceMKLRegressor(kernels.per_feature("rbf")).fit(X, y)
+    shares = model.profile_intervals(X, y)
+    weights = model.profile_intervals(X, y, of="weight")
+    frame = model.inference_frame(profile=shares)
+    assert np.array_equal(frame[["share_low", "share_high"]].to_numpy(), shares)
+    plain = model.inference_frame()
+    assert frame["weight_high"].equals(plain["weight_high"])
+    frame = model.inference_frame(profile={"share": shares, "weight": weights})
+    assert np.array_equal(frame[["weight_low", "weight_high"]].to_numpy(), weights)
+    for wrong in (shares[:1], {"shares": shares}):
+        with pytest.raises(ValueError, match="as returned by profile_intervals"):
+            model.inference_frame(profile=wrong)

@@ -7,18 +7,22 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
-from sklearn.base import is_classifier
-from sklearn.model_selection import check_cv, cross_validate
-from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import cross_validate
+from sklearn.utils.metadata_routing import MetadataRouter, get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
-from mklearn.data.subjects import check_groups, group_folds
+from mklearn.data.subjects import (
+    check_groups,
+    folds_from,
+    warn_of_subjects,
+    warned_of_subjects,
+)
 from mklearn.estimators._folds import error_over_folds, stop_if_interrupted
 from mklearn.fitted import used_kernels
 
@@ -164,11 +168,11 @@ def compare(
     if not models:
         raise ValueError("compare needs at least one model, got none.")
     first = next(iter(models.values()))
-    splitter = check_cv(cv, y, classifier=is_classifier(first))
     if groups is not None:
         groups = check_groups(groups, len(y))
-        if isinstance(cv, Integral):
-            splitter = group_folds(int(cv), groups, y, is_classifier(first))
+        models = {name: _requesting_groups(model) for name, model in models.items()}
+    warn_of_subjects(X, y, groups, cv)
+    splitter = folds_from(cv, y, groups, is_classifier(first))
     splits = tuple(splitter.split(X, y, groups))
     if len(splits) < 2:
         raise ValueError(
@@ -177,7 +181,7 @@ def compare(
     shape = (len(models), len(splits))
     scores, seconds = np.empty(shape), np.empty(shape)
     used, available = np.full(shape, np.nan), np.zeros(len(models), dtype=np.intp)
-    with ctrl_c_ends_all():
+    with ctrl_c_ends_all(), warned_of_subjects():
         # loop over folds first, so that changes in load affect all models
         for k, split in enumerate(splits):
             for i, (name, model) in enumerate(models.items()):
@@ -218,8 +222,26 @@ def takes_groups(model: Any) -> bool:
     model : estimator
     """
     if get_config()["enable_metadata_routing"]:
-        return "groups" in get_routing_for_object(model).consumes("fit", ["groups"])
+        routing = get_routing_for_object(model)
+        return bool(routing.consumes("fit", ["groups"])) or _is_undecided(routing)
     return has_fit_parameter(model, "groups")
+
+
+def _is_undecided(routing: Any) -> bool:
+    """Return whether anything takes groups without saying whether it requests them."""
+    if isinstance(routing, MetadataRouter):
+        return any(_is_undecided(pair.router) for _, pair in routing)
+    return routing.fit.requests.get("groups", False) is None
+
+
+def _requesting_groups(model: Any) -> Any:
+    """Return the model, or a clone that requests groups if it has not said so."""
+    if not get_config()["enable_metadata_routing"]:
+        return model
+    takes = has_fit_parameter(model, "groups") and hasattr(model, "set_fit_request")
+    if takes and _is_undecided(get_routing_for_object(model)):
+        return clone(model).set_fit_request(groups=True)
+    return model
 
 
 class _Stop(BaseException):

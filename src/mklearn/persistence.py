@@ -257,7 +257,9 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     header = {key: content.get(key) for key in ("class", "format_version", "versions")}
     header["notes"] = content.get("notes") or {}
     if not (isinstance(header["notes"], dict) and isinstance(header["versions"], dict)):
-        raise ModelFileError(f"{path} is not a valid model file: its header is none.")
+        raise ModelFileError(
+            f"{path} is not a valid model file: its header is invalid."
+        )
     header["bytes"] = os.path.getsize(path)
     return header
 
@@ -603,8 +605,8 @@ class _Reader:
     def _class(self, known: Mapping[str, type], name: Any) -> type:
         if name not in known:
             raise ValueError(
-                f"it holds an object of class {name!r}, which is none of those that a "
-                "model is made of"
+                f"it holds an object of class {name!r}, which is not allowed in a "
+                "model file"
             )
         return known[name]
 
@@ -615,23 +617,23 @@ def _read_array(data: bytes) -> NDArray[Any]:
     The header must have the form written by :func:`save`, and is not evaluated.
     """
     if data[:8] not in (b"\x93NUMPY\x01\x00", b"\x93NUMPY\x02\x00"):
-        raise ValueError("an array is no npy file of version 1 or 2")
+        raise ValueError("an array is not an npy file of version 1 or 2")
     length = 2 if data[6] == 1 else 4
     start = 8 + length + int.from_bytes(data[8 : 8 + length], "little")
     header = _HEADER.fullmatch(data, 8 + length, start)
     if header is None:
-        raise ValueError("an array holds objects, or another header than ours")
+        raise ValueError("an array holds objects, or has an unexpected header")
     descr, fortran, sizes = header.groups()
     dtype = np.dtype(descr.decode())
     shape = tuple(int(n) for n in sizes.split(b",") if n.strip())
     if dtype.itemsize == 0 or math.prod(shape) * dtype.itemsize != len(data) - start:
-        raise ValueError("an array has another size than its header says")
+        raise ValueError("the size of an array differs from its header")
     if dtype.kind == "U":
         codes = np.frombuffer(data, dtype.str[0] + "u4", offset=start)
         if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
-            raise ValueError("an array of texts holds what is no character")
+            raise ValueError("an array of texts has invalid characters")
     if dtype.kind == "b" and (np.frombuffer(data, "u1", offset=start) > 1).any():
-        raise ValueError("an array of truths holds another number than 0 and 1")
+        raise ValueError("a boolean array has values other than 0 and 1")
     array = np.frombuffer(data, dtype, math.prod(shape), start)
     if fortran == b"True":
         return array.reshape(shape[::-1]).T.copy(order="K")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from mklearn.data.spelling import plural
 from mklearn.estimators._inference import inference_columns
 from mklearn.fitted import kernel_alignment, kernel_rows, widest
 from mklearn.kernels import KernelBank, alignment
@@ -377,6 +378,7 @@ class ForestDisplay:
         stability: Any = None,
         of: str = "share",
         level: float = 0.95,
+        profile: Any = None,
         ax: Any = None,
         title: str | None = None,
     ) -> ForestDisplay:
@@ -391,13 +393,17 @@ class ForestDisplay:
             intervals.
         of : {"share", "weight"}
         level : float
+        profile : array of shape (n_kernels, 2) or mapping, optional
+            As in ``inference_frame``.
         ax : matplotlib Axes, optional
             The axes to draw into; new ones by default.
         title : str, optional
         """
         if of not in ("share", "weight"):
             raise ValueError(f"of must be 'share' or 'weight', got {of!r}.")
-        found = inference_columns(estimator, tests, stability, level=level)
+        found = inference_columns(
+            estimator, tests, stability, level=level, profile=profile
+        )
         if f"{of}_low" not in found:
             raise ValueError(
                 f"{type(estimator).__name__} has no standard errors; pass "
@@ -515,7 +521,7 @@ class ConvergenceDisplay:
         ax : matplotlib Axes, optional
             The axes to draw into; new ones by default.
         """
-        steps = f"{solution.n_iter} iteration{'' if solution.n_iter == 1 else 's'}"
+        steps = plural(solution.n_iter, "iteration")
         title = f"Gap {100 * solution.gap:.2g} % after {steps}"
         history = solution.history
         return cls(upper=history.upper, lower=history.lower, title=title).plot(ax)
@@ -1042,7 +1048,7 @@ def _axes(ax: Any) -> Any:
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError(
-            "Figures need matplotlib: pip install 'mklearn[plot]'."
+            "Figures need an additional package: pip install matplotlib."
         ) from error
     return pyplot.subplots(layout="constrained")[1]
 

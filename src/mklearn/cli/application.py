@@ -43,8 +43,9 @@ from mklearn.cli.models import (
 from mklearn.cli.refits import AUTO, Refits, Refitted
 from mklearn.cli.shares import Shares
 from mklearn.cli.unseen import Unseen
+from mklearn.data.spelling import plural
 from mklearn.inference import KernelTests, kernel_tests
-from mklearn.interpretation import ScoreByView, ViewScorer
+from mklearn.interpretation import ScoreByView, ViewScorer, WeightStability
 from mklearn.kernels import Kernel, KernelBank
 from mklearn.kernels.families import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare, takes_groups
@@ -84,6 +85,7 @@ FILES = (
     "model.mkl", "results.json", "views.csv", "weights.csv", "predictions.csv",
     "report.html",
 )  # fmt: skip
+_MOST_PROFILED = 1e9  # number of kernels times samples cubed, likewise for intervals
 _MOST_TESTED = 5000  # number of samples above which tests of kernels take too long
 # text that spreadsheets interpret as a formula, unless it is a single character
 _FORMULA = re.compile(r"[=+\-@\t].")
@@ -108,6 +110,8 @@ class Run:
     large: dict[str, Any] | None = None  # facts about a fit on many rows
     views: ScoreByView | None = None
     tests: KernelTests | None = None
+    profile: Any = None  # intervals of the shares of variance
+    stability: WeightStability | None = None
     seed: int = 0  # of the folds
     curve: LearningCurve | None = None
     shares: tuple[ViewShare, ...] = ()
@@ -144,7 +148,7 @@ class Run:
                 explained = fitted_on_views(self.model).explained(rows)
                 content["model"]["covariates"]["explained"] = explained
             content["inference"] = inference_facts(
-                fitted_on_views(self.model), self.tests
+                fitted_on_views(self.model), self.tests, self.profile, self.stability
             )
         if self.data.task == TIMES and self.predictions is not None:
             content["times"] = errors_of_times(self.predictions)
@@ -203,7 +207,7 @@ def run_fit(
     models = {name: make_model(whole, options), **make_baselines(whole, options)}
     folds = make_folds(data, options.cv, options.seed, options.repeats)
     if len(data.y) >= LONG:
-        say(f"Timing fits on {SAMPLE} rows.")
+        say(f"Timing fits on {plural(SAMPLE, 'row')}.")
         expected = estimate(models, whole, data, options)
         if expected is not None:
             say(expected.words())
@@ -215,11 +219,14 @@ def run_fit(
         for one in (seen, views, shares, refits):
             one(*fold)
 
-    say(f"Comparing {len(models)} methods on {folds.get_n_splits()} folds.")
+    say(
+        f"Comparing {plural(len(models), 'method')} on "
+        f"{plural(folds.get_n_splits(), 'fold')}."
+    )
     result = _compare(models, data, folds, callback, watch, scorer)
     refitted = refits.result(float(result.fit_seconds.sum()), say)
     large = None
-    say(f"Fitting {name} on {len(whole.y)} rows.")
+    say(f"Fitting {name} on {plural(len(whole.y), 'row')}.")
     if options.low_rank(whole):
         found = models[name].fit(data.X, data.y, **data.given())
         models[name] = make_large(whole, options, found)
@@ -229,6 +236,7 @@ def run_fit(
         say(f"Scoring on {test.name}.")
     say("Learning curve, and tests of the kernels.")
     plain = make_plain(data, options, model if large is None else found)
+    shown = shares.result(model if large is None else found, plain, refitted)
     return Run(
         data,
         result,
@@ -240,9 +248,11 @@ def run_fit(
         views=views.result() or getattr(refitted, options.by_view, None),
         large=large,
         tests=_tests(data, model, options.seed),
+        profile=_profile(data, model),
+        stability=shares.stability,
         seed=options.seed,
         curve=learning_curve(plain, data, result, scorer, options.seed),
-        shares=shares.result(model if large is None else found, plain, refitted),
+        shares=shown,
         refitted=refitted,
     )
 
@@ -270,6 +280,20 @@ def _tests(data: Data, model: Any, seed: int) -> KernelTests | None:
             random_state=seed,
         )  # fmt: skip
     return replace(found, names=tuple(inner.kernel_names_))
+
+
+def _profile(data: Data, model: Any) -> Any:
+    """Return intervals of shares of variance; None if the model has none.
+
+    Also None if there are so many samples or kernels that it would take long.
+    """
+    inner = fitted_on_views(model)
+    if not hasattr(inner, "weight_errors_"):
+        return None
+    if len(inner.kernel_names_) * len(data.y) ** 3 > _MOST_PROFILED:
+        return None
+    X = data.X if isinstance(data.X, KernelBank) else model.transform_table(data.X)
+    return inner.profile_intervals(X, data.y)
 
 
 def _held_out(model: Any, data: Data, options: Settings, scorer: Any) -> dict[str, Any]:
@@ -414,10 +438,10 @@ def make_report(run: Run, loading: str) -> Report:
     if isinstance(run.model, TableModel):
         missing = sum(filled_in(X, run.model.views_).values())
         X = run.model.transform_table(X)
-    classes = run.data.y if run.data.task == CLASSES else None
+    known = run.data.y if run.data.task in (CLASSES, TIMES) else None
     return Report(
         title=f"{run.data.target}: {run.data.name}",
-        data=describe_data(X, classes, missing=missing, source=run.data.name),
+        data=describe_data(X, known, missing=missing, source=run.data.name),
         model=model,
         comparison=run.comparison,
         scoring=run.scoring,
@@ -425,6 +449,8 @@ def make_report(run: Run, loading: str) -> Report:
         predictions=run.predictions,
         views=run.views,
         tests=run.tests,
+        profile=run.profile,
+        stability=run.stability,
         loading=loading,
         verdict=run.verdict()["words"],
         findings=sample_checks(X, run.data.y, run.comparison.splits),

@@ -27,6 +27,7 @@ from mklearn.cli.ends import (
     visible,
     writing,
 )
+from mklearn.data.spelling import plural
 from mklearn.data.writing import whole_file, whole_files, write_json
 from mklearn.persistence import load, read_header
 
@@ -43,7 +44,7 @@ except ImportError as missing:
 def main() -> None:
     """Run the command line."""
     if typer is None:
-        fail("the command line needs two additional packages: pip install mklearn[cli]")
+        fail("the command line needs two additional packages: pip install typer rich")
     for stream in (sys.stdout, sys.stderr):
         # characters that a terminal does not have must not end a command
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
@@ -56,19 +57,18 @@ def demo(
         Path, typer.Option(help="Folder for results.json and the figures.")
     ] = Path("demo-output"),
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results as JSON and no tables.")
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
     ] = False,
-    folds: Annotated[
-        int, typer.Option(min=2, max=50, help="Folds of the cross-validation.")
-    ] = 5,
+    folds: Annotated[int, typer.Option(min=2, max=50, help="Number of folds.")] = 5,
 ) -> None:
     """Compare learned kernel weights with simpler methods on real data."""
     errors = screen.standard_error()
     with results_folder(out):
         total = demonstration.n_fits(folds)
         errors.print(
-            f"Comparing methods on the same {folds} folds, {total} fits in total; the "
-            "first run includes compilation and takes longer."
+            f"Comparing methods on the same {plural(folds, 'fold')}, "
+            f"{plural(total, 'fit')} in total; the first run includes compilation and "
+            "takes longer."
         )
         with screen.ticking(errors, total) as tick:
             result = demonstration.run_demo(
@@ -80,8 +80,7 @@ def demo(
             write_json(folder / "results.json", content)
     if content["figures"] == ["report.html"]:
         errors.print(
-            "No figures are drawn: they need matplotlib, pip install "
-            "mklearn[plot]",
+            "No figures are drawn: they need matplotlib, pip install matplotlib",
             markup=False, soft_wrap=True,
         )  # fmt: skip
     if as_json:
@@ -91,7 +90,9 @@ def demo(
 
 
 def kernels(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False,
 ) -> None:
     """List the kernels: name, formula and parameters."""
     content = application.list_kernels()
@@ -166,7 +167,7 @@ def fit(
     reg: Annotated[str | None, typer.Option(help=_REG)] = None,
     loss: Annotated[str | None, typer.Option(help=_LOSS)] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
-    cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
+    cv: Annotated[int, typer.Option(min=2, max=50, help="Number of folds.")] = 5,
     jobs: Annotated[
         int | None,
         typer.Option(help="Parallel processes for searches and single kernels."),
@@ -179,7 +180,12 @@ def fit(
         str | None, typer.Option(help="'balanced' gives classes the same weight.")
     ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, max=100, help="How often the folds are drawn anew.")
+        int,
+        typer.Option(
+            min=1,
+            max=100,
+            help="Number of times cross-validation is repeated with new folds.",
+        ),
     ] = 1,
     approximation: Annotated[str, typer.Option(help=_APPROXIMATION)] = "auto",
     rank: Annotated[
@@ -197,10 +203,10 @@ def fit(
     table: Annotated[list[str] | None, typer.Option(help=_TABLE)] = None,
     gene_sets: Annotated[list[str] | None, typer.Option(help=_SETS)] = None,
     log: Annotated[
-        Path | None, typer.Option(help="File for a line after each step.")
+        Path | None, typer.Option(help="Log file; one line is written after each step.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results as JSON and no tables.")
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
     ] = False,
 ) -> None:
     """Learn kernel weights from a table and compare with simpler methods."""
@@ -272,7 +278,7 @@ def fit(
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="model.mkl, as fit has written it.")],
+    model: Annotated[Path, typer.Argument(help="Model file written by mklearn fit.")],
     data: Annotated[Path, typer.Argument(help=_DATA)],
     out: Annotated[
         Path | None,
@@ -283,7 +289,9 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Add the probability of each class.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False,
 ) -> None:
     """Predict new samples with a saved model."""
     errors = screen.standard_error()
@@ -310,8 +318,10 @@ def predict(
 
 
 def inspect_model(
-    model: Annotated[Path, typer.Argument(help="model.mkl, as fit has written it.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Annotated[Path, typer.Argument(help="Model file written by mklearn fit.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False,
 ) -> None:
     """Show a saved model: kernels, weights, certificate, versions."""
     with user_errors():
@@ -347,7 +357,7 @@ def compare(
     ] = None,
     loss: Annotated[str | None, typer.Option(help=_LOSS)] = None,
     task: Annotated[str, typer.Option(help=_TASK)] = "auto",
-    cv: Annotated[int, typer.Option(min=2, max=50, help="Folds.")] = 5,
+    cv: Annotated[int, typer.Option(min=2, max=50, help="Number of folds.")] = 5,
     jobs: Annotated[
         int | None,
         typer.Option(help="Parallel processes for searches and single kernels."),
@@ -361,10 +371,17 @@ def compare(
         str | None, typer.Option(help="'balanced' gives classes the same weight.")
     ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, max=100, help="How often the folds are drawn anew.")
+        int,
+        typer.Option(
+            min=1,
+            max=100,
+            help="Number of times cross-validation is repeated with new folds.",
+        ),
     ] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON instead of tables.")
+    ] = False,
 ) -> None:
     """Compare several norms and methods on the same folds of a table."""
     errors = screen.standard_error()
@@ -504,7 +521,7 @@ def _root(
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Multiple kernel learning: learn which kernels matter, with certificates."""
+    """Combine several descriptions of samples and learn which of them matter."""
 
 
 def _version(wanted: bool) -> None:

@@ -19,6 +19,7 @@ from mklearn.cli.models import (
     few_threads,
     kernel_count,
 )
+from mklearn.data.spelling import plural
 
 LONG = 1000  # number of rows from which a run may take long
 SAMPLE = 200  # number of rows of the timed fits, and twice as many
@@ -40,7 +41,7 @@ class Estimate:
         return (
             f"This will take about {duration(self.seconds)} and "
             f"{self.n_bytes / 2**30:.1f} GB of memory, estimated from fits on up to "
-            f"{self.rows} rows."
+            f"{plural(self.rows, 'row')}."
         )
 
 

@@ -20,6 +20,7 @@ from sklearn.model_selection import (
 )
 
 from mklearn.data.labels import told
+from mklearn.data.spelling import plural
 from mklearn.data.subjects import group_folds
 from mklearn.report.facts import class_counts
 from mklearn.table import (
@@ -224,7 +225,8 @@ def load_data(
             who = f": {told(np.array(ids, dtype=object)[absent.to_numpy()])}"
             ids = [i for i, out in zip(ids, absent, strict=True) if not out]
         count = int(absent.sum())
-        said.append(f"{count} rows without a value of {target!r} were dropped{who}.")
+        rows = plural(count, "row")
+        said.append(f"Dropped {rows} without a value of {target!r}{who}.")
         frame = frame[~absent].reset_index(drop=True)
     if len(frame) == 0:
         raise TableError(f"all values of {target!r} are missing.")
@@ -235,19 +237,24 @@ def load_data(
     y, kind, why = _target(np.asarray(values.tolist()), target, task)
     X = frame.drop(columns=[target])
     if groups is None:
-        said += subject_words(subject_columns(X, y), X)
+        found = subject_columns(X, y)
+        said += [
+            f"{words} Use --groups {c}; if {c!r} does not name subjects, rename it."
+            for c, words in zip(found, subject_words(found, X), strict=True)
+        ]
         return Data(X, y, kind, target, layout, [why, *said], path.name, ids)
     who = X.pop(groups)
     if who.isna().any():
+        rows = plural(int(who.isna().sum()), "row")
         raise TableError(
-            f"Column {groups!r} has no subject in {int(who.isna().sum())} rows; fill "
-            "it in for every row, or drop these rows."
+            f"Column {groups!r} has no subject in {rows}; fill it in for every row, or "
+            "drop these rows."
         )
     subjects = np.unique(who.astype(str), return_inverse=True)[1]
     count = int(subjects.max()) + 1
     said.append(
-        f"{count} subjects in {groups!r}; the samples of a subject stay in the "
-        "same fold."
+        f"{plural(count, 'subject')} in {groups!r}; the samples of a subject stay in "
+        "the same fold."
     )
     return Data(X, y, kind, target, layout, [why, *said], path.name, ids, subjects)
 
@@ -306,7 +313,7 @@ def load_times(
     said = id_words(frame, parts, ids)
     if lacking.any():
         said.append(
-            f"{int(lacking.sum())} rows without a time or an event were dropped."
+            f"Dropped {plural(int(lacking.sum()), 'row')} without a time or an event."
         )
         frame = frame[~lacking].reset_index(drop=True)
         if ids is not None:
@@ -413,7 +420,8 @@ def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
         fewest = int(data.y["event"].sum())
         if fewest < n_folds:
             raise TableError(
-                f"{fewest} events are too few for {n_folds} folds; lower --cv."
+                f"the data have {plural(fewest, 'event')}, too few for "
+                f"{plural(n_folds, 'fold')}; lower --cv."
             )
         return _EventFolds(n_splits=n_folds, n_repeats=repeats, random_state=seed)
     if data.groups is not None:
@@ -425,7 +433,8 @@ def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
     if data.task == VALUES:
         if len(data.y) < 2 * n_folds:
             raise TableError(
-                f"{len(data.y)} samples are too few for {n_folds} folds; lower --cv."
+                f"the data have {plural(len(data.y), 'sample')}, too few for "
+                f"{plural(n_folds, 'fold')}; lower --cv."
             )
         if repeats > 1:
             return RepeatedKFold(n_splits=n_folds, n_repeats=repeats, random_state=seed)
@@ -433,8 +442,9 @@ def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
     labels, counts = np.unique(data.y, return_counts=True)
     if counts.min() < n_folds:
         raise TableError(
-            f"class {labels[counts.argmin()]!s} has {counts.min()} samples, too few "
-            f"for {n_folds} folds; lower --cv, or merge or drop the class."
+            f"class {labels[counts.argmin()]!s} has {plural(counts.min(), 'sample')}, "
+            f"too few for {plural(n_folds, 'fold')}; lower --cv, or merge or drop the "
+            "class."
         )
     if repeats > 1:
         return RepeatedStratifiedKFold(
@@ -476,7 +486,7 @@ def make_scorer(data: Data, name: str) -> Any:
         OF_VALUES if values else (*OF_CLASSES, *(OF_TWO if len(labels) == 2 else ()))
     )
     if name not in known:
-        what = "numbers" if values else f"{len(labels)} classes"
+        what = "numbers" if values else plural(len(labels), "class")
         raise TableError(
             f"--scoring {name} does not suit a target of {what}; use one of "
             f"{', '.join(known)}."

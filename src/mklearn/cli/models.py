@@ -40,6 +40,7 @@ from mklearn.cli.inputs import (
     parse_list,
 )
 from mklearn.data.containers import Table
+from mklearn.data.spelling import plural
 from mklearn.data.subjects import group_folds
 from mklearn.estimators import (
     BilinearMKLClassifier,
@@ -415,12 +416,10 @@ def size_notes(data: Data, options: Settings) -> list[str]:
     """Return messages about tables with too many rows for exact kernels."""
     n, size, said = len(data.y), options.compared_rows(data), []
     if size < n:
+        rare = ", with more from rare classes" if data.task == CLASSES else ""
         said.append(
-            f"Methods are compared on {size} of the {n} rows, drawn at random "
-            "(use --subsample to change this), with more from rare classes."
-            if data.task == CLASSES
-            else f"Methods are compared on {size} of the {n} rows, drawn at random "
-            "(use --subsample to change this)."
+            f"Methods are compared on {size} of the {plural(n, 'row')}, drawn at "
+            f"random (use --subsample to change this){rare}."
         )
     if options.low_rank(data):
         said.append(

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from mklearn.cli.estimate import duration
 from mklearn.cli.inputs import TIMES, Data
 from mklearn.cli.models import Settings, fitted_on_views, make_plain
+from mklearn.data.spelling import plural
 from mklearn.fitted import kernels_by_view
 from mklearn.interpretation import ScoreByView, ViewScorer
 from mklearn.kernels import KernelBank
@@ -120,14 +121,17 @@ class Refits:
                 if kind in kinds and seconds * counts[kind] > limit:
                     kinds.remove(kind)
                     left_out[kind] = (
-                        f"{counts[kind]} fits would take about "
+                        f"{plural(counts[kind], 'fit')} would take about "
                         f"{duration(seconds * counts[kind])}; to wait for them, use "
                         f"--by-view {kind}"
                     )
         if not kinds:
             return Refitted(left_out=left_out)
         n_fits = max(counts[kind] for kind in kinds)
-        say(f"{n_fits} fits on some of the views, about {duration(seconds * n_fits)}.")
+        say(
+            f"{plural(n_fits, 'fit')} on some of the views, about "
+            f"{duration(seconds * n_fits)}."
+        )
         first, *others = reversed(kinds)
         many = len(self._views[0]) > EXACT
         scorer = ViewScorer(

@@ -18,6 +18,7 @@ from rich.text import Text
 from mklearn.cli.demo import GAPS, LEARNED, NOISY, PLAIN
 from mklearn.cli.ends import visible
 from mklearn.cli.estimate import duration
+from mklearn.data.spelling import plural
 from mklearn.report import words
 from mklearn.report.facts import headline
 
@@ -145,17 +146,19 @@ def show_comparison(console: Console, content: dict[str, Any]) -> None:
             words.seconds(row),
             words.kernels_used(row),
         )
-    console.print(f"\n{data['n_samples']} samples, {content['n_folds']} folds")
+    console.print(
+        f"\n{plural(data['n_samples'], 'sample')}, {plural(content['n_folds'], 'fold')}"
+    )
     console.print(table)
     console.print(words.differences(scoring))
     if "large" in content:
         large = content["large"]
         console.print(
             f"\nThe model on features of rank {large['rank']}, fitted on "
-            f"{large['n_learned']} rows, has {words.scoring_name(scoring)} "
+            f"{plural(large['n_learned'], 'row')}, has {words.scoring_name(scoring)} "
             f"{words.value(large['score'], scoring)} on {large['n_tested']} held-out "
             "rows. "
-            f"The final model is fitted on all {large['n_samples']} rows."
+            f"The final model is fitted on all {plural(large['n_samples'], 'row')}."
         )
     if "test" in content:
         test = content["test"]
@@ -306,7 +309,7 @@ def show_file(console: Console, content: dict[str, Any]) -> None:
     console.print(f"{content['model']['class']}, {content['bytes']} bytes")
     if data:
         console.print(
-            f"fitted on {data['name']}: {data['n_samples']} samples, "
+            f"fitted on {data['name']}: {plural(data['n_samples'], 'sample')}, "
             f"{data['task']} of {data['target']}",
             markup=False,
         )
@@ -356,9 +359,10 @@ def show_demo(console: Console, content: dict[str, Any], out: Path) -> None:
         table.add_row(methods[0]["model"], *(words.score(m, scoring) for m in methods))
     console.print(table)
     console.print(
-        f"Means on the same {content['n_folds']} folds; ± is one standard error. All "
-        "methods but the forest choose their settings by cross-validation on the "
-        "training samples. Missing views are imputed by the mean for SVC and forest."
+        f"Means on the same {plural(content['n_folds'], 'fold')}; ± is one standard "
+        "error. All methods but the forest choose their settings by cross-validation "
+        "on the training samples. Missing views are imputed by the mean for SVC and "
+        "forest."
     )
     console.print("\n[bold]Learned weights against the others, in points[/bold]")
     table = _table([""], list(situations))

@@ -13,6 +13,7 @@ from mklearn.cli.refits import Refitted
 from mklearn.fitted import kernels_by_view
 from mklearn.interpretation import (
     KernelImportance,
+    WeightStability,
     kernel_importance,
     weight_stability,
 )
@@ -43,6 +44,7 @@ class Shares:
         one = data.layout is not None and len(data.layout.views) < 2
         self._wanted = not one and data.task != TIMES
         self._tested: list[KernelImportance] = []
+        self.stability: WeightStability | None = None  # of the kernels, by result()
 
     def __call__(self, name: str, model: Any, split: Split) -> None:
         """Permute views of the test samples of a fold."""
@@ -89,6 +91,7 @@ class Shares:
                 alone, X, data.y, n_resamples=RESAMPLES, groups=data.groups,
                 random_state=self._seed,
             )  # fmt: skip
+            self.stability = stability
         return view_shares(
             inner, stability, importance, refitted.unique, refitted.shapley
         )

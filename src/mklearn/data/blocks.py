@@ -26,6 +26,7 @@ from mklearn.data.checks import (
     check_targets,
     check_weight,
 )
+from mklearn.data.spelling import plural
 from mklearn.data.threads import in_order, n_threads
 
 T = TypeVar("T")
@@ -193,7 +194,8 @@ class BlockSource(Blocks):
             self._first = (rows, digest)
         self._require(
             self._first[0] == rows,
-            f"had {self._first[0]} samples in the first pass and has {rows} now",
+            f"had {plural(self._first[0], 'sample')} in the first pass and has {rows} "
+            "now",
         )
         self._require(
             self._first[1] == digest, "has other values than in the first pass"
@@ -368,12 +370,12 @@ class ArrayBlocks(BlockSource):
         for part, name in ((y, "y"), (sample_weight, "sample_weight")):
             if part is not None and _length(part) != n:
                 raise ValueError(
-                    f"X has {n} samples but {name} has {_length(part)}; they must have "
-                    "the same number."
+                    f"X has {plural(n, 'sample')} but {name} has {_length(part)}; they "
+                    "must have the same number."
                 )
 
     def __repr__(self) -> str:
-        return f"ArrayBlocks({_length(self.X)} samples)"
+        return f"ArrayBlocks({plural(_length(self.X), 'sample')})"
 
     def _read(self) -> Iterator[Any]:
         for start in range(0, _length(self.X), self.rows):
@@ -414,8 +416,8 @@ def _kind(X: Any, y: Any) -> tuple[Any, ...]:
 
 def _told(kind: tuple[Any, ...]) -> str:
     width, outputs, content = kind
-    columns = f"{width} column{'s' if width != 1 else ''}"
+    columns = plural(width, "column")
     if content is None:
         return f"{columns} and no targets"
-    several = f" in {outputs[0]} columns" if outputs else ""
+    several = f" in {plural(outputs[0], 'column')}" if outputs else ""
     return f"{columns} and targets that are {content}{several}"

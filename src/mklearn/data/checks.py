@@ -15,9 +15,13 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from mklearn.data.labels import is_missing
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
+
+STRATUM = "stratum"  # the field of the stratum in structured times
 
 
 class NothingToLearnError(ValueError):
@@ -146,8 +150,9 @@ def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
         return y
     if absent.any():
         raise ValueError(
-            f"{where} lacks the target of {int(absent.sum())} samples (missing, NaN or "
-            "infinity); drop these samples, or check whether the file is truncated."
+            f"{where} lacks the target of {plural(int(absent.sum()), 'sample')} "
+            "(missing, NaN or infinity); drop these samples, or check whether the file "
+            "is truncated."
         )
     return y
 
@@ -191,8 +196,8 @@ def check_indicators(Y: Any, weight: FloatArray) -> FloatArray:
     Y = Y.toarray() if sparse.issparse(Y) else Y
     if len(Y) != len(weight):
         raise ValueError(
-            f"X has {len(weight)} samples but y has {len(Y)}; they must have the same "
-            "number."
+            f"X has {plural(len(weight), 'sample')} but y has {len(Y)}; they must have "
+            "the same number."
         )
     count = weight @ Y
     empty = np.flatnonzero((count == 0) | (count == weight.sum()))
@@ -232,11 +237,12 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
 
     Parameters
     ----------
-    y : structured array, or array or DataFrame of two or three columns
-        A structured array has one boolean field, the events, and one field of times.
-        Columns are time, event and, if there are three, the index of the stratum; in a
-        DataFrame a boolean column holds the events, whatever its position. A single
-        column holds times of events, none of them censored.
+    y : structured array, or array or DataFrame of two columns
+        A structured array has one boolean field, the events, and one field of times; a
+        third one named "stratum", as :func:`with_strata` adds it, has the index of the
+        stratum. Columns are time and event; in a DataFrame a boolean column holds the
+        events, whatever its position. A single column holds times of events, none of
+        them censored.
     n : int
     needs_event : bool
         Whether at least one event is required.
@@ -267,43 +273,78 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
     return np.column_stack([time + 0.0, marks, np.asarray(stratum, dtype=np.float64)])
 
 
+def check_strata(strata: Any) -> NDArray[Any]:
+    """Return the stratum of each sample, numbers or texts, shape (n,)."""
+    values = np.asarray(strata)
+    if values.ndim != 1:
+        raise ValueError(
+            f"strata must be one value for each sample, got shape {values.shape}."
+        )
+    listed = values.tolist()
+    missing = [i for i, value in enumerate(listed) if is_missing(value)]
+    if missing:
+        raise ValueError(
+            f"strata is missing for {len(missing)} samples, first in row {missing[0]}; "
+            "give the stratum of each sample, or leave out these samples."
+        )
+    if values.dtype.kind == "O":
+        if len({isinstance(value, str) for value in listed}) > 1:
+            raise ValueError("strata must be all numbers or all texts, got both.")
+        values = np.array(listed)
+    return values
+
+
+def with_strata(y: Any, number: NDArray[np.intp]) -> NDArray[Any]:
+    """Return times and events with the index of the stratum, as a structured array.
+
+    Parameters
+    ----------
+    y : times and events, as in :func:`check_times`
+    number : array of shape (n,)
+    """
+    target = check_times(y, len(number))
+    kinds = [("event", bool), ("time", np.float64), (STRATUM, np.float64)]
+    out = np.empty(len(target), dtype=kinds)
+    out["time"], out["event"], out[STRATUM] = target[:, 0], target[:, 1] > 0, number
+    return out
+
+
 def _times_of(y: Any) -> tuple[Any, Any, Any]:
     """Return times, events and strata, each of shape (n,)."""
     named = getattr(getattr(y, "dtype", None), "names", None)
     if named is not None and not hasattr(y, "columns"):
         fields = {name: np.asarray(y[name]) for name in named}
-        bools = [name for name in named if fields[name].dtype.kind == "b"]
-        if len(named) != 2 or len(bools) != 1 or y.ndim != 1:
+        stratum = fields.pop(STRATUM, np.zeros(len(y))) if len(named) == 3 else None
+        bools = [name for name in fields if fields[name].dtype.kind == "b"]
+        if len(fields) != 2 or len(bools) != 1 or y.ndim != 1:
             raise ValueError(
                 "A structured y must have two fields, a boolean one for events and "
                 f"one for times, got {y.dtype}."
             )
         event = fields.pop(bools[0])
         (time,) = fields.values()
-        return time, event, np.zeros(len(time))
+        return time, event, np.zeros(len(time)) if stratum is None else stratum
     if hasattr(y, "columns"):
         columns = [np.asarray(y[name]) for name in y.columns]
         columns.sort(key=lambda column: column.dtype.kind == "b")
-        if len(columns) == 3 and columns[2].dtype.kind == "b":
-            columns[1:] = columns[2], columns[1]
     else:
         y = np.asarray(y)
         if y.ndim != 2 or y.shape[1] == 1:
             time = column_or_1d(y, warn=True)
             return time, np.ones(len(time)), np.zeros(len(time))
         columns = list(y.T)
-    if len(columns) not in (2, 3):
+    if len(columns) != 2:
         raise ValueError(
-            "y must have the columns time and event, or time, event and stratum, got "
-            f"{len(columns)} columns."
+            f"y must have two columns, time and event, got "
+            f"{plural(len(columns), 'column')}. Strata are given to fit as strata=."
         )
-    time, event, stratum = (*columns, np.zeros(len(columns[0])))[:3]
-    return time, event, stratum
+    time, event = columns
+    return time, event, np.zeros(len(time))
 
 
 def _check_length(part: Any, n: int, name: str, where: str) -> None:
     if np.shape(part)[:1] != (n,):
         raise ValueError(
-            f"{where} has {n} samples but {name} has shape {np.shape(part)}; give one "
-            "value for each sample."
+            f"{where} has {plural(n, 'sample')} but {name} has shape {np.shape(part)}; "
+            "give one value for each sample."
         )

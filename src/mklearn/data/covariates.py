@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.data.blocks import Block, Blocks
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 
 FloatArray = NDArray[np.float64]
@@ -133,9 +134,9 @@ class Covariates:
         """
         if len(kept) + 1 >= n:
             raise ValueError(
-                f"There are {len(kept)} covariates that are not collinear for {n} "
-                "samples: with the intercept they can explain any target. Use fewer "
-                "covariates, or their principal components."
+                f"There are {len(kept)} covariates that are not collinear for "
+                f"{plural(n, 'sample')}: with the intercept they can explain any "
+                "target. Use fewer covariates, or their principal components."
             )
         return cls(
             tuple(columns),
@@ -253,7 +254,8 @@ def _columns(table: Any, n: int) -> list[tuple[str, NDArray[Any]]]:
     for name, values in found:
         if len(values) != n:
             raise ValueError(
-                f"Covariate {name!r} has {len(values)} values for {n} samples."
+                f"Covariate {name!r} has {len(values)} values for "
+                f"{plural(n, 'sample')}."
             )
     return found
 
@@ -276,8 +278,9 @@ def _learn(name: str, values: NDArray[Any]) -> CodedColumn:
     if not np.isfinite(numbers).all():
         rows = np.flatnonzero(~np.isfinite(numbers))
         raise ValueError(
-            f"Covariate {name!r} is missing or infinite for {len(rows)} samples, first "
-            f"in row {rows[0]}; fill in the missing values, or leave out these samples."
+            f"Covariate {name!r} is missing or infinite for "
+            f"{plural(len(rows), 'sample')}, first in row {rows[0]}; fill in the "
+            "missing values, or leave out these samples."
         )
     center = float(numbers.mean())
     spread = float(numbers.std())
@@ -301,8 +304,9 @@ def _require_present(name: str, values: NDArray[Any]) -> None:
     missing = [i for i, v in enumerate(values) if v is None or v != v]
     if missing:
         raise ValueError(
-            f"Covariate {name!r} is missing for {len(missing)} samples, first in row "
-            f"{missing[0]}; fill in the missing values, or leave out these samples."
+            f"Covariate {name!r} is missing for {plural(len(missing), 'sample')}, "
+            f"first in row {missing[0]}; fill in the missing values, or leave out "
+            "these samples."
         )
 
 
@@ -403,7 +407,7 @@ def find_places(
         found = tuple(_in_table(one, known, width) for one in wanted)
         if len({place.column for place in found}) == width:
             raise ValueError(
-                f"fixed= names all {width} columns, which leaves none for the kernels; "
+                "fixed= names every column, which leaves none for the kernels; "
                 "remove those that the kernels should use."
             )
     seen: set[tuple[str | None, int | None]] = set()
@@ -477,8 +481,8 @@ def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
             raise ValueError(_unknown(wanted, names, "column"))
         if names.count(wanted) > 1:
             raise ValueError(
-                f"X has {names.count(wanted)} columns called {wanted!r}; give the "
-                "index of one of them."
+                f"X has {plural(names.count(wanted), 'column')} called {wanted!r}; "
+                "give the index of one of them."
             )
         return Place(wanted, None, names.index(wanted))
     if isinstance(wanted, (bool, np.bool_)) or not isinstance(
@@ -489,7 +493,8 @@ def _in_table(wanted: Any, names: list[str] | None, width: int) -> Place:
         )
     if not -width <= wanted < width:
         raise ValueError(
-            f"fixed= names column {wanted}, but X has {width} columns, numbered from 0."
+            f"fixed= names column {wanted}, but X has {plural(width, 'column')}, "
+            "numbered from 0."
         )
     number = int(wanted) % width
     return Place(f"column {number}" if names is None else names[number], None, number)
@@ -581,6 +586,67 @@ def split(X: Any, places: Sequence[Place]) -> Split:
         # missing values are reported when the column is coded
         array[:, column] = 0.0 if numbers is None else np.nan_to_num(numbers)
     return Split(array, table)
+
+
+def columns_of_no_numbers(X: Any) -> tuple[Place, ...]:
+    """Return the columns of a DataFrame that are not finite numbers.
+
+    Parameters
+    ----------
+    X : table
+        Tables other than DataFrames have no such columns.
+    """
+    if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
+        return ()
+    kinds = [getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", "O")]
+    if all(kind in "biu" for kind in kinds):
+        return ()
+    if all(kind in "biuf" for kind in kinds):
+        array = X.to_numpy()
+        if array.dtype.kind in "biuf" and np.isfinite(array).all():
+            return ()
+    found = []
+    for j, column in enumerate(X.columns):
+        values = _values(X.iloc[:, j] if hasattr(X, "iloc") else X[column])
+        numbers = _as_floats(values)
+        if numbers is None or not np.isfinite(numbers).all():
+            found.append(Place(str(column), None, j))
+    return tuple(found)
+
+
+def require_numbers(X: Any, places: Iterable[Place]) -> None:
+    """Raise ValueError if any of some columns of a DataFrame contains text.
+
+    Parameters
+    ----------
+    X : DataFrame
+    places : iterable of Place
+        Columns that kernels use.
+    """
+    for place in places:
+        values = _values(
+            X.iloc[:, place.column]
+            if hasattr(X, "iloc")
+            else X[list(X.columns)[place.column or 0]]
+        )
+        texts = [v for v in values.tolist() if isinstance(v, str) and not _is_float(v)]
+        if texts:
+            raise ValueError(
+                f"Column {place.name!r} contains text ({texts[0]!r}), but kernels need "
+                "numbers. Encode it as numbers, name it in fixed= as a covariate, or "
+                "give the kernels other columns with columns=."
+            )
+
+
+def _as_floats(values: NDArray[Any]) -> FloatArray | None:
+    try:
+        return values.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_float(text: str) -> bool:
+    return _as_floats(np.array([text], dtype=object)) is not None
 
 
 def _of_view(X: MultiView, place: Place) -> NDArray[Any]:
@@ -737,8 +803,8 @@ def check_present(table: Values, rows: NDArray[np.intp]) -> None:
         if len(missing):
             raise ValueError(
                 f"Covariate {name!r} is missing or infinite for {len(missing)} of "
-                f"{len(rows)} samples, first in row {missing[0]}; fill in the missing "
-                "values, or leave out these samples."
+                f"{plural(len(rows), 'sample')}, first in row {missing[0]}; fill in "
+                "the missing values, or leave out these samples."
             )
 
 

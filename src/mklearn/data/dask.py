@@ -27,6 +27,7 @@ from scipy import sparse
 
 from mklearn.data.blocks import ROWS, ArrayBlocks, Block, Blocks
 from mklearn.data.checks import check_values
+from mklearn.data.spelling import plural
 from mklearn.data.threads import alone, one_blas_thread
 from mklearn.data.views import MultiView
 
@@ -523,8 +524,8 @@ def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
         if known and hasattr(part, "chunks") and not np.isnan(part.shape[0]):
             if part.shape[0] != sum(sizes):
                 raise ValueError(
-                    f"X has {sum(sizes)} samples but {name} has {part.shape[0]}; they "
-                    "must have the same number."
+                    f"X has {plural(sum(sizes), 'sample')} but {name} has "
+                    f"{part.shape[0]}; they must have the same number."
                 )
             part = part.rechunk({0: sizes} | ({1: -1} if part.ndim > 1 else {}))
         if part.npartitions != count:
@@ -543,8 +544,8 @@ def _aligned(part: Any, name: str, count: int, sizes: Any) -> Any:
     values = np.asarray(part)
     if len(values) != sum(sizes):
         raise ValueError(
-            f"X has {sum(sizes)} samples but {name} has {len(values)}; they must have "
-            "the same number."
+            f"X has {plural(sum(sizes), 'sample')} but {name} has {len(values)}; they "
+            "must have the same number."
         )
     return np.split(values, np.cumsum(sizes)[:-1])
 
@@ -561,7 +562,8 @@ class _Partition(ArrayBlocks):
         super().__init__(X, y, weight, rows=rows)
         if X.shape[1] != width:
             raise ValueError(
-                f"{where} has {X.shape[1]} columns, but its metadata says {width}."
+                f"{where} has {plural(X.shape[1], 'column')}, but its metadata says "
+                f"{width}."
             )
 
     def __repr__(self) -> str:

@@ -42,8 +42,8 @@ class NpyBlocks(BlockSource):
         if len(set(lengths)) > 1:
             files = [str(p) for p in self.paths if p is not None]
             raise ValueError(
-                f"The files {files} contain {lengths} samples; they must have the same "
-                "number."
+                f"The files {files} have different numbers of samples, {lengths}; they "
+                "must have the same number."
             )
         self._n = lengths[0]
         self._opened = self._stamp()

@@ -172,14 +172,14 @@ def order_of(
         parts = []
         if lacking:
             parts.append(
-                f"{len(lacking)} of {other} are not in {what} ({told(lacking)})"
+                f"{len(lacking)} of {other} missing from {what} ({told(lacking)})"
             )
         if strange:
             parts.append(
-                f"{len(strange)} of {what} are not in {other} ({told(strange)})"
+                f"{len(strange)} of {what} missing from {other} ({told(strange)})"
             )
         raise ValueError(
-            f"The index of {what} refers to other samples than {other}: "
+            f"The index of {what} does not match {other}: "
             f"{', and '.join(parts)}. {advice}"
         )
     twice = repeated(labels.values)

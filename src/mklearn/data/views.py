@@ -759,6 +759,8 @@ def paired(X: Any, values: Any, what: str = "y") -> Any:
     Raise ValueError if they name different samples. Values without names are assigned
     row by row.
     """
+    if Labels.of(values) is not None and holds_views(X):
+        X = MultiView.wrap(X)
     return in_order_of(X.ids if isinstance(X, MultiView) else None, values, what)
 
 

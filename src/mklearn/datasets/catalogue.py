@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mklearn.data.spelling import plural
+
 # The one environment variable of the package: data are where their owner put them.
 VARIABLE = "MKLEARN_DATA"
 
@@ -97,7 +99,9 @@ class DataSet:
 
     def describe(self) -> str:
         """Return title, sizes, origin and remark in a few sentences."""
-        sizes = f"{self.n_samples} samples; {_features(self)}; {_classes(self)}"
+        sizes = (
+            f"{plural(self.n_samples, 'sample')}; {_features(self)}; {_classes(self)}"
+        )
         parts = [f"{self.title}: {sizes}", f"Origin: {self.origin}", self.remark]
         return ". ".join(part.rstrip(".") for part in parts if part) + "."
 
@@ -372,7 +376,7 @@ CATALOGUE: dict[str, DataSet] = {
         test={0: 51, 1: 55},
         origin="ROSMAP; MOGONET",
         remark="Columns were chosen, and scaled to values from 0 to 1, by the authors "
-        "of MOGONET, whose split this is. 1 are patients",
+        "of MOGONET, whose split this is. Label 1 denotes patients",
     ),
     "msrcv1": DataSet(
         "Microsoft Research Cambridge images, seven kinds",
@@ -393,7 +397,7 @@ CATALOGUE: dict[str, DataSet] = {
         "1374af7236b39ba3d0ffb0ff7ccd9ce19538db81daf9c2afa88cd148a22fbf1c",
         origin=f"UCI; {_VIEWS}",
         remark="The texture of row 0 is the mean of the others of its class, because "
-        "UCI's file lacks it. The names of the views were told by their values",
+        "UCI's file lacks it. View names were inferred from their values",
     ),
     "bbcsport2": DataSet(
         "Sport news of the BBC in two segments",
@@ -560,7 +564,7 @@ def table() -> str:
 def _features(entry: DataSet) -> str:
     """Return the sizes of a table or of all views as text."""
     if isinstance(entry.features, int):
-        return f"{entry.features} features"
+        return plural(entry.features, "feature")
     if set(entry.features.values()) == {1}:
         return f"{', '.join(entry.features)}: strings"
     return ", ".join(f"{view} {size}" for view, size in entry.features.items())

@@ -116,8 +116,8 @@ def _verified(content: bytes, entry: DataSet, path: Any) -> dict[str, NDArray[An
     found = hashlib.sha256(content).hexdigest()
     if found != entry.sha256:
         raise ValueError(
-            f"{path} is not the file it should be: its SHA-256 sum is {found}, needed "
-            f"is {entry.sha256}; replace it by an undamaged copy, or move it away."
+            f"{path} is not the expected file: it has SHA-256 {found}, expected "
+            f"{entry.sha256}; replace it with an undamaged copy, or move it away."
         )
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return {key: arrays[key] for key in arrays.files}
@@ -187,7 +187,7 @@ def _from_openml(name: str, entry: DataSet, openml: OpenML, folder: Any) -> Bunc
     if unknown:
         raise ValueError(
             f"OpenML {openml.data_id} is not {name!r}: it has labels {unknown[:5]}, "
-            f"needed are {list(openml.labels)}; {_advice(entry)}"
+            f"expected {list(openml.labels)}; {_advice(entry)}"
         )
     y = np.array([openml.labels[str(label)] for label in found.target])
     whole = np.isfinite(X).all(axis=1)
@@ -196,7 +196,7 @@ def _from_openml(name: str, entry: DataSet, openml: OpenML, folder: Any) -> Bunc
         mean = X.mean() if X.size else np.nan
         raise ValueError(
             f"OpenML {openml.data_id} is not {name!r}: the mean of its values is "
-            f"{mean:.6g}, needed is {openml.mean:.6g}; {_advice(entry)}"
+            f"{mean:.6g}, expected {openml.mean:.6g}; {_advice(entry)}"
         )
     split = None
     if entry.test:  # the training part comes first
@@ -216,8 +216,8 @@ def _check(name: str, entry: DataSet, bunch: Bunch) -> None:
     for what, found, needed in _facts(entry, bunch):
         if found != needed:
             raise ValueError(
-                f"What {bunch.source} gave is not {name!r}: its {what} are {found}, "
-                f"needed are {needed}; {_advice(entry)}"
+                f"The data from {bunch.source} are not {name!r}: {what} {found}, "
+                f"expected {needed}; {_advice(entry)}"
             )
 
 

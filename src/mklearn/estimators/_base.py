@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,7 +44,7 @@ from mklearn.data.reading import as_blocks, comes_in_blocks
 from mklearn.data.sampling import RowSample, sample_rows
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views, paired
-from mklearn.estimators._fitted import FittedMachine, as_numbers, beside_grams
+from mklearn.estimators._fitted import FittedMachine, as_numbers
 from mklearn.estimators._parameters import check_limits
 from mklearn.estimators._predictor import (
     as_bank,
@@ -65,7 +66,9 @@ from mklearn.estimators._training import (
     rows_at,
 )
 from mklearn.estimators.accumulator import Accumulator
-from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.bank import KernelBank, beside_grams
+from mklearn.kernels.columns import columns_used
+from mklearn.kernels.families import expand_kernels
 from mklearn.kernels.feature_map import FeatureMap
 from mklearn.kernels.normalise import check_definite, fit_normaliser, look_at
 from mklearn.problems.weights import WeightSet, weight_set
@@ -281,13 +284,21 @@ class BaseKernelMachine(FittedMachine):
                 "Found array with dim 3; a table has 2. For Gram matrices pass "
                 "kernels='precomputed'."
             )
-        if places:
+        unused = self._unused(X, places, fitted=False)
+        if places or unused:
             validate_data(self, X, skip_check_array=True)
-            data, table = split(X, places)
-            data = as_numbers(data)
+            data = as_numbers(split(X, (*places, *unused)).numbers)
+            table = split(X, places).table if places else None
             return data, getattr(self, "feature_names_in_", None), table
         data = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         return data, getattr(self, "feature_names_in_", None), None
+
+    def _columns_used(self, like: MultiView, fitted: bool) -> set[int]:
+        if fitted and hasattr(self, "kernels_"):
+            return super()._columns_used(like, fitted)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # they are to come
+            return columns_used(expand_kernels(self.kernels, like), like)
 
     def _precomputed(self) -> bool:
         return isinstance(self.kernels, str) and self.kernels == "precomputed"

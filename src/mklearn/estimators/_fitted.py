@@ -11,14 +11,22 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mklearn.data.containers import require_table
-from mklearn.data.covariates import Fixed, Values, split
+from mklearn.data.covariates import (
+    Fixed,
+    Place,
+    columns_of_no_numbers,
+    require_numbers,
+    split,
+    with_values,
+)
 from mklearn.data.frames import pandas_for
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views
 from mklearn.estimators._inference import inference_columns
 from mklearn.estimators._predictor import KnownScores, Predictor
 from mklearn.estimators._training import OF_ONE, Training, as_views
-from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.bank import KernelBank, beside_grams
+from mklearn.kernels.columns import columns_used
 
 FloatArray = NDArray[np.float64]
 
@@ -158,9 +166,44 @@ class FittedMachine(BaseEstimator):
         """Return new samples, with the columns of the training samples."""
         if isinstance(X, MultiView):
             return X
+        unused = self._unused(X)
+        if unused:
+            validate_data(self, X, skip_check_array=True, reset=False)
+            return as_numbers(split(X, unused).numbers)
         return validate_data(
             self, X, accept_sparse="csr", dtype=np.float64, reset=False
         )
+
+    def _unused(
+        self, X: Any, places: tuple[Place, ...] = (), fitted: bool = True
+    ) -> tuple[Place, ...]:
+        """Return the columns of a DataFrame that are no numbers and that nothing uses.
+
+        Raise ValueError if a kernel uses a column of text.
+
+        Parameters
+        ----------
+        X : table
+        places : tuple of Place
+            The covariates.
+        fitted : bool
+            Whether to look at the kernels of the last fit, or at ``kernels``.
+        """
+        apart = {place.column for place in places}
+        odd = [p for p in columns_of_no_numbers(X) if p.column not in apart]
+        if not odd:
+            return ()
+        names = [str(c) for c in X.columns]
+        empty = MultiView.from_table(np.zeros((1, len(names))), names)
+        if places:
+            empty = with_values(empty, places, np.zeros((1, 0)))
+        used = self._columns_used(empty, fitted)
+        require_numbers(X, [p for p in odd if p.column in used])
+        return tuple(p for p in odd if p.column not in used)
+
+    def _columns_used(self, like: MultiView, fitted: bool) -> set[int]:
+        """Return the columns that kernels use, of samples with the columns of X."""
+        return columns_used(self.kernels_, like)
 
     def _check_own_state(self) -> None:
         """Raise ValueError if attributes that only this estimator has are invalid."""
@@ -184,7 +227,9 @@ class FittedMachine(BaseEstimator):
         if isinstance(X, MultiView):
             return self._fixed.prepared(X, split(X, self._fixed.places).table)
         validate_data(self, X, skip_check_array=True, reset=False)
-        data, table = split(X, self._fixed.places)
+        places = self._fixed.places
+        data = split(X, (*places, *self._unused(X, places))).numbers
+        table = split(X, places).table
         return self._fixed.prepared(as_views(as_numbers(data), None), table)
 
     # --- reading ----------------------------------------------------------------------
@@ -223,6 +268,7 @@ class FittedMachine(BaseEstimator):
         *,
         level: float = 0.95,
         control: str = "holm",
+        profile: Any = None,
     ) -> Any:
         """Return a DataFrame of kernel weights with intervals and p-values.
 
@@ -241,6 +287,11 @@ class FittedMachine(BaseEstimator):
             :class:`EvidenceMKLRegressor`, otherwise on the quantiles over resamples.
         control : str
             How p-values are adjusted, as in ``KernelTests.adjusted``.
+        profile : array of shape (n_kernels, 2) or mapping, optional
+            Intervals of the shares, as returned by
+            :meth:`EvidenceMKLRegressor.profile_intervals`, in place of those of
+            standard errors, which are too short for few samples. A mapping may contain
+            them for ``"share"`` and for ``"weight"``.
 
         Returns
         -------
@@ -266,24 +317,12 @@ class FittedMachine(BaseEstimator):
         """
         check_is_fitted(self)
         columns = inference_columns(
-            self, tests, stability, level=level, control=control
+            self, tests, stability, level=level, control=control, profile=profile
         )
         pd = pandas_for(
             "inference_frame()", "read the attributes of the model and of the tests"
         )
         return pd.DataFrame(columns)
-
-
-def beside_grams(X: Any) -> Values:
-    """Return the covariates of a bank of given Grams."""
-    table = X.beside if isinstance(X, KernelBank) else None
-    if table is None:
-        raise ValueError(
-            "fixed= names covariates, but Gram matrices alone have none. Give "
-            "X=KernelBank.from_grams(B, covariates=table) both to fit and to predict; "
-            "the table has a row for each row of B and is sliced along with B."
-        )
-    return table
 
 
 def as_numbers(data: Any) -> Any:

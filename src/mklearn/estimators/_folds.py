@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -28,7 +28,12 @@ from sklearn.utils.metadata_routing import (
 )
 
 from mklearn.data.checks import NothingToLearnError, check_weight
-from mklearn.data.subjects import check_groups, group_folds
+from mklearn.data.subjects import (
+    N_FOLDS,
+    check_groups,
+    group_folds,
+    warn_of_subjects,
+)
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import in_order_of
 from mklearn.estimators._predictor import as_bank
@@ -282,22 +287,33 @@ def best_cell(
 class SearchMixin:
     """Mixin of estimators with a parameter ``cv``.
 
-    ``fit`` accepts ``groups`` in addition to ``sample_weight``; with metadata routing,
-    the splitter requests them.
+    ``fit`` accepts ``groups`` in addition to ``sample_weight``. With metadata routing,
+    an estimator that makes its own folds requests them like sample weights, by
+    ``set_fit_request``; if ``cv`` is a splitter, the splitter requests them.
     """
 
     cv: Any
     classes_: NDArray[Any]
     _target: Callable[[Any, FloatArray], NDArray[Any]]
-    __metadata_request__fit: ClassVar = {"groups": UNUSED}
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return the metadata requests of this estimator and its splitter."""
-        router = MetadataRouter(owner=self).add_self_request(self)
-        if hasattr(self.cv, "split"):
-            mapping = MethodMapping().add(caller="fit", callee="split")
-            router.add(splitter=self.cv, method_mapping=mapping)
-        return router
+        own = super().get_metadata_routing()  # type: ignore[misc]
+        router = MetadataRouter(owner=self)
+        if not hasattr(self.cv, "split"):
+            return router.add_self_request(own)
+        if own.fit.requests.get("groups", False) is None:
+            own.fit.add_request(param="groups", alias=UNUSED)  # up to the splitter
+        mapping = MethodMapping().add(caller="fit", callee="split")
+        router.add_self_request(own)
+        return router.add(splitter=self.cv, method_mapping=mapping)
+
+    def _warn_of_subjects(self, X: Any, y: Any, groups: Any) -> None:
+        """Warn if a column of X seems to name subjects that the folds would divide."""
+        fixed = getattr(self, "fixed", None)
+        apart = [fixed] if isinstance(fixed, (str, Integral)) else fixed
+        apart = () if apart is None else tuple(apart)
+        warn_of_subjects(X, y, groups, self.cv, apart=apart, stacklevel=5)
 
     def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
         """Return targets in the form given by the user."""
@@ -325,10 +341,11 @@ class SearchMixin:
         """
         y = in_order_of(training.ids, y, "y")
         sample_weight = in_order_of(training.ids, sample_weight, "sample_weight")
+        groups = in_order_of(training.ids, groups, "groups")
         row_weight = check_weight(sample_weight, len(training.group))
         truth = self._truth(self._target(y, row_weight))
         asked = self._asked_by_splitter(groups)
-        if isinstance(self.cv, Integral):
+        if self.cv is None or isinstance(self.cv, Integral):
             splits = self._number_of_folds(training, asked, together)
         else:
             splitter = check_cv(self.cv, truth, classifier=is_classifier(self))
@@ -342,6 +359,10 @@ class SearchMixin:
             raise ValueError(f"cv must yield at least one fold, got {self.cv!r}.")
         return Folds(training, tuple(folds))
 
+    def _n_folds(self) -> int:
+        """Return the number of folds, if ``cv`` is a number or None."""
+        return N_FOLDS if self.cv is None else int(self.cv)
+
     def _kinds(self, target: NDArray[Any]) -> NDArray[np.intp] | None:
         """Return the labels to stratify by: the classes, if there are any."""
         return target if is_classifier(self) else None
@@ -349,9 +370,9 @@ class SearchMixin:
     def _asked_by_splitter(self, groups: Any) -> dict[str, Any]:
         if groups is None:
             return {}
-        if not get_config()["enable_metadata_routing"]:
-            return {"groups": groups}
-        return dict(process_routing(self, "fit", groups=groups).splitter.split)
+        if get_config()["enable_metadata_routing"] and hasattr(self.cv, "split"):
+            return dict(process_routing(self, "fit", groups=groups).splitter.split)
+        return {"groups": groups}
 
     def _number_of_folds(
         self, training: GramTraining, asked: dict[str, Any], together: bool
@@ -381,11 +402,11 @@ class SearchMixin:
                 )
                 + " folds as cv=."
             )
-        splitter = check_cv(min(int(self.cv), fewest), known, classifier=classifier)
+        splitter = check_cv(min(self._n_folds(), fewest), known, classifier=classifier)
         n = len(training.group)
         asked = {name: check_groups(value, n)[first] for name, value in asked.items()}
         if "groups" in asked:
-            splitter = group_folds(int(self.cv), asked["groups"], known, classifier)
+            splitter = group_folds(self._n_folds(), asked["groups"], known, classifier)
         for parts in splitter.split(np.zeros((len(known), 1)), known, **asked):
             train, test = (np.flatnonzero(np.isin(unit, part)) for part in parts)
             yield train, test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ def inference_columns(
     *,
     level: float = 0.95,
     control: str = "holm",
+    profile: Any = None,
 ) -> dict[str, Any]:
     """Return the columns of ``inference_frame`` of a fitted model.
 
@@ -25,6 +27,8 @@ def inference_columns(
     stability : WeightStability, optional
     level : float
     control : str
+    profile : array of shape (M, 2), or mapping of "share" and "weight" to such arrays
+        Intervals that replace those of standard errors.
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
@@ -61,12 +65,31 @@ def inference_columns(
         if stability is not None:
             ends = np.quantile(stability.contributions, tails, axis=0)
             columns["share_low"], columns["share_high"] = ends
+    for of, ends in _intervals(profile, len(names)).items():
+        columns[f"{of}_low"], columns[f"{of}_high"] = ends
     if tests is not None:
         columns["p"] = tests.p_values
         columns[f"p_{control}"] = tests.adjusted(control)
     if stability is not None:
         columns["selected"] = stability.selection_frequency
     return columns
+
+
+def _intervals(profile: Any, M: int) -> dict[str, Any]:
+    """Return the ends of given intervals, shape (2, M), by what they are of."""
+    if profile is None:
+        return {}
+    given = profile if isinstance(profile, Mapping) else {"share": profile}
+    found = {}
+    for of, ends in given.items():
+        if of not in ("share", "weight") or np.shape(ends) != (M, 2):
+            raise ValueError(
+                f"profile needs intervals of shape ({M}, 2) for 'share' or 'weight', "
+                f"as returned by profile_intervals, got shape {np.shape(ends)} for "
+                f"{of!r}."
+            )
+        found[of] = np.asarray(ends, dtype=np.float64).T
+    return found
 
 
 def _ends(value: Any, half: Any, most: float) -> tuple[Any, Any]:

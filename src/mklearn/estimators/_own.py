@@ -15,6 +15,7 @@ from mklearn.data.blocks import Block
 from mklearn.data.checks import NothingToLearnError
 from mklearn.data.clock import Clock
 from mklearn.data.dask import ColumnChunks
+from mklearn.data.spelling import plural
 from mklearn.estimators._base import EXPLAINED
 from mklearn.estimators._targets import Shifted
 from mklearn.kernels.memory import room_for
@@ -69,8 +70,8 @@ def target_groups(weights: Any, n_targets: int) -> list[Index]:
     labels = np.asarray(weights)
     if len(labels) != n_targets:
         raise ValueError(
-            f"weights gives the groups of {len(labels)} targets, but y has {n_targets} "
-            "columns; give one group for each column."
+            f"weights gives the groups of {plural(len(labels), 'target')}, but y has "
+            f"{plural(n_targets, 'column')}; give one group for each column."
         )
     _, number = np.unique(labels, return_inverse=True)
     return [np.flatnonzero(number == g) for g in range(number.max() + 1)]

@@ -131,6 +131,7 @@ class PathSearch(SearchMixin, BaseMKL):
             ``cv`` all samples of a group fall into the same fold.
         """
         self._check_parameters()
+        self._warn_of_subjects(X, y, groups)
         training = self._grams(X, y, sample_weight)
         self._check_beside(self._encoded(training)[0])
         folds = self._folds(training, y, sample_weight, groups, together=True)
@@ -190,7 +191,7 @@ class PathSearch(SearchMixin, BaseMKL):
             training, _ = self._encoded(whole)
             problem = training.problem(self._formula(), self.C_, weights)
             theta = _spread(solution.theta, kept, len(whole.names))
-            solution = replace(solution, theta=theta)
+            solution = replace(solution, theta=theta, quads=None)
         return training, [problem], [solution], shift
 
     def _kept(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mklearn.data.spelling import plural
 from mklearn.data.threads import run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels.bank import KernelBank
@@ -75,7 +76,7 @@ class Predictor(ABC):
     def example(self, n: int) -> Any:
         """Return ``n`` valid input samples for :meth:`scores`.
 
-        None if these would take much memory.
+        None if these would need a lot of memory.
         """
 
     def scores(self, X: Any) -> FloatArray:
@@ -475,8 +476,8 @@ class KnownScores(Predictor):
         n = X.shape[0] if hasattr(X, "shape") else len(X)
         if n != len(self.values):
             raise ValueError(
-                f"A scorer may ask for the {len(self.values)} samples whose scores are "
-                f"known, got {n}."
+                f"A scorer may ask for the {plural(len(self.values), 'sample')} whose "
+                f"scores are known, got {n}."
             )
         return self.values
 

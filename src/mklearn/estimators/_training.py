@@ -25,6 +25,7 @@ from mklearn.data.clock import Clock, OutOfTimeError
 from mklearn.data.covariates import Covariates
 from mklearn.data.dask import ColumnChunks
 from mklearn.data.sampling import RowSample
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.estimators._predictor import (
     FeaturePredictor,
@@ -297,9 +298,12 @@ class GramTraining(BesideMixin):
     def shares(self, problem: Any, solution: Solution) -> FloatArray:
         """Return each kernel's share in the solution, without auxiliary kernels."""
         M = self.raw.shape[2]
+        theta, A, quads = solution.theta[..., :M], solution.A, solution.quads
+        if quads is not None:
+            return np.asarray(problem.contributions(theta, A, quads[..., :M]))
         if problem.bank.shape[2] > M:
             problem = replace(problem, bank=self.bank)
-        return np.asarray(problem.contributions(solution.theta[..., :M], solution.A))
+        return np.asarray(problem.contributions(theta, A))
 
     def predictor(
         self, theta: FloatArray, A: FloatArray, bias: FloatArray, whole: bool = False
@@ -695,10 +699,10 @@ def check_scatter(D: int, features: FeatureMap) -> None:
     free = available_memory()
     if 4 * 8 * D**2 > free:  # two blocks, their sum, and a factor
         raise ValueError(
-            f"{len(features.names)} kernels have {D} features in total. Their scatter "
-            f"matrix takes {8e-9 * D**2:.3g} gigabytes and is needed four times, but "
-            f"only {1e-9 * free:.3g} gigabytes are free; use a lower rank or fewer "
-            "kernels."
+            f"There are {plural(D, 'feature')} of "
+            f"{plural(len(features.names), 'kernel')}. Their scatter matrix takes "
+            f"{8e-9 * D**2:.3g} gigabytes and is needed four times, but only "
+            f"{1e-9 * free:.3g} gigabytes are free; use a lower rank or fewer kernels."
         )
 
 

@@ -15,6 +15,7 @@ from mklearn.data.checks import check_given
 from mklearn.data.covariates import Fixed, check_present, split
 from mklearn.data.dask import ClusterError, DaskBlocks, is_dask
 from mklearn.data.files import GeneratorBlocks
+from mklearn.data.spelling import plural
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._predictor import block_rows
 from mklearn.estimators._training import as_views, with_covariates
@@ -92,9 +93,8 @@ class Accumulator:
         return 0 if self._found is None else self._found.statistics.n
 
     def __repr__(self) -> str:
-        return (
-            f"Accumulator({self.n_rows} samples, {self.features.n_features} features)"
-        )
+        width = plural(self.features.n_features, "feature")
+        return f"Accumulator({plural(self.n_rows, 'sample')}, {width})"
 
     def copy(self) -> Accumulator:
         """Return an accumulator with the same features and sums."""
@@ -151,8 +151,8 @@ class Accumulator:
         """Add a block of checked samples to the sums."""
         if block.X.shape[1] != self.width:
             raise ValueError(
-                f"X has {block.X.shape[1]} columns, but the features were chosen on "
-                f"samples with {self.width}."
+                f"X has {plural(block.X.shape[1], 'column')}, but the features were "
+                f"chosen on samples with {self.width}."
             )
         y = np.asarray(block.y)
         if self.labels:

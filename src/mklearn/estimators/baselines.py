@@ -299,6 +299,7 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
             ``cv`` all samples of a group fall into the same fold.
         """
         self._check_parameters()
+        self._warn_of_subjects(X, y, groups)
         training = self._grams(X, y, sample_weight)
         folds = self._folds(training, y, sample_weight, groups)
         each = np.arange(training.raw.shape[2])[:, None]
@@ -465,6 +466,7 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
                 f"{type(self.estimator).__name__} does not support covariates; use an "
                 "estimator with the parameter fixed, such as MKLClassifier."
             )
+        self._warn_of_subjects(X, y, groups)
         training = self._coded(self._grams(X, y, sample_weight))
         folds = self._folds(training, y, sample_weight, groups)
         M = training.raw.shape[2]

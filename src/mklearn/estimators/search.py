@@ -570,7 +570,7 @@ class MKLCoxCV(PathSearch, MKLCox):
         strata : array of shape (n_samples,), optional
             As in :meth:`MKLCox.fit`. Scores on folds compare samples of all strata.
         """
-        return super().fit(X, self._stratified(y, strata), sample_weight, groups)
+        return super().fit(X, self._stratified(X, y, strata), sample_weight, groups)
 
     def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
         """Return targets as scikit-survival has them, for scorers."""
@@ -582,7 +582,7 @@ class MKLCoxCV(PathSearch, MKLCox):
         """Return who had an event, if there are enough of both kinds for all folds."""
         kinds = target[:, 1].astype(np.intp)
         count = np.bincount(kinds, minlength=2)
-        return kinds if count.min() >= int(self.cv) else None
+        return kinds if count.min() >= self._n_folds() else None
 
     def _plain(self) -> MKLCox:
         return MKLCox(

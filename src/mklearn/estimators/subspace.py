@@ -13,6 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.checks import NothingToLearnError
+from mklearn.data.spelling import plural
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseKernelMachine
 from mklearn.estimators._parameters import check_limits, check_positive
@@ -370,8 +371,8 @@ class SubspaceKernel(
         q = found.coef.shape[1]
         if self.n_components is not None and self.n_components > q:
             warnings.warn(
-                f"n_components={self.n_components} exceeds the rank: there are only "
-                f"{q} features, so n_components_ is {q}.",
+                f"n_components={self.n_components} exceeds the rank, which allows only "
+                f"{plural(q, 'feature')}, so n_components_ is {q}.",
                 UserWarning,
                 stacklevel=3,
             )

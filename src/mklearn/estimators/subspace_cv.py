@@ -172,6 +172,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
         self._check_parameters()
         self.regs_ = _grid("regs", self.regs)
         self.Cs_ = _grid("Cs", self.Cs)
+        self._warn_of_subjects(X, y, groups)
         training = self._grams(X, y, sample_weight)
         folds = self._folds(training, y, sample_weight, groups)
         every = np.arange(training.raw.shape[2])

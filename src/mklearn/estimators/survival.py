@@ -12,9 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.data.blocks import Block, Blocks
-from mklearn.data.checks import NothingToLearnError, check_times
+from mklearn.data.checks import (
+    NothingToLearnError,
+    check_strata,
+    check_times,
+    with_strata,
+)
 from mklearn.data.reading import by_blocks, comes_in_blocks
 from mklearn.data.threads import one_blas_thread
+from mklearn.data.views import paired
 from mklearn.estimators._base import BaseMKL, Samples
 from mklearn.estimators._parameters import check_positive
 from mklearn.estimators._predictor import check_finite, require
@@ -61,10 +67,12 @@ class SurvivalMixin(BaseMKL):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         y : times and events, as in ``fit``
+            They are paired with the samples as in ``fit``.
         sample_weight : array of shape (n_samples,), optional
             A pair counts with the product of the weights of its samples.
         """
-        return concordance_index(y, self.predict(X), sample_weight)
+        weight = paired(X, sample_weight, "sample_weight")
+        return concordance_index(paired(X, y), self.predict(X), weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -235,11 +243,12 @@ class MKLCox(SurvivalMixin):
             leaving it out. With ``ties="efron"`` the weights must be whole numbers.
         strata : array of shape (n_samples,), optional
             Stratum of each sample. Each stratum has its own baseline hazard and its own
-            risk sets.
+            risk sets. A Series with the labels of the samples is paired with them, as y
+            is.
         """
         self._check_parameters()
         return self._learn(
-            self._training(X, self._stratified(y, strata), sample_weight)
+            self._training(X, self._stratified(X, y, strata), sample_weight)
         )
 
     def _learn(self, training: Training) -> MKLCox:
@@ -267,19 +276,14 @@ class MKLCox(SurvivalMixin):
                 stacklevel=3,
             )
 
-    def _stratified(self, y: Any, strata: Any) -> Any:
-        """Return y with indices of strata, and store the strata."""
+    def _stratified(self, X: Any, y: Any, strata: Any) -> Any:
+        """Return y with indices of strata, in the order of X, and store the strata."""
         self._strata = None
         if strata is None:
             return y
-        values = np.asarray(strata)
-        target = check_times(y, len(values))
-        if values.ndim != 1:
-            raise ValueError(
-                f"strata must be one value for each sample, got shape {values.shape}."
-            )
-        self._strata, target[:, 2] = np.unique(values, return_inverse=True)
-        return target
+        values = check_strata(paired(X, strata, "strata"))
+        self._strata, number = np.unique(values, return_inverse=True)
+        return with_strata(paired(X, y), number)
 
     def _encoded(self, training: Training) -> tuple[Training, Any]:
         return training.encoded(Shifted(np.zeros(1))), 0.0
@@ -403,7 +407,7 @@ class MKLCox(SurvivalMixin):
                 )
             place = np.zeros(len(risk), dtype=np.intp)
         else:
-            values = np.asarray(strata)
+            values = check_strata(paired(X, strata, "strata"))
             place = np.searchsorted(self.strata_, values)
             place = np.minimum(place, len(self.strata_) - 1)
             known = self.strata_[place] == values

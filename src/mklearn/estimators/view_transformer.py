@@ -19,6 +19,7 @@ from sklearn.utils.metadata_routing import (
 )
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 
 TABLE = "X"  # name of the only view of a table
@@ -150,7 +151,9 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
         routed = self._routed(wanted, caller, params)
         target = None if y is None else np.asarray(y)
         if target is not None and len(target) != len(data):
-            raise ValueError(f"X has {len(data)} samples and y has {len(target)}.")
+            raise ValueError(
+                f"X has {plural(len(data), 'sample')} and y has {len(target)}."
+            )
         self.transformers_: dict[str, Any] = {}
         self._columns_out: dict[str, tuple[str, ...] | None] = {}
         made = {}
@@ -248,8 +251,8 @@ class ViewTransformer(  # type: ignore[call-arg]  # of what scikit-learn adds
             gone = data.absent(view).all()
             if not gone and _width(data, view) != width:
                 raise ValueError(
-                    f"View {view!r} has {_width(data, view)} columns but had {width} "
-                    "in fit."
+                    f"View {view!r} has {plural(_width(data, view), 'column')} but had "
+                    f"{width} in fit."
                 )
 
     def _apply(self, transformer: Any, data: MultiView, view: str) -> Any:
@@ -408,7 +411,7 @@ def _as_array(found: Any, view: str, n: int) -> tuple[Any, tuple[str, ...] | Non
     if found.ndim != 2 or found.shape[0] != n or found.shape[1] == 0:
         raise ValueError(
             f"The transformer of view {view!r} must return (n_samples, n_columns) with "
-            f"at least one column, got shape {found.shape} for {n} samples."
+            f"at least one column, got shape {found.shape} for {plural(n, 'sample')}."
         )
     return found, names
 

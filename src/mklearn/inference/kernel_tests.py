@@ -8,15 +8,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln
 from scipy.stats import false_discovery_control
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
 from mklearn.data.checks import check_given
-from mklearn.data.covariates import Covariates
+from mklearn.data.covariates import (
+    Covariates,
+    Fixed,
+    find_columns,
+    find_places,
+    split,
+)
 from mklearn.data.frames import pandas_for
+from mklearn.data.spelling import plural
+from mklearn.data.subjects import check_groups
 from mklearn.data.threads import one_blas_thread
-from mklearn.data.views import MultiView
+from mklearn.data.views import MultiView, holds_views, paired
 from mklearn.inference.forms import Form
 from mklearn.inference.nulls import Null, null_models
 from mklearn.inference.tails import (
@@ -25,7 +34,7 @@ from mklearn.inference.tails import (
     ratio_tails,
     weight_ratios,
 )
-from mklearn.kernels.bank import KernelBank
+from mklearn.kernels.bank import KernelBank, beside_grams
 from mklearn.kernels.columns import fit_features
 from mklearn.kernels.families import expand_kernels
 from mklearn.kernels.normalise import check_definite, fit_normaliser
@@ -36,6 +45,7 @@ FloatArray = NDArray[np.float64]
 METHODS = ("score", "lr", "permutation")
 GIVEN = ("covariates", "others")
 _KEPT = 2**28  # size in bytes up to which the columns of all kernels are stored
+_ZERO = 1e-9  # a likelihood ratio that is zero up to rounding
 _FEW = 0.25  # number of features, relative to n, up to which they replace a Gram matrix
 
 
@@ -51,8 +61,10 @@ class KernelTests:
         or twice the difference of the log likelihoods ("lr").
     p_values : array of shape (n_kernels,)
     resolution : float
-        The smallest possible p-value: ``1 / (n_permutations + 1)`` for permutations,
-        zero for tests that compute the tail.
+        The smallest possible p-value. For permutations this is
+        ``1 / (n_permutations + 1)``, or one divided by the number of different
+        permutations if few subjects allow for fewer; zero for tests that compute the
+        tail.
     error : array of shape (n_kernels,)
         Standard error of the p-values, from the number of permutations or simulations;
         zero for tests that compute the tail.
@@ -150,10 +162,12 @@ def kernel_tests(
         ``method="permutation"``. More than two different integers are taken as numbers,
         so give such classes as strings.
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
-    fixed : array of shape (n, k) or DataFrame, optional
+    fixed : names or indices, array of shape (n, k), or DataFrame, optional
         Covariates, which enter linearly in addition to the intercept and are not
-        tested. Categories become indicators; collinear columns are dropped and listed
-        in the result.
+        tested: names or indices of columns of X, or names of its views, which the
+        kernels then do not see (of Gram matrices, names in the covariates of the
+        KernelBank); or the covariates themselves. Categories become indicators;
+        collinear columns are dropped and listed in the result.
     given : {"covariates", "others"}
         The null model: covariates alone, or covariates and all other kernels, whose
         weights are estimated without the tested kernel by restricted likelihood (for
@@ -228,11 +242,11 @@ def kernel_tests(
     [True, False, False]
     """
     asked = _Asked.of(
-        method, given, groups, n_permutations, check_random_state(random_state)
+        method, given, groups is None, n_permutations, check_random_state(random_state)
     )
-    tested = X if isinstance(X, TestedKernels) else TestedKernels.of(X, kernels)
-    parts = [[m] for m in tested.numbers(which)]
-    return asked.tests(tested, y, fixed, parts)
+    given_to = _Given.of(X, kernels, y, fixed, groups)
+    parts = [[m] for m in given_to.tested.numbers(which)]
+    return asked.tests(given_to, parts)
 
 
 @dataclass(frozen=True)
@@ -325,7 +339,8 @@ def hierarchical_tests(
     >>> (found.adjusted()[0] < 0.05).tolist()
     [True, False]
     """
-    tested = X if isinstance(X, TestedKernels) else TestedKernels.of(X, kernels)
+    given_to = _Given.of(X, kernels, y, fixed, groups)
+    tested = given_to.tested
     if any(view is None for view in tested.views):
         raise ValueError(
             "hierarchical_tests needs kernels of views; give a MultiView and "
@@ -338,8 +353,8 @@ def hierarchical_tests(
     found = []
     for some, called in ((parts, names), (single, None)):
         rng = check_random_state(random_state)
-        asked = _Asked.of(method, given, groups, n_permutations, rng)
-        found.append(asked.tests(tested, y, fixed, some, called))
+        asked = _Asked.of(method, given, groups is None, n_permutations, rng)
+        found.append(asked.tests(given_to, some, called))
     return HierarchicalTests(found[0], found[1], places)
 
 
@@ -349,18 +364,18 @@ class _Asked:
 
     method: str
     given: str
-    groups: Any
     count: int
     rng: Any
 
     @classmethod
-    def of(cls, method: str, given: str, groups: Any, count: Any, rng: Any) -> _Asked:
+    def of(cls, method: str, given: str, alone: bool, count: Any, rng: Any) -> _Asked:
+        """Check the settings; ``alone`` tells that samples have no groups."""
         for name, value, known in (
             ("method", method, METHODS), ("given", given, GIVEN)
         ):  # fmt: skip
             if value not in known:
                 raise ValueError(f"{name} must be one of {known}, got {value!r}.")
-        if groups is not None and method != "permutation":
+        if not alone and method != "permutation":
             raise ValueError(
                 f"groups= needs method='permutation'; method={method!r} assumes "
                 "independent samples. Add covariates for the subjects, or use "
@@ -370,25 +385,24 @@ class _Asked:
             raise ValueError(f"n_permutations must be a whole number, got {count!r}.")
         if count < 1:
             raise ValueError(f"n_permutations must be at least 1, got {count}.")
-        return cls(method, given, groups, int(count), rng)
+        return cls(method, given, int(count), rng)
 
     def tests(
         self,
-        tested: TestedKernels,
-        y: Any,
-        fixed: Any,
+        given: _Given,
         parts: Sequence[list[int]],
         names: tuple[str, ...] | None = None,
     ) -> KernelTests:
         """Return the tests of parts; kernels of a part are tested by their mean."""
-        n = tested.n
-        target = _Target.of(y, n)
-        covariates = Covariates.fit(fixed, n)
-        Z = covariates.design(fixed, n)
+        tested, n = given.tested, given.tested.n
+        target = _Target.of(given.y, n)
+        covariates = Covariates.fit(given.table, n)
+        Z = covariates.design(given.table, n)
         if target.many and self.method != "permutation":
             raise ValueError(
-                f"y has {target.Y.shape[1]} classes, but method={self.method!r} needs "
-                "numbers or two classes. Use method='permutation'."
+                f"y has {plural(target.Y.shape[1], 'class')}, but "
+                f"method={self.method!r} needs numbers or two classes. Use "
+                "method='permutation'."
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
             raise ValueError("given='others' needs at least two kernels, got one.")
@@ -398,8 +412,8 @@ class _Asked:
         others = parts if self.given == "others" else None
         without = null_models(forms, target, Z, others)
         if self.method == "permutation":
-            orders = _orders(n, target.Y, self.groups, self.count, self.rng)
-            found = _permuted(tested, parts, without, orders)
+            orders = _orders(n, target.Y, given.groups, self.count, self.rng)
+            found = _permuted(tested, parts, without, *orders)
         else:
             found = _computed(tested, parts, without, self.method, self.rng)
         return KernelTests(
@@ -413,6 +427,59 @@ class _Asked:
 
 
 # --- kernels and targets --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Kernels, targets, covariates and subjects of the same samples."""
+
+    tested: TestedKernels
+    y: Any
+    table: Any
+    groups: Any
+
+    @classmethod
+    def of(cls, X: Any, kernels: Any, y: Any, fixed: Any, groups: Any) -> _Given:
+        """Compute the kernels; what has names is put into the order of the samples."""
+        if isinstance(X, TestedKernels):
+            if _are_names(fixed, X.n):
+                raise ValueError(
+                    "fixed= names columns of X, which TestedKernels does not have; "
+                    "give the covariates as an array or a DataFrame."
+                )
+            return cls(X, y, fixed, groups)
+        X = MultiView(X) if holds_views(X) else X
+        y, groups = paired(X, y), paired(X, groups, "groups")
+        if _are_names(fixed, X.shape[0] if hasattr(X, "shape") else len(X)):
+            X, table = _separated(X, kernels, fixed)
+        else:
+            table = paired(X, fixed, "fixed")
+        return cls(TestedKernels.of(X, kernels), y, table, groups)
+
+
+def _are_names(fixed: Any, n: int) -> bool:
+    """Return whether covariates are named; n values are those of one covariate."""
+    if isinstance(fixed, (str, int, np.integer)):
+        return True
+    if not isinstance(fixed, (list, tuple)) or len(fixed) in (0, n):
+        return False
+    return all(isinstance(one, (str, int, np.integer)) for one in fixed)
+
+
+def _separated(X: Any, kernels: Any, fixed: Any) -> tuple[Any, dict[str, NDArray[Any]]]:
+    """Return the samples, with covariates hidden from kernels, and the covariates."""
+    if isinstance(kernels, str) and kernels == "precomputed":
+        known = beside_grams(X)
+        return X, {p.name: known[p.name] for p in find_columns(fixed, tuple(known))}
+    if not isinstance(X, MultiView) and not hasattr(X, "shape"):
+        X = np.array(X, dtype=object)
+    places = find_places(fixed, X)
+    numbers, table = split(X, places)
+    if not isinstance(X, MultiView):
+        array = check_array(numbers, accept_sparse="csr", dtype=np.float64)
+        numbers = MultiView.from_table(array, getattr(X, "columns", None))
+    coding = Covariates.fit(table, len(numbers))
+    return Fixed(places, coding).prepared(numbers, table), table
 
 
 @dataclass(frozen=True)
@@ -462,8 +529,8 @@ class TestedKernels:
         for k in found:
             if not isinstance(k, (int, np.integer)) or not 0 <= k < M:
                 raise ValueError(
-                    f"which contains {k!r}, but the {M} kernels are numbered from 0 "
-                    "and called "
+                    f"which contains {k!r}; it may contain numbers of the "
+                    f"{plural(M, 'kernel')}, from 0, or their names: "
                     f"{', '.join(self.names[:10])}{', ...' if M > 10 else ''}."
                 )
         if not found or len(set(found)) < len(found):
@@ -677,7 +744,7 @@ def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, floa
     steps = np.concatenate([[0.0], np.logspace(-6, 6, 97)]) * len(e) / values.sum()
     one = squares[None, :], np.array([beyond])
     observed = float(weight_ratios(*one, values, rest, steps).max())
-    if observed <= 0:
+    if observed <= _ZERO:
         return 0.0, 1.0, 0.0
     return observed, *largest_ratio_tail(observed, values, rest, steps, rng)
 
@@ -687,9 +754,11 @@ def _permuted(
     parts: Sequence[list[int]],
     without: Callable[[int], Null],
     orders: NDArray[np.intp],
+    possible: float,
 ) -> tuple[Any, ...]:
     """Return statistics, p-values, resolution, errors and joint p-values."""
     (count, n), M = orders.shape, len(parts)
+    resolution = max(1.0 / (count + 1), 1.0 / possible)
     drawn, statistic = np.zeros((M, count)), np.zeros(M)
     for k, part in enumerate(parts):
         null = without(k)
@@ -711,25 +780,28 @@ def _permuted(
     # statistics of equivalent permutations may differ by rounding
     slack = 1e-10 * np.abs(drawn).max(axis=1)
     p = (1 + np.sum(drawn >= (statistic - slack)[:, None], axis=1)) / (count + 1)
+    p = np.maximum(p, resolution)
     center, spread = drawn.mean(axis=1), drawn.std(axis=1)
     spread = np.where(spread > 0, spread, 1.0)
     highest = ((drawn - center[:, None]) / spread[:, None]).max(axis=0)
     own = (statistic - slack - center) / spread
     joint = (1 + np.sum(highest >= own[:, None], axis=1)) / (count + 1)
     error = np.sqrt(p * (1 - p) / count)
-    return statistic, p, 1.0 / (count + 1), error, np.maximum(joint, p)
+    return statistic, p, resolution, error, np.maximum(joint, p)
 
 
 def _orders(
     n: int, Y: FloatArray, groups: ArrayLike | None, count: int, rng: Any
-) -> NDArray[np.intp]:
-    """Return permutations of samples, shape (count, n), that respect subjects."""
+) -> tuple[NDArray[np.intp], float]:
+    """Return permutations of samples, shape (count, n), that respect subjects.
+
+    The second result is the number of different ones that there are.
+    """
     if groups is None:
-        return np.array([rng.permutation(n) for _ in range(count)])
-    groups = np.asarray(groups)
-    if groups.shape != (n,):
-        raise ValueError(f"groups must have shape ({n},), got {groups.shape}.")
-    members = [np.flatnonzero(groups == g) for g in np.unique(groups)]
+        drawn = np.array([rng.permutation(n) for _ in range(count)])
+        return drawn, _arrangements([n])
+    groups = check_groups(groups, n)
+    members = [np.flatnonzero(groups == g) for g in range(int(groups.max()) + 1)]
     if len(members) < 2:
         raise ValueError("groups has only one value; leave it out to permute samples.")
     whole = all(np.ptp(Y[rows], axis=0).max() == 0 for rows in members)
@@ -738,7 +810,7 @@ def _orders(
         for rows in members:
             for k in range(count):
                 found[k, rows] = rng.permutation(rows)
-        return found
+        return found, _arrangements([len(rows) for rows in members])
     sizes: dict[int, list[int]] = {}
     for g, rows in enumerate(members):
         sizes.setdefault(len(rows), []).append(g)
@@ -752,4 +824,9 @@ def _orders(
         for k in range(count):
             for a, b in zip(same, rng.permutation(same), strict=True):
                 found[k, members[a]] = members[b]
-    return found
+    return found, _arrangements([len(same) for same in sizes.values()])
+
+
+def _arrangements(sizes: Sequence[int]) -> float:
+    """Return the number of ways to reorder each of several sets."""
+    return float(np.exp(min(np.sum(gammaln(np.array(sizes) + 1.0)), 700.0)))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 
-from mklearn.data.subjects import group_folds
+from mklearn.data.subjects import folds_from, warn_of_subjects, warned_of_subjects
 from mklearn.fitted import NEGLIGIBLE
 from mklearn.interpretation.frames import by_kernel
 from mklearn.model_selection import ctrl_c_ends_all, stop_if_interrupted
@@ -269,6 +267,7 @@ def weight_stability(
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     labels = None if y is None or not is_classifier(estimator) else np.asarray(y)
+    warn_of_subjects(X, y, groups, cv if method == "folds" else None)
     if method in ("bootstrap", "pairs"):
         if n_resamples < 2:
             raise ValueError(
@@ -285,10 +284,7 @@ def weight_stability(
         else:
             counts = [c for _ in range(n_resamples // 2) for c in units.halves(rng)]
     elif method == "folds":
-        splitter = check_cv(cv, y, classifier=labels is not None)
-        if groups is not None and isinstance(cv, Integral):
-            classes = np.zeros(n) if labels is None else labels
-            splitter = group_folds(int(cv), groups, classes, labels is not None)
+        splitter = folds_from(cv, y, groups, labels is not None)
         counts = [
             np.bincount(train, minlength=n).astype(float)
             for train, _ in splitter.split(np.zeros((n, 1)), y, groups)
@@ -359,7 +355,8 @@ class _Units:
 def _weights_of(
     model: Any, X: Any, y: Any, weight: FloatArray
 ) -> tuple[tuple[str, ...], tuple[Any, ...] | None, FloatArray, FloatArray]:
-    model.fit(X, y, sample_weight=weight)
+    with warned_of_subjects():
+        model.fit(X, y, sample_weight=weight)
     stop_if_interrupted(model)
     classes = None
     if np.ndim(model.kernel_weights_) == 2:

@@ -17,6 +17,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
 
+from mklearn.data.spelling import plural
 from mklearn.data.subjects import check_groups, group_folds
 from mklearn.data.views import paired
 from mklearn.estimators._folds import Subsets
@@ -238,7 +239,7 @@ def score_by_view(
         return scorer.result()
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     if len(y) != n:
-        raise ValueError(f"X has {n} samples and y has {len(y)}.")
+        raise ValueError(f"X has {plural(n, 'sample')} and y has {len(y)}.")
     cv = 5 if cv is None else cv
     splitter = check_cv(cv, y, classifier=is_classifier(model))
     if groups is not None:

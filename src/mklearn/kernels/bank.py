@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.data.covariates import Values, as_values, take_rows
+from mklearn.data.spelling import plural
 from mklearn.data.threads import run_blocks
 from mklearn.data.views import MultiView
 from mklearn.kernels import memory
@@ -336,7 +337,7 @@ class KernelBank:
         M = ends[-1]
         wanted = [f"K{m}" for m in range(M)] if names is None else list(names)
         if len(wanted) != M:
-            raise ValueError(f"Got {len(wanted)} names for {M} kernels.")
+            raise ValueError(f"Got {len(wanted)} names for {plural(M, 'kernel')}.")
         parts = []
         for source, end in zip(sources, ends, strict=True):
             which = np.arange(source.shape[2])
@@ -445,7 +446,8 @@ class KernelBank:
 
     def __repr__(self) -> str:
         n, m, k = self.shape
-        return f"KernelBank({n} x {m} samples, {k} kernels, {self.storage})"
+        kernels = plural(k, "kernel")
+        return f"KernelBank({n} x {m} samples, {kernels}, {self.storage})"
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         raise TypeError(
@@ -1483,6 +1485,18 @@ def _as_gram(gram: Any, ndim: int, finite: bool) -> NDArray[Any]:
     if not finite and not all(np.isfinite(row).all() for row in array):
         raise ValueError(NOT_FINITE)
     return array
+
+
+def beside_grams(X: Any) -> Values:
+    """Return the covariates of a bank of given Grams."""
+    table = X.beside if isinstance(X, KernelBank) else None
+    if table is None:
+        raise ValueError(
+            "fixed= names covariates, but Gram matrices alone have none. Give "
+            "X=KernelBank.from_grams(B, covariates=table) both to fit and to predict; "
+            "the table has a row for each row of B and is sliced along with B."
+        )
+    return table
 
 
 def _as_index(samples: Any, n: int) -> Index | None:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from mklearn.data import checks
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.functions import moments
 from mklearn.kernels.joint import Joint
@@ -187,14 +188,14 @@ class FeatureSet:
         width = 1 if self.text else data[view].shape[1]
         if width != self.width:
             raise ValueError(
-                f"View {view!r} had {self.width} columns in training but has {width} "
-                "now."
+                f"View {view!r} had {plural(self.width, 'column')} in training but has "
+                f"{width} now."
             )
         names = data.column_names(view)
         if self.names is not None and names is not None and names != self.names:
             raise ValueError(
-                f"The columns of view {view!r} have other names, or another order, "
-                f"than in training: {list(self.names[:5])} ... in training, but "
+                f"The columns of view {view!r} differ from those in training, in name "
+                f"or in order: {list(self.names[:5])} ... in training, but "
                 f"{list(names[:5])} ... now."
             )
         return view
@@ -380,6 +381,17 @@ def grouped(keys: Iterable[Hashable]) -> list[NDArray[np.intp]]:
     for position, key in enumerate(keys):
         found.setdefault(key, []).append(position)
     return [np.array(positions, dtype=np.intp) for positions in found.values()]
+
+
+def columns_used(kernels: Iterable[Kernel | None], data: MultiView) -> set[int]:
+    """Return the columns of the only view that kernels use; none for given Grams."""
+    used: set[int] = set()
+    for kernel in kernels:
+        parts = kernel.factors if isinstance(kernel, Product) else (kernel,)
+        for part in parts:
+            if part is not None:
+                used.update(data.column_index(part.view, part.columns).tolist())
+    return used
 
 
 def _place(kernel: Kernel, data: MultiView) -> tuple[str, NDArray[np.intp] | None]:

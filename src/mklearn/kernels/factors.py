@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dpotrf, dpotri, dtrtri, dtrtrs
+from scipy.linalg.blas import dtrsm, strsm
+from scipy.linalg.lapack import dpotrf, dpotri, dtrtri, dtrtrs, spotrf
 
 from mklearn.data.threads import one_blas_thread, run_blocks
 
@@ -24,18 +24,19 @@ _PIECE = 256
 _COLUMNS = 32
 
 
-def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
+def cholesky(matrix: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     """Return the factor L of ``matrix = L L'``, in place, and whether it exists.
 
     Parameters
     ----------
-    matrix : array of shape (n, n) in Fortran order
+    matrix : array of shape (n, n) in Fortran order, in double or single precision
         Its lower triangle is overwritten.
     """
-    n = len(matrix)
+    n, single = len(matrix), matrix.dtype == np.float32
+    potrf, trsm = (spotrf, strsm) if single else (dpotrf, dtrsm)
     if n < _SMALL:
         with one_blas_thread:
-            L, info = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
+            L, info = potrf(matrix, lower=1, clean=0, overwrite_a=1)
         return np.asarray(L), info == 0
     for here in _pieces(n):
 
@@ -48,14 +49,14 @@ def cholesky(matrix: FloatArray) -> tuple[FloatArray, bool]:
         if here.start:
             run_blocks(ahead, _pieces(n, here.start))
         with one_blas_thread:
-            corner, info = dpotrf(matrix[here, here], lower=1, clean=0)
+            corner, info = potrf(matrix[here, here], lower=1, clean=0)
         if info:
             return matrix, False
         matrix[here, here] = corner
 
-        def below(rows: slice, here: slice = here, corner: FloatArray = corner) -> None:
+        def below(rows: slice, here: slice = here, corner: Any = corner) -> None:
             part = matrix[rows, here]
-            matrix[rows, here] = dtrsm(1.0, corner, part, side=1, lower=1, trans_a=1)
+            matrix[rows, here] = trsm(1.0, corner, part, side=1, lower=1, trans_a=1)
 
         run_blocks(below, _pieces(n, here.stop))
     return matrix, True

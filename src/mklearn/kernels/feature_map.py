@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.columns import (
     Features,
@@ -615,7 +616,10 @@ class Explicit(Piece):
         for factor in kernel.factors if isinstance(kernel, Product) else (kernel,):
             degree = factor.parameters().get("degree", 1)
             if not degree <= max(_MOST, self.count):  # the true number is larger
-                raise ValueError(f"{self.count} features are not of degree {degree}.")
+                raise ValueError(
+                    f"A kernel of degree {degree} cannot have "
+                    f"{plural(self.count, 'feature')}."
+                )
 
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the features."""
@@ -831,8 +835,8 @@ class _Choice:
 
 def _warn_rank(count: int, error: float, wanted: float, kind: str) -> None:
     warnings.warn(
-        f"{count} {kind} features leave a relative error of {error:.2g}, more than "
-        f"rank={wanted:.2g}; accept it, or use wider kernels.",
+        f"With {plural(count, f'{kind} feature')}, the relative error is {error:.2g}, "
+        f"more than rank={wanted:.2g}; accept it, or use wider kernels.",
         UserWarning,
         stacklevel=2,
     )

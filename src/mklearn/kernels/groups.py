@@ -19,6 +19,7 @@ from scipy import sparse
 
 from mklearn.data.frames import pandas_for
 from mklearn.data.labels import repeated, told
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.families import Family, KernelLike, flat_kernels
 from mklearn.kernels.specs import Kernel, Product
@@ -74,10 +75,10 @@ class GroupReport:
     def __str__(self) -> str:
         least, most = min(self.sizes.values()), max(self.sizes.values())
         used = _count(len(self.sizes), "group")
-        many = f"{least} to {most}" if least < most else f"{least}"
+        many = f"{least} to " if least < most else ""
         cover = "It covers" if len(self.sizes) == 1 else "They cover"
         lines = [
-            f"{used} used, of {many} column{'' if most == 1 else 's'}.",
+            f"{used} used, of {many}{plural(most, 'column')}.",
             f"{cover} {self.n_covered} of {self.n_columns} columns, {self.n_shared} of "
             "them more than once.",
         ]
@@ -153,7 +154,7 @@ class GroupReport:
 
 def _count(n: int, noun: str, more: str = "") -> str:
     """Return a number of things as the subject of a sentence, with its verb."""
-    return f"{n} {noun}{'' if n == 1 else 's'} {more}{'is' if n == 1 else 'are'}"
+    return f"{plural(n, noun)} {more}{'is' if n == 1 else 'are'}"
 
 
 def _why_left_out(reasons: Mapping[str, str]) -> list[str]:
@@ -445,10 +446,11 @@ def _read_gmt(path: Path) -> list[tuple[str, list[str]]]:
             continue
         members = [text for text in fields[2:] if text]
         if not members:
+            count = sum(bool(text) for text in fields)
             raise ValueError(
-                f"Line {number} of {path} has {_count_fields(fields)}; a line of a GMT "
-                "file has a name, a description and at least one column, separated by "
-                "tabs."
+                f"Line {number} of {path} has {plural(count, 'field')}; a line of a "
+                "GMT file has a name, a description and at least one column, separated "
+                "by tabs."
             )
         if not fields[0]:
             raise ValueError(f"Line {number} of {path} has no name of a group.")
@@ -457,12 +459,6 @@ def _read_gmt(path: Path) -> list[tuple[str, list[str]]]:
     if twice:
         raise ValueError(f"{path} has several groups called {told(twice)}.")
     return found
-
-
-def _count_fields(fields: list[str]) -> str:
-    """Return the number of fields that are not empty, in words."""
-    n = sum(bool(text) for text in fields)
-    return f"{n} field{'' if n == 1 else 's'}"
 
 
 def _of_table(table: Any) -> list[tuple[Any, list[Any]]]:

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mklearn.data.checks import NothingToLearnError
+from mklearn.data.spelling import plural
 from mklearn.kernels.affine import Affine, Terms
 from mklearn.kernels.bank import NOT_FINITE, KernelBank
 from mklearn.kernels.columns import weight_if_given
@@ -386,9 +387,10 @@ def _warn_zero(bank: Named, zero: NDArray[np.bool_]) -> None:
         )
     if zero.any():
         names = [name for name, z in zip(bank.names, zero, strict=True) if z]
+        verb = "is" if len(names) == 1 else "are"
         warnings.warn(
-            f"{len(names)} of {len(zero)} kernels are zero or constant on the training "
-            f"samples and are ignored: {names[:5]}.",
+            f"{len(names)} of {plural(len(zero), 'kernel')} {verb} zero or constant on "
+            f"the training samples and {verb} ignored: {names[:5]}.",
             UserWarning,
             stacklevel=4,
         )
@@ -594,7 +596,9 @@ def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> b
 
     The bounds of a solution are valid if the weighted sum of its kernels is positive
     semidefinite, even if single kernels are not. This takes one Cholesky factorisation
-    of the sum, which is cheap compared with one for each kernel.
+    of the sum, which is cheap compared with one for each kernel. If it exists in single
+    precision, no eigenvalue is further below zero than a few times ``tol``; if not, it
+    is computed in double precision.
 
     Parameters
     ----------
@@ -611,7 +615,7 @@ def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> b
         if weights[unknown].any():
             K = bank.combine_symmetric(weights)
             K[np.diag_indices(n)] += (tol + bank.eps) * np.linalg.norm(K)
-            if not cholesky(K.T)[1]:
+            if not any(cholesky(K.T.astype(kind))[1] for kind in ("f4", "f8")):
                 return False
     return True
 

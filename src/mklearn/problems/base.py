@@ -120,6 +120,8 @@ class Certificate(Judgement):
         empty if the general wording applies.
     error : float
         The part of ``upper - lower`` that is an allowance for rounding.
+    quads : array of the shape of theta, or None
+        ``<A, K[m] A>``, if the bounds were computed from them.
     """
 
     theta: FloatArray
@@ -130,6 +132,7 @@ class Certificate(Judgement):
     claim: str = field(default="", repr=False)
     doubt: str = field(default="", repr=False)
     error: float = field(default=0.0, repr=False)
+    quads: FloatArray | None = field(default=None, repr=False)
 
     @property
     def rounding(self) -> float:

@@ -119,7 +119,10 @@ class BilinearProblem:
         """
         theta, A = point.theta, self.loss.repair(point.A)
         if not (np.isfinite(theta).all() and (theta >= 0).all()):
-            raise ValueError("theta is negative somewhere; a solver is at fault.")
+            raise ValueError(
+                "theta is negative somewhere; this is a bug in the solver; please "
+                "report it."
+            )
         F = self.bank.apply_each(theta, A) if point.scores is None else point.scores
         q = self.bank.quads(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)
@@ -195,9 +198,12 @@ class BilinearProblem:
         bank = self.bank[np.ix_(rows, rows)].stored(self.bank.memory_limit)
         return BilinearProblem(bank, self.loss.take(rows, factor), self.weights)
 
-    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+    def contributions(
+        self, theta: FloatArray, A: FloatArray, quads: FloatArray | None = None
+    ) -> FloatArray:
         """Return each kernel's share of ``|w_c|^2`` in each class, shape (k, M).
 
-        Every row sums to one (uniform for a class with ``w_c = 0``).
+        Every row sums to one (uniform for a class with ``w_c = 0``). ``quads`` are
+        those of A, if they are known.
         """
-        return shares(theta * self.bank.quads(A))
+        return shares(theta * (self.bank.quads(A) if quads is None else quads))

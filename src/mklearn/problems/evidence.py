@@ -110,7 +110,8 @@ class EvidenceProblem:
         found = self.at(point.theta)
         if found is None:
             raise ValueError(
-                "These weights make no positive definite matrix; a solver is at fault."
+                "The matrix of these weights is not positive definite; this is a bug "
+                "in the solver; please report it."
             )
         about = Likelihood(found.value, self.nothing(), found.noise, point.slack)
         return Certificate(

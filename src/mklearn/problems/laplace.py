@@ -246,7 +246,9 @@ class LaplaceProblem:
         # does not depend on earlier points, so that runs are reproducible
         found = self._around(np.zeros(self.size), self.linear)
         if found is None:
-            raise ValueError("Covariates alone have no mode; a caller is at fault.")
+            raise ValueError(
+                "Covariates alone have no mode; this is a bug; please report it."
+            )
         return found
 
     @cached_property
@@ -287,7 +289,10 @@ class LaplaceProblem:
         """Return the evidence, recomputed from the weights alone."""
         found = self._around(point.theta, self.linear)
         if found is None:
-            raise ValueError("These weights have no mode; a solver is at fault.")
+            raise ValueError(
+                "These weights have no mode; this is a bug in the solver; please "
+                "report it."
+            )
         about = Likelihood(found.value, self.nothing(), np.ones(1), point.slack)
         claim = about.message.rstrip(".")
         return Certificate(

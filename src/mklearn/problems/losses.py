@@ -611,7 +611,8 @@ class Summed(ABC):
     @property
     def concavity(self) -> float:
         """Modulus of strong concavity of the dual term, 0 if there is none."""
-        return self.point.concavity / float(self.C.max())
+        largest = float(self.C.max())  # zero if no sample is left
+        return self.point.concavity / largest if largest > 0 else 0.0
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the summed loss; with covariates ``bias`` has shape (1 + k, T)."""

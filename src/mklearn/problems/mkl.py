@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from mklearn.data.spelling import plural
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.dense import DenseGrams
 from mklearn.problems.base import (
@@ -154,7 +155,10 @@ class MKLProblem:
         """
         theta, A = point.theta, self.loss.repair(point.A)
         if not self.weights.contains(theta):
-            raise ValueError("theta is not in the weight set; a solver is at fault.")
+            raise ValueError(
+                "theta is not in the weight set; this is a bug in the solver; please "
+                "report it."
+            )
         F = self.bank.apply(theta, A) if point.scores is None else point.scores
         q = self.bank.quad(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)
@@ -242,13 +246,15 @@ class MKLProblem:
         bank = self.bank[np.ix_(rows, rows)].stored(self.bank.memory_limit)
         return MKLProblem(bank, self.loss.take(rows, factor), self.weights)
 
-    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+    def contributions(
+        self, theta: FloatArray, A: FloatArray, quads: FloatArray | None = None
+    ) -> FloatArray:
         """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (M,).
 
         The shares do not depend on the scale of the kernels and sum to one (uniform if
-        the solution is zero).
+        the solution is zero). ``quads`` are those of A, if they are known.
         """
-        return shares(theta * self.bank.quad(A))
+        return shares(theta * (self.bank.quad(A) if quads is None else quads))
 
 
 @dataclass(frozen=True)
@@ -308,8 +314,9 @@ def check_square(bank: KernelBank, loss: Loss) -> None:
     n, m, _ = bank.shape
     if n != m or n != loss.shape[0]:
         raise ValueError(
-            f"The bank is {n} x {m} and the loss has {loss.shape[0]} samples; a "
-            "problem needs a square bank on the samples of the loss."
+            f"The bank is {n} x {m} and the loss has "
+            f"{plural(loss.shape[0], 'sample')}; a problem needs a square bank on the "
+            "samples of the loss."
         )
 
 
@@ -398,6 +405,7 @@ def _outward(
         A=at.A,
         dual=under.A,
         weight_bounds=problem.weight_bounds(under.A, upper, under.quads, most),
+        quads=at.quads,
     )
 
 

@@ -278,7 +278,9 @@ class ReducedProblem(MKLProblem):
         A = self.loss.C * (self.loss.Y - self.reduced.apply(w))
         return Iterate(point.theta, A)
 
-    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
+    def contributions(
+        self, theta: FloatArray, A: FloatArray, quads: FloatArray | None = None
+    ) -> FloatArray:
         """Return each kernel's share, from A (D, T) of the features."""
         return feature_shares(theta, A, self.reduced.slices)
 

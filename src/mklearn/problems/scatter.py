@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
 from mklearn.data.blocks import Block
+from mklearn.data.spelling import plural
 
 FloatArray = NDArray[np.float64]
 
@@ -104,9 +105,10 @@ class Statistics:
             or self.target.shape != other.target.shape
         ):
             raise ValueError(
-                f"Statistics of {len(self.mean)} features and {len(self.target)} "
-                f"targets cannot be added to those of {len(other.mean)} and "
-                f"{len(other.target)}; use one feature map and one list of classes."
+                f"Statistics of {plural(len(self.mean), 'feature')} and "
+                f"{plural(len(self.target), 'target')} cannot be added to those of "
+                f"{len(other.mean)} and {len(other.target)}; use one feature map and "
+                "one list of classes."
             )
         n, total = self.n + other.n, self.total + other.total
         if self.total == 0 or other.total == 0:

@@ -310,8 +310,8 @@ class Cox:
             raise ValueError("The weights of a partial likelihood must be positive.")
         if self.ties == "efron" and not (np.rint(self.weight) == self.weight).all():
             raise ValueError(
-                "ties='efron' counts how many events are tied, so that sample_weight "
-                "must be whole numbers; use ties='breslow' for others."
+                "ties='efron' requires integer sample weights, because it counts tied "
+                "events; use ties='breslow' otherwise."
             )
 
     # --- constants --------------------------------------------------------------------

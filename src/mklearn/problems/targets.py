@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
+from mklearn.data.spelling import plural
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.memory import room_for
 from mklearn.problems.base import (
@@ -204,9 +205,9 @@ class Likelihoods:
                 f"average, and at most {np.max(known):.2g} for a single target"
             )
         return (
-            f"The log evidence of {len(self.evidence)} targets is {gain:.3g} above that"
-            f" without kernels, in the median{promise}. These are local optima: "
-            "distant weights may be better."
+            f"The log evidence of {plural(len(self.evidence), 'target')} is {gain:.3g} "
+            f"above that without kernels, in the median{promise}. These are local "
+            "optima: distant weights may be better."
         )
 
 
@@ -425,7 +426,7 @@ class Bounds:
         """What is proved, in words."""
         gaps = self.gaps
         return (
-            f"Each of {len(gaps)} targets has its own weights, within "
+            f"Each of {plural(len(gaps), 'target')} has its own weights, within "
             f"{100 * float(gaps.max()):.2g} % of the best possible objective; "
             f"{100 * float(np.median(gaps)):.2g} % in the median"
         )

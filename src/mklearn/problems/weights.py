@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from mklearn.data.spelling import plural
 from mklearn.problems.base import FEW, UNIT, Asked
 
 FloatArray = NDArray[np.float64]
@@ -213,7 +214,7 @@ class Ellipsoid(_Quadratic):
         if n_kernels != len(self.E):
             raise ValueError(
                 f"The norm is a matrix of size {len(self.E)}, but there are "
-                f"{n_kernels} kernels; it needs one row for each."
+                f"{plural(n_kernels, 'kernel')}; it needs one row for each."
             )
         return np.full(n_kernels, self.E.sum() ** -0.5)
 
@@ -396,8 +397,8 @@ class TwoLevel(_Quadratic):
             return TwoLevel(self.outer, self.inner, tuple(labels))
         if len(self.groups) != len(labels):
             raise ValueError(
-                f"TwoLevel has groups for {len(self.groups)} kernels, but there are "
-                f"{len(labels)}; give one group for each kernel."
+                f"TwoLevel has groups for {plural(len(self.groups), 'kernel')}, but "
+                f"there are {len(labels)}; give one group for each kernel."
             )
         return self
 
@@ -445,8 +446,8 @@ class TwoLevel(_Quadratic):
         members = self._members
         if n_kernels != sum(map(len, members)):
             raise ValueError(
-                f"TwoLevel has groups for {sum(map(len, members))} kernels, but there "
-                f"are {n_kernels}; give one group for each kernel."
+                f"TwoLevel has groups for {plural(sum(map(len, members)), 'kernel')}, "
+                f"but there are {n_kernels}; give one group for each kernel."
             )
         theta = np.empty(n_kernels)
         shares = LpBall(self.outer).center(len(members))
@@ -506,8 +507,8 @@ def for_kernels(
     if weights.groups is None and all(kernel is None for kernel in kernels):
         raise ValueError(
             "TwoLevel takes its groups from the views of the kernels, but Gram "
-            f"matrices have none; give groups=[...], one for each of the {len(names)} "
-            "kernels."
+            "matrices have none; give groups=[...], one for each of "
+            f"{plural(len(names), 'kernel')}."
         )
     views = [None if kernel is None else kernel.view for kernel in kernels]
     return weights.of_kernels(["" if view is None else view for view in views])

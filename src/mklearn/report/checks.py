@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 from sklearn.base import is_regressor
 
+from mklearn.data.checks import check_times
 from mklearn.fitted import proofs, widest
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.model_selection import Split
@@ -30,6 +32,7 @@ from mklearn.solvers import Status
 ALONE = 0.9  # share of a view that dominates the decision
 RARE = 0.1  # share of the samples below which a class is rare
 EQUAL = 0.995  # alignment of kernels that are practically equal
+BY_CHANCE = 0.01  # probability of agreement above which it says nothing
 
 
 def run_checks(report: Report) -> list[str]:
@@ -167,6 +170,7 @@ def sample_checks(
     X : MultiView, or array of shape (n_samples, n_features)
         Gram matrices cannot be checked.
     y : array of shape (n_samples,)
+        Classes, numbers, or a structured array of times and events.
     splits : sequence of (train, test)
     groups : array of shape (n_samples,), optional
         The subject of each sample.
@@ -180,31 +184,91 @@ def sample_checks(
 
 
 def _target_in_disguise(data: MultiView, y: NDArray[Any]) -> Iterator[str]:
-    numbers = y.dtype.kind in "iuf" and len(np.unique(y)) > 2
-    codes = np.unique(y, return_inverse=True)[1]
+    told_by = _tells_times if y.dtype.names else _tells_target
     for view in data:
         if data.is_text(view):
             continue
         there, names = ~data.absent(view), data.column_names(view)
         values = data[view][there]
         values = values.toarray() if hasattr(values, "toarray") else values
+        tells = told_by(y[there], data.shape[1])
         for j in range(values.shape[1]):
             column = values[:, j]
             if np.ptp(column) == 0.0 if len(column) else True:
                 continue
-            if numbers:
-                target = y[there].astype(float)
-                same = np.ptp(target) > 0 and (
-                    abs(np.corrcoef(column, target)[0, 1]) > 1.0 - 1e-10
-                )
-            else:
-                same = _one_to_one(column, codes[there])
-            if same:
+            what = tells(column)
+            if what is not None:
                 name = str(j) if names is None else names[j]
                 yield (
-                    f"Column {name!r} of view {view!r} determines the target exactly: "
-                    "leave it out unless it is known before the target is."
+                    f"Column {name!r} of view {view!r} determines {what}: leave it out "
+                    "unless it is known before the target is."
                 )
+
+
+Teller = Callable[[NDArray[np.float64]], str | None]
+
+
+def _tells_target(y: NDArray[Any], n_columns: int) -> Teller:
+    """Return a function that says whether a column determines classes or numbers."""
+    numbers = y.dtype.kind in "iuf" and len(np.unique(y)) > 2
+    codes = np.unique(y, return_inverse=True)[1]
+
+    def tells(column: NDArray[np.float64]) -> str | None:
+        same = _in_proportion(column, y) if numbers else _one_to_one(column, codes)
+        return "the target exactly" if same else None
+
+    return tells
+
+
+def _tells_times(y: NDArray[Any], n_columns: int) -> Teller:
+    """Return a function that says whether a column determines times or events.
+
+    A column determines the times if it rises or falls strictly with them, for all
+    samples or for those with an event. Agreement that is likely to occur by chance,
+    because there are few samples or many ties, does not count.
+    """
+    time, event, _ = check_times(y, len(y), needs_event=False).T
+    happened = event > 0
+
+    def surprising(values: NDArray[Any]) -> bool:
+        return n_columns * _chance_of_agreement(values) < BY_CHANCE
+
+    marks, times = surprising(event), surprising(time)
+    known = surprising(time[happened])
+
+    def tells(column: NDArray[np.float64]) -> str | None:
+        if marks and _one_to_one(column, happened.astype(np.intp)):
+            return "exactly which samples had an event"
+        if times and (_in_proportion(column, time) or _in_order(column, time)):
+            return "the time exactly"
+        if known and _in_order(column[happened], time[happened]):
+            return "the times of the events exactly"
+        return None
+
+    return tells
+
+
+def _chance_of_agreement(values: NDArray[Any]) -> float:
+    """Return the probability that a random order of values agrees with their order."""
+    counts = np.unique(values, return_counts=True)[1]
+    logs = gammaln(counts + 1.0).sum() - gammaln(len(values) + 1.0)
+    return float(min(2.0 * np.exp(logs), 1.0))
+
+
+def _in_proportion(column: NDArray[np.float64], values: NDArray[Any]) -> bool:
+    """Return whether a column is a linear function of the values, up to rounding."""
+    values = values.astype(float)
+    if not np.ptp(values) > 0:
+        return False
+    return bool(abs(np.corrcoef(column, values)[0, 1]) > 1.0 - 1e-10)
+
+
+def _in_order(column: NDArray[np.float64], values: NDArray[np.float64]) -> bool:
+    """Return whether a column rises, or falls, strictly with the values."""
+    ranks = np.unique(column, return_inverse=True)[1]
+    other = np.unique(values, return_inverse=True)[1]
+    same = np.array_equal(ranks, other)
+    return same or np.array_equal(ranks.max(initial=0) - ranks, other)
 
 
 def _one_to_one(column: NDArray[np.float64], codes: NDArray[np.intp]) -> bool:

@@ -21,6 +21,7 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
+from mklearn.data.checks import check_times
 from mklearn.estimators._folds import error_over_folds
 from mklearn.estimators._inference import inference_columns
 from mklearn.estimators.event_times import (
@@ -54,6 +55,8 @@ class DataSummary:
         Origin of the samples.
     absent : mapping of str to int
         Number of samples that lack a view, for each view that some samples lack.
+    events : int, optional
+        Number of samples with an event; None unless the target is times to an event.
     """
 
     n_samples: int
@@ -62,6 +65,7 @@ class DataSummary:
     missing: int = 0
     source: str = ""
     absent: Mapping[str, int] = field(default_factory=dict)
+    events: int | None = None
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,11 @@ class Report:
         As returned by :func:`mklearn.interpretation.score_by_view`.
     tests : KernelTests, optional
         As returned by :func:`mklearn.inference.kernel_tests`, for the same kernels.
+    profile : array of shape (n_kernels, 2), optional
+        95 % intervals of the shares of variance by profile likelihood.
+    stability : WeightStability, optional
+        As returned by :func:`mklearn.interpretation.weight_stability`, for the same
+        kernels.
     loading : str
         Code that loads the model, shown verbatim.
     shares : tuple of ViewShare
@@ -257,6 +266,8 @@ class Report:
     predictions: Predictions | None = None
     views: ScoreByView | None = None
     tests: KernelTests | None = None
+    profile: NDArray[np.float64] | None = None
+    stability: WeightStability | None = None
     loading: str = ""
     shares: tuple[ViewShare, ...] = ()
     refits: str = ""
@@ -273,7 +284,10 @@ class Report:
 def describe_data(
     X: Any, y: Any = None, *, missing: int = 0, source: str = ""
 ) -> DataSummary:
-    """Return the summary of samples and, if ``y`` is given, of their classes."""
+    """Return the summary of samples and, if ``y`` is given, of classes or events.
+
+    Times and events are given as a structured array.
+    """
     absent = {}
     if isinstance(X, MultiView):
         views = {name: 1 if X.is_text(name) else X[name].shape[1] for name in X}
@@ -283,6 +297,9 @@ def describe_data(
         views = {"precomputed kernels": X.shape[2]}
     else:
         views = {"X": np.shape(X)[1]}
+    if y is not None and np.asarray(y).dtype.names:
+        events = int(check_times(y, X.shape[0], needs_event=False)[:, 1].sum())
+        return DataSummary(X.shape[0], views, {}, missing, source, absent, events)
     classes = {} if y is None else class_counts(y)
     return DataSummary(X.shape[0], views, classes, missing, source, absent)
 
@@ -586,12 +603,19 @@ def _view_score(found: ScoreByView, i: int) -> dict[str, float | None]:
     }
 
 
-def inference_facts(model: Any, tests: KernelTests | None = None) -> dict[str, Any]:
+def inference_facts(
+    model: Any,
+    tests: KernelTests | None = None,
+    profile: Any = None,
+    stability: WeightStability | None = None,
+) -> dict[str, Any]:
     """Return tests and intervals of weights by column, if any, ready for JSON."""
-    known = hasattr(model, "weight_errors_") or tests is not None
+    if stability is not None and stability.kernel_names != tuple(model.kernel_names_):
+        stability = None  # resamples may lack columns that vary too little
+    known = hasattr(model, "weight_errors_") or tests is not None or stability
     if not known or np.ndim(model.kernel_weights_) == 2:
         return {}
-    columns = inference_columns(model, tests)
+    columns = inference_columns(model, tests, stability, profile=profile)
     content: dict[str, Any] = {
         name: [_plain(value) for value in values]
         for name, values in columns.items()

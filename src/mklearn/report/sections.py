@@ -21,6 +21,7 @@ from sklearn.metrics import (
     roc_curve,
 )
 
+from mklearn.data.spelling import plural
 from mklearn.fitted import kernels_by_view, proofs, widest
 from mklearn.plotting import (
     OKABE_ITO,
@@ -66,7 +67,8 @@ from mklearn.report.page import (
 def data_section(report: Report) -> str:
     """Return the training data, missing values, and what was left out."""
     data = report.data
-    start = f"{data.n_samples} samples; {words.missing(data.missing, data.absent)}."
+    missing = words.missing(data.missing, data.absent)
+    start = f"{plural(data.n_samples, 'sample')}; {missing}."
     parts = [paragraph(f"{start} Source: {data.source}." if data.source else start)]
     heads = ["view", "columns"]
     views: list[Sequence[Any]] = list(data.views.items())
@@ -103,16 +105,14 @@ def comparison_section(report: Report) -> str:
     ]
     name = words.scoring_name(scoring)
     heads = ["model", name, "difference", "seconds", "kernels used"]
-    folds = comparison.scores.shape[1]
-    caption = f"Mean {name} on the same {folds} folds, and the time of a fit"
+    folds = plural(comparison.scores.shape[1], "fold")
+    caption = f"Mean {name} on the same {folds}, and the time of a fit"
     scale, unit = words.scale(scoring)
     shown = [
         (model, (scale * scores).tolist())
         for model, scores in zip(comparison.names, comparison.scores, strict=True)
     ]
-    alt = (
-        f"Each dot is the {name} of a model on one of {folds} folds, each line the mean"
-    )
+    alt = f"Each dot is the {name} of a model on one of {folds}, each line the mean"
     return (
         table(caption, heads, rows)
         + paragraph(words.differences(scoring))
@@ -204,7 +204,7 @@ def kernels_section(report: Report) -> str:
     ]
     heads = ["kernel", "view", "weight", "relative", "contribution"]
     used = sum(row["used"] for row in kernels)
-    caption = f"Kernel weights: {used} of {len(kernels)} kernels are used"
+    caption = f"Kernel weights; {used} of {plural(len(kernels), 'kernel')} used"
     if np.ndim(report.model.kernel_weights_) == 2:
         caption += "; each class has its own weights, their means are shown"
     parts = table(caption, heads, rows) + paragraph(words.CONTRIBUTIONS)
@@ -218,14 +218,16 @@ def kernels_section(report: Report) -> str:
 def inference_section(report: Report) -> str:
     """Return tests and intervals for the kernels."""
     model = report.model
-    found = inference_facts(model, report.tests)
+    found = inference_facts(model, report.tests, report.profile, report.stability)
     if not found:
         return ""
     names, heads = list(model.kernel_names_), ["kernel"]
     columns: list[Any] = [names]
+    variance = hasattr(model, "weight_errors_")
+    share = "share of variance, 95 % interval" if variance else "share, 95 % interval"
     for low, high, what in (
         ("weight_low", "weight_high", "weight, 95 % interval"),
-        ("share_low", "share_high", "share of variance, 95 % interval"),
+        ("share_low", "share_high", share),
     ):
         if low in found:
             ends = zip(found[low], found[high], strict=True)
@@ -235,20 +237,31 @@ def inference_section(report: Report) -> str:
         for key, what in (("p", "p"), ("p_holm", "adjusted p")):
             columns.append([Number(f"{p:.2g}") for p in found[key]])
             heads.append(what)
+    if "selected" in found:
+        columns.append([Number(f"{100 * share:.0f} %") for share in found["selected"]])
+        heads.append("resamples that use it")
     rows = list(zip(*columns, strict=True))
     parts = table("Tests and intervals for the kernels", heads, rows)
-    parts += paragraph(words.MATTER)
+    parts += paragraph(words.MATTER) if report.tests is not None else ""
+    if "share_low" in found:
+        errors = words.PROFILE if report.profile is not None else words.SHORT
+        parts += paragraph(errors if variance else words.RESAMPLED)
     drawn = None
     if "share_low" in found:
         drawn = new_figure((7, 1.6 + 0.3 * len(names)))
     if drawn is not None:
         display = ForestDisplay.from_estimator(
-            model, tests=report.tests, ax=drawn.subplots()
+            model,
+            tests=report.tests,
+            stability=report.stability if "selected" in found else None,
+            profile=report.profile,
+            ax=drawn.subplots(),
         )
         # a dollar would start a formula
         plain = [clean(name).replace("$", r"\$") for name in names]
         display.ax_.set_yticks(range(len(names)), plain)
-        alt = f"Forest plot: share of the variance of each of {len(names)} kernels"
+        of = "share of the variance" if variance else "share"
+        alt = f"Forest plot: {of} of each of {plural(len(names), 'kernel')}"
         parts += figure(drawn, alt, "forest", wide=len(names) > 12)
     return parts
 
@@ -275,7 +288,8 @@ def alignment_section(report: Report) -> str:
         shown.ax_.tick_params(labelsize=size)
         for drawn_text in shown.text_:
             drawn_text.set_fontsize(min(8.0, 26.0 * cell))
-        alt = f"Heat map: centred alignment of the {len(names)} kernels, pair by pair"
+        count = plural(len(names), "kernel")
+        alt = f"Heat map: centred alignment of the {count}, pair by pair"
         parts += figure(drawn, alt, "alignment", wide=len(names) > 4)
     above = np.triu(np.ones(values.shape, dtype=bool), 1)
     pairs = sorted(np.argwhere(above).tolist(), key=lambda ij: -values[tuple(ij)])[:10]
@@ -298,8 +312,9 @@ def certificate_section(report: Report) -> str:
     if drawn is not None:
         ConvergenceDisplay.from_solution(solution, ax=drawn.subplots())
         alt = (
-            f"Upper and lower bound on the optimum over {found['n_iter']} iterations; "
-            f"they end at {found['objective']:.6g} and {found['lower_bound']:.6g}"
+            "Upper and lower bound on the optimum over "
+            f"{plural(found['n_iter'], 'iteration')}; they end at "
+            f"{found['objective']:.6g} and {found['lower_bound']:.6g}"
         )
         parts += figure(drawn, alt, "bounds")
     return parts
@@ -332,7 +347,7 @@ def values_section(report: Report) -> str:
         ("root mean squared error", _size(errors["root_mean_squared_error"])),
         ("standard deviation of the target", _size(errors["standard_deviation"])),
     ]
-    caption = f"Cross-validated predictions of {len(truth)} samples"
+    caption = f"Cross-validated predictions of {plural(len(truth), 'sample')}"
     parts = table(caption, ["error", "value"], rows)
     drawn = new_figure((5, 5))
     if drawn is None:

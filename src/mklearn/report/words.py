@@ -37,9 +37,22 @@ ALIKE_WIDTHS = (
 )
 MATTER = (
     "A small p-value means that a kernel is associated with the target, beyond the "
-    "covariates; p-values in the last column are adjusted for the number of kernels "
+    "covariates; adjusted p-values take the number of kernels into account "
     "(Holm). If kernels are similar, all of them have small p-values even if only one "
     "of them matters: see their similarity below. An association need not be causal."
+)
+PROFILE = (
+    "Intervals of shares of variance are based on the profile likelihood, those of "
+    "weights on standard errors, which are too short for few samples."
+)
+SHORT = (
+    "Intervals are based on standard errors. For some hundred samples they contain the "
+    "truth less often than 95 % of the time; model.profile_intervals(X, y) computes "
+    "better ones, which take longer."
+)
+RESAMPLED = (
+    "Intervals contain 95 % of the values that models of bootstrap samples have; the "
+    "last column shows how many of these models use the kernel at all."
 )
 SHARES = (
     "A share is the part of the squared norm of the decision function that is due to "

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.data.spelling import plural
 from mklearn.problems.base import (
     Asked,
     Iterate,
@@ -163,6 +164,8 @@ class Solution:
         Statement about the solution, for problems with their own wording.
     error : float
         The part of ``upper - lower`` that is an allowance for rounding.
+    quads : array of the shape of theta, or None
+        ``<A, K[m] A>``, if the bounds were computed from them.
     """
 
     theta: FloatArray
@@ -181,6 +184,7 @@ class Solution:
     slack: float | None = None
     claim: str = field(default="", repr=False)
     error: float = field(default=0.0, repr=False)
+    quads: FloatArray | None = field(default=None, repr=False)
 
     @property
     def screened(self) -> int:
@@ -205,14 +209,14 @@ class Solution:
     @property
     def message(self) -> str:
         """What is proved, or found, in words."""
-        steps = f"{self.n_iter} iteration{'' if self.n_iter == 1 else 's'}"
+        steps = plural(self.n_iter, "iteration")
         how = f"{self.solver}, {steps}: {self.status.value}"
         if self.claim:
             return f"{self.claim} ({how})."
         return (
-            f"No kernel weights in the set and no decision function can have an "
-            f"objective below {self.lower:.6g}; this model has {self.upper:.6g}, so it "
-            f"is within {100 * self.gap:.2g} % of the best possible ({how})."
+            f"The optimal objective is at least {self.lower:.6g}; this model reaches "
+            f"{self.upper:.6g}, so it is within {100 * self.gap:.2g} % of the optimum "
+            f"({how})."
         )
 
     def iterate(self) -> Iterate:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.data.spelling import plural
 from mklearn.problems.coupled import CrammerSinger
 from mklearn.problems.discriminant import Fisher
 from mklearn.problems.losses import Logistic, Squared, Summed
@@ -76,8 +77,8 @@ class Conic:
         n = problem.bank.shape[0]
         if n > 500:
             warnings.warn(
-                f"solver='conic' with {n} samples will take long and much memory; use "
-                "solver='newton' above a few hundred samples.",
+                f"solver='conic' with {plural(n, 'sample')} will be slow and need a "
+                "lot of memory; use solver='newton' above a few hundred samples.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -199,7 +200,7 @@ def packages(backend: str) -> Any:
     except ImportError as error:
         raise ImportError(
             "Conic programs need cvxpy and a backend, Clarabel or SCS: pip install "
-            "mklearn[conic]"
+            "cvxpy clarabel"
         ) from error
     return cvxpy
 

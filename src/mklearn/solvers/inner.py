@@ -82,8 +82,8 @@ def inner_solver(problem: Problem, start: Iterate | None) -> InnerSolver:
         return CoupledSolver(problem, start)
     raise ValueError(
         f"{type(problem.loss).__name__} is not a loss that can be solved for fixed "
-        "weights; beside what every loss has it needs box, system, slope and bend, or "
-        "slope and bent."
+        "weights; in addition to the common methods, it must define box, system, slope "
+        "and bend, or slope and bent."
     )
 
 

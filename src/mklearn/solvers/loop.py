@@ -164,6 +164,7 @@ class Run:
             slack=self.best.slack,
             claim=found.claim if status is Status.OPTIMAL else found.doubt,
             error=float(found.error),
+            quads=found.quads,
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from mklearn.data.spelling import plural
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.dense import DenseGrams
 from mklearn.problems.mkl import MKLProblem, RoughProblem
@@ -272,7 +273,7 @@ def _follow(
                     start=start,
                 )
             if len(before.theta) < M:
-                solutions[i][k] = replace(before, theta=weights.center(M))
+                solutions[i][k] = replace(before, theta=weights.center(M), quads=None)
             else:
                 solutions[i][k] = before
             k_before = k
@@ -281,10 +282,11 @@ def _follow(
             if before.status in _STOPPED:
                 stopped = before.status
             if verbose:
+                steps = plural(before.n_iter, "iteration")
                 print(
                     f"norm {norms[i]!s:.8}  C {costs[k]:.4g}  objective "
-                    f"{before.upper:.6g}  gap {before.gap:.2e}  {before.n_iter} "
-                    f"iterations  {before.time:.2f} s",
+                    f"{before.upper:.6g}  gap {before.gap:.2e}  {steps}  "
+                    f"{before.time:.2f} s",
                     file=sys.stderr,
                 )
     path = _gather(costs, norms, M, solutions)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mklearn.data.spelling import plural
 from mklearn.problems.discriminant import Fisher
 from mklearn.problems.mkl import Problem
 from mklearn.problems.protocols import QuadraticLoss
@@ -86,8 +87,8 @@ class Semidefinite:
         n = problem.bank.shape[0]
         if n > 200:
             warnings.warn(
-                f"solver='sdp' with {n} samples will take long and much memory; use "
-                "solver='newton' above a few hundred samples.",
+                f"solver='sdp' with {plural(n, 'sample')} will be slow and need a "
+                "lot of memory; use solver='newton' above a few hundred samples.",
                 UserWarning,
                 stacklevel=2,
             )

@@ -6,6 +6,7 @@ stores it with the model. If there are several views, a row that is empty in all
 of a view lacks that view, and nothing is imputed there.
 """
 
+from mklearn.data.subjects import subject_columns, subject_words
 from mklearn.table.columns import (
     Column,
     Layout,
@@ -13,8 +14,6 @@ from mklearn.table.columns import (
     absent_words,
     filled_in,
     find_layout,
-    subject_columns,
-    subject_words,
 )
 from mklearn.table.errors import TableError
 from mklearn.table.files import is_gram_file, read_grams, read_table, read_tables

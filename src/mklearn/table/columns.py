@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -11,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mklearn.data.spelling import did_you_mean
+from mklearn.data.spelling import did_you_mean, plural
+from mklearn.data.subjects import MANY
 from mklearn.table.errors import TableError, enumerated
 
 FloatArray = NDArray[np.float64]
 
 NUMBER, CATEGORY, SEQUENCE = "number", "category", "sequence"
-MANY = 20  # categories; a column of many more, mostly different ones, names samples
 
 
 @dataclass(frozen=True)
@@ -148,63 +147,13 @@ def _covariate_kind(values: Any, name: str) -> str:
     missing = int(values.isna().sum())
     if missing:
         raise TableError(
-            f"covariate {name!r} is missing in {missing} of {len(values)} rows; fill "
-            "it in, or leave these rows out."
+            f"covariate {name!r} is missing in {missing} of "
+            f"{plural(len(values), 'row')}; fill it in, or leave these rows out."
         )
     kind, why = _kind(values, sequence=False)
     if kind is None:
         raise TableError(f"column {name!r} cannot be a covariate: {why}.")
     return kind
-
-
-_SUBJECT = re.compile(
-    r"(^|[_. -])(sub|subj|subject|patient|participant|person|individual|donor|animal|"
-    r"mouse|volunteer|pid)s?([_. -]?(id|no|nr|number|code|name))?$",
-    re.IGNORECASE,
-)
-
-
-def subject_columns(frame: Any, y: NDArray[Any]) -> list[str]:
-    """Return columns that seem to name subjects, each of them with several rows.
-
-    Such columns have a telling name, contain more different texts than categories
-    would, or contain whole numbers that determine the class of each row.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    y : array of shape (n,)
-        The target.
-    """
-    found = []
-    for column in frame.columns:
-        values = frame[column]
-        words = np.array(as_words(values))
-        known, place, counts = np.unique(words, return_inverse=True, return_counts=True)
-        few = 2 <= len(known) <= len(words) / 2
-        if values.isna().any() or not few or getattr(values.dtype, "kind", "O") == "f":
-            continue
-        if _SUBJECT.search(str(column)):
-            found.append(column)
-            continue
-        if counts.min() < 2 or len(known) <= (MANY if not _is_number(values) else 4):
-            continue
-        labels = np.unique(y, return_inverse=True)[1]
-        alike = len(np.unique(np.stack([place, labels]), axis=1).T) == len(known)
-        if alike or not _is_number(values):
-            found.append(column)
-    return found
-
-
-def subject_words(columns: Sequence[str], frame: Any) -> list[str]:
-    """Return what to do about columns that seem to name subjects, in words."""
-    return [
-        f"Column {c!r} seems to contain subjects, {frame[c].nunique()} of them in "
-        f"{len(frame)} rows: if a subject has rows in both the training and the test "
-        f"part of a fold, scores are too optimistic. Use --groups {c}, or remove the "
-        "column from the table."
-        for c in columns
-    ]
 
 
 def absent_rows(
@@ -228,7 +177,7 @@ def absent_words(masks: Mapping[str, NDArray[np.bool_]]) -> list[str]:
     if not masks:
         return []
     counts = {name: int(mask.sum()) for name, mask in masks.items()}
-    rows = [f"{name} ({n} row{'s' * (n != 1)})" for name, n in counts.items()]
+    rows = [f"{name} ({plural(n, 'row')})" for name, n in counts.items()]
     shown = enumerated(rows)
     return [
         f"Missing views (all columns empty): {shown}. These rows are assigned the "

@@ -17,6 +17,7 @@ from mklearn.data.labels import (
     require_distinct,
     spelt_otherwise,
 )
+from mklearn.data.spelling import plural
 from mklearn.kernels import KernelBank
 from mklearn.table.columns import require_column
 from mklearn.table.errors import TableError, need_pandas
@@ -67,7 +68,7 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     except ImportError as error:
         raise TableError(
             f"{path} is a parquet file; reading it needs an additional package: pip "
-            "install mklearn[parquet]."
+            "install pyarrow."
         ) from error
     except pd.errors.EmptyDataError as error:
         raise TableError(f"{path} is empty.") from error
@@ -237,7 +238,7 @@ def read_grams(
     if labels is not None and labels.shape != (len(bank),):
         raise TableError(
             f"the labels {target!r} have shape {labels.shape}, but the Gram matrices "
-            f"have {len(bank)} samples; give one label for each sample."
+            f"have {plural(len(bank), 'sample')}; give one label for each sample."
         )
     return bank, labels
 

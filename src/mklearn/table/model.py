@@ -13,6 +13,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from mklearn.data.spelling import plural
+from mklearn.data.subjects import warned_of_subjects
 from mklearn.estimators._state import check_answers
 from mklearn.kernels import MultiView
 from mklearn.table.columns import (
@@ -131,7 +133,8 @@ class TableModel(BaseEstimator):
         search = isinstance(inner, (GridSearchCV, RandomizedSearchCV))
         asks = groups is not None and (search or has_fit_parameter(model, "groups"))
         given = {"groups": groups} if asks else {}
-        self.estimator_ = model.fit(self.transform_table(X), y, **given)
+        with warned_of_subjects():  # the command line looks at the table itself
+            self.estimator_ = model.fit(self.transform_table(X), y, **given)
         return self
 
     def _beside(self) -> tuple[str, ...]:
@@ -216,7 +219,7 @@ class TableModel(BaseEstimator):
         if values.isna().any():
             raise TableError(
                 f"covariate {column.name!r} is missing in {int(values.isna().sum())} "
-                f"of {len(values)} rows; fill it in, or leave these rows out."
+                f"of {plural(len(values), 'row')}; fill it in, or leave these rows out."
             )
         if column.kind == CATEGORY:
             return np.array(as_words(values), dtype=object)
