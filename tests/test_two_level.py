@@ -15,7 +15,17 @@ from mklearn import (
     MultiView,
     TwoLevel,
 )
-from mklearn.kernels import RBF, Linear, Precomputed, Product, Spectrum, per_feature
+from mklearn.inference import kernel_tests
+from mklearn.kernels import (
+    RBF,
+    Linear,
+    Precomputed,
+    Product,
+    Spectrum,
+    per_feature,
+    per_group,
+    per_view,
+)
 from mklearn.persistence import load, save
 
 rng = np.random.default_rng(0)
@@ -206,13 +216,184 @@ def test_given_clusters_are_models_of_their_own():
     assert fits[0] < 0.5 and fits[1] > 0.99
 
 
+WORDS = np.array(["ACGT", "AACC", "TTGT", "CATG"] * (N // 4 + 1), dtype=object)[:N]
+VIEWS = MultiView(
+    {
+        "rna": TABLE,
+        "clinic": rng.normal(size=(N, 2)) + 1.0,
+        "counts": sparse.csr_array(rng.poisson(1.0, (N, 3)).astype(float)),
+        "word": WORDS,
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (Linear(view="rna"), Linear(view="clinic")),
+        (Linear(view="rna", columns=["p", "s"]), RBF(view="clinic", columns=[1])),
+        (RBF(view="rna", standardize=True), Linear(view="counts", standardize=True)),
+        (Linear(view="clinic", standardize=True), Spectrum(2, view="word")),
+    ],
+    ids=str,
+)
+def test_products_across_views_are_products_of_the_grams(a, b):
+    bank = KernelBank(VIEWS, [a * b, a, b, b * a * a])
+    np.testing.assert_allclose(bank.gram(0), bank.gram(1) * bank.gram(2), rtol=1e-10)
+    np.testing.assert_allclose(bank.gram(3), bank.gram(0) * bank.gram(1), rtol=1e-10)
+    new = bank.cross(VIEWS[:3])
+    np.testing.assert_allclose(new.gram(0), bank.gram(0)[:3], rtol=1e-8, atol=1e-10)
+    again = KernelBank.from_state(bank.reference(np.arange(N)).state())
+    np.testing.assert_array_equal(again.cross(VIEWS[:3]).gram(0), new.gram(0))
+    assert bank.names[0] == f"{bank.names[1]} * {bank.names[2]}"
+    assert bank.kernels[0].view == f"{a.view} * {b.view}"
+
+
+def test_a_sample_without_one_of_the_views_lacks_the_product():
+    rna, clinic = TABLE.to_numpy().copy(), VIEWS["clinic"].copy()
+    rna[:3], clinic[2:6] = np.nan, np.nan
+    data = MultiView({"rna": rna, "clinic": clinic})
+    there = np.arange(N) >= 6
+    a, b = RBF(view="rna", standardize=True), Linear(view="clinic", standardize=True)
+    part = KernelBank(data[there], [a, b])
+    gram = KernelBank(data, a * b).gram(0)
+    # widths and scales are those of the samples that have both
+    expected = part.gram(0) * part.gram(1)
+    np.testing.assert_allclose(gram[np.ix_(there, there)], expected, rtol=1e-10)
+    assert not gram[~there].any() and not gram[:, ~there].any()
+    nobody = MultiView({"rna": rna[:6], "clinic": clinic[:6]})
+    with pytest.raises(ValueError, match=r"None of the 6 .*'clinic', 'rna'"):
+        KernelBank(nobody, a * b)
+
+
+@pytest.mark.parametrize("lacking", [False, True])
+def test_models_of_products_across_views(lacking, tmp_path):
+    rna, clinic = TABLE.to_numpy().copy(), VIEWS["clinic"].copy()
+    y = rna[:, 0] * clinic[:, 1]
+    if lacking:
+        rna[:3], clinic[5:9] = np.nan, np.nan
+    data = MultiView({"rna": rna, "clinic": clinic})
+    a, b = Linear(view="rna"), Linear(view="clinic")
+    options = {"C": 10.0, "tol": 1e-8, "normalize": None}
+    model = MKLRegressor([a, b, a * b], **options).fit(data, y)
+    assert model.weights_frame()["view"].tolist() == ["rna", "clinic", "rna * clinic"]
+    save(model, tmp_path / "model.mkl")
+    again = load(tmp_path / "model.mkl")
+    np.testing.assert_array_equal(again.predict(data), model.predict(data))
+    new = {"rna": rna[9:12]}  # without the other view the product is absent
+    holes = MultiView({"rna": rna[9:12], "clinic": np.full((3, 2), np.nan)})
+    np.testing.assert_array_equal(again.predict(new), model.predict(holes))
+    # the features are the products of all pairs of columns, and give the same model
+    low = MKLRegressor([a, b, a * b], approximation="nystroem", rank=8, **options)
+    low.fit(data, y)
+    near = 1e-3 * np.abs(y).max()
+    np.testing.assert_allclose(low.predict(data), model.predict(data), atol=near)
+    np.testing.assert_allclose(low.predict(new), model.predict(new), atol=near)
+    save(low, tmp_path / "low.mkl")
+    again = load(tmp_path / "low.mkl")
+    np.testing.assert_array_equal(again.predict(data), low.predict(data))
+
+
+def test_landmarks_of_products_across_views(tmp_path):
+    y = TABLE["p"].to_numpy() * VIEWS["clinic"][:, 1]
+    kernels = [RBF(view="rna") * Linear(view="clinic"), Spectrum(2, view="word")]
+    exact = MKLRegressor(kernels, tol=1e-6).fit(VIEWS, y)
+    low = MKLRegressor(
+        kernels, tol=1e-6, approximation="nystroem", rank=N, random_state=0
+    ).fit(VIEWS, y)
+    np.testing.assert_allclose(low.predict(VIEWS), exact.predict(VIEWS), atol=0.02)
+    save(low, tmp_path / "low.mkl")
+    again = load(tmp_path / "low.mkl")
+    np.testing.assert_array_equal(again.predict(VIEWS), low.predict(VIEWS))
+
+
+SETS = {"one": ["p", "q"], "two": ["q", "r", "s"]}
+
+
+def test_products_of_groups_with_another_view():
+    family = per_group(SETS, view="rna") * Linear(view="clinic")
+    bank = KernelBank(VIEWS, [per_group(SETS, view="rna"), family])
+    assert bank.names == (
+        "rna:one", "rna:two", "rna:one * clinic:linear", "rna:two * clinic:linear"
+    )  # fmt: skip
+    clinic = KernelBank(VIEWS, Linear(view="clinic")).gram(0)
+    for m in range(2):
+        expected = bank.gram(m) * clinic
+        np.testing.assert_allclose(bank.gram(m + 2), expected, rtol=1e-10)
+    turned = KernelBank(VIEWS, Linear(view="clinic") * per_group(SETS, view="rna"))
+    np.testing.assert_allclose(turned.gram(0), bank.gram(2), rtol=1e-10)
+    model = MKLRegressor([per_group(SETS, view="rna"), family], norm=TwoLevel(2, 1))
+    model.fit(VIEWS, TABLE["p"])
+    views = ["rna", "rna", "rna * clinic", "rna * clinic"]
+    assert model.weights_frame()["view"].tolist() == views
+    # columns of the same table are an environment, too
+    within = per_group(SETS) * Linear(columns=["s"])
+    single = KernelBank(TABLE, within)
+    assert single.names == ("one * linear[s]", "two * linear[s]")
+    expected = KernelBank(TABLE, Linear(columns=["p", "q"]) * Linear(columns=["s"]))
+    np.testing.assert_allclose(single.gram(0), expected.gram(0), rtol=1e-10)
+
+
+def test_products_within_groups_columns_and_views():
+    product = Linear() * RBF(0.5)
+    bank = KernelBank(TABLE, per_group(SETS, kernel=product))
+    each = KernelBank(TABLE, [Linear(columns=["p", "q"]), RBF(0.5, columns=["p", "q"])])
+    np.testing.assert_allclose(bank.gram(0), each.gram(0) * each.gram(1), rtol=1e-10)
+    assert bank.names == ("one", "two")
+    each = KernelBank(TABLE, [*per_feature_pair("q"), per_feature(product)])
+    np.testing.assert_allclose(each.gram(3), each.gram(0) * each.gram(1), rtol=1e-10)
+    names = KernelBank(VIEWS[["rna", "clinic"]], per_view(product)).names
+    assert names == ("rna:linear * rbf(gamma=0.5)", "clinic:linear * rbf(gamma=0.5)")
+
+
+def per_feature_pair(column):
+    return [Linear(columns=[column]), RBF(0.5, columns=[column])]
+
+
+def test_tests_of_products_across_views():
+    found = kernel_tests(
+        VIEWS, TABLE["p"] * VIEWS["clinic"][:, 1],
+        [Linear(view="rna") * Linear(view="clinic"), Linear(view="counts")],
+    )  # fmt: skip
+    assert found.p_values[0] < 1e-3 < found.p_values[1]
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: Product([Linear()]), ValueError, "at least two kernels"),
         (lambda: Product(["linear", "rbf"]), TypeError, "must be a kernel"),
-        (lambda: Linear(view="a") * Linear(view="b"), ValueError, "several views"),
-        (lambda: Linear() * Spectrum(2), ValueError, "not on strings"),
+        (
+            lambda: Product([Linear(view="a"), RBF(view="b")], view="c"),
+            ValueError,
+            "their own views",
+        ),
+        (
+            lambda: KernelBank(VIEWS, Linear() * RBF(view="rna") * RBF(view="clinic")),
+            ValueError,
+            r"'linear' of a product has no view.*\['rna', 'clinic'\]",
+        ),
+        (lambda: KernelBank(VIEWS, Linear() * RBF()), ValueError, "several views"),
+        (
+            lambda: KernelBank(TABLE, Linear() * Spectrum(2)),
+            ValueError,
+            "needs strings",
+        ),
+        (
+            lambda: per_group(
+                {"a": ["p"]}, kernel=Linear(columns=[0]) * RBF(view="rna")
+            ),
+            ValueError,
+            "its own columns or view",
+        ),
+        (
+            lambda: KernelBank(
+                VIEWS, per_view(Linear(view="rna") * RBF(view="clinic"))
+            ),
+            ValueError,
+            "All factors .* leave one of them without",
+        ),
+        (lambda: per_view("linear") * per_view("rbf"), TypeError, "unsupported"),
         (lambda: Linear() * 2, TypeError, "unsupported operand"),
     ],
 )

@@ -44,7 +44,7 @@ from mklearn.estimators._predictor import FeaturePredictor, GramPredictor
 from mklearn.estimators._state import check_state
 from mklearn.estimators.baselines import OfOneKernel
 from mklearn.kernels import KernelBank
-from mklearn.kernels.columns import FeatureSet
+from mklearn.kernels.columns import FeatureSet, JointFeatures
 from mklearn.kernels.families import BY_NAME, Family
 from mklearn.kernels.feature_map import (
     Columns,
@@ -54,6 +54,7 @@ from mklearn.kernels.feature_map import (
     Nystroem,
 )
 from mklearn.kernels.groups import GroupFamily
+from mklearn.kernels.joint import Joint
 from mklearn.kernels.landmarks import ApproximationError
 from mklearn.kernels.normalise import Clip, NegativePart, Normaliser
 from mklearn.kernels.specs import Precomputed, Product
@@ -88,7 +89,7 @@ _RECORDS: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *BY_NAME.values(), Precomputed, Product, Family, GroupFamily, Normaliser, Clip,
-        NegativePart, FeatureSet, BankState, Reference,
+        NegativePart, FeatureSet, JointFeatures, Joint, BankState, Reference,
         problems.LpBall, problems.Ellipsoid, problems.ElasticNet, problems.BlockNorm,
         problems.TwoLevel,
         Solution, History, Subspace, JointPoint, Cut, Likelihood, Passed, Point, Anchor,

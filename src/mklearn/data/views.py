@@ -592,6 +592,7 @@ class MultiView:
         >>> y.tolist()
         ['well', 'ill']
         """
+        labels: Labels | None
         if on is not None:
             labels, y = _labels_on(y, on)
         elif isinstance(y, Mapping):

@@ -270,8 +270,8 @@ class BaseKernelMachine(FittedMachine):
             self.n_features_in_ = rows
             if not places:
                 return bank, None, None
-            table = beside_grams(bank)
-            return bank, None, {place.name: table[place.name] for place in places}
+            held = beside_grams(bank)
+            return bank, None, {place.name: held[place.name] for place in places}
         if isinstance(X, KernelBank):
             raise ValueError("To pass a KernelBank as X, set kernels='precomputed'.")
         if isinstance(X, MultiView) or holds_views(X):

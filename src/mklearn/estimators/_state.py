@@ -44,9 +44,9 @@ def check_state(model: BaseKernelMachine) -> None:
     require(count == (None if effects is None else len(effects)), "covariates")
     if fixed is not None:
         fixed.check()
-    views = model._views_in
-    require(isinstance(views, (dict, type(None))), "views")
-    for view, names in (views or {}).items():
+    expected = model._views_in
+    require(isinstance(expected, (dict, type(None))), "views")
+    for view, names in (expected or {}).items():
         listed = isinstance(names, tuple) and all(isinstance(n, str) for n in names)
         require(isinstance(view, str) and (names is None or listed), "views")
     for name in ("kernel_weights_", "kernel_contributions_", "dual_coef_",

@@ -35,7 +35,7 @@ from mklearn.inference.tails import (
     weight_ratios,
 )
 from mklearn.kernels.bank import KernelBank, beside_grams
-from mklearn.kernels.columns import FeatureSet
+from mklearn.kernels.columns import fit_features
 from mklearn.kernels.families import expand_kernels
 from mklearn.kernels.normalise import check_definite, fit_normaliser
 from mklearn.kernels.specs import Kernel
@@ -612,7 +612,7 @@ def _explicit(specs: list[Any], data: MultiView) -> dict[int, Any]:
     for m, spec in enumerate(specs):
         if type(spec).n_explicit is Kernel.n_explicit or spec.text:
             continue
-        chosen = FeatureSet.fit(spec, data, None)
+        chosen = fit_features(spec, data, None)
         if chosen.absent(data) is not None:
             continue
         samples = chosen.take(data)

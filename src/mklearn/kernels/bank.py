@@ -18,10 +18,12 @@ from mklearn.data.views import MultiView
 from mklearn.kernels import memory
 from mklearn.kernels.affine import Affine, Mask, Terms
 from mklearn.kernels.columns import (
+    Features,
     FeatureSet,
     columns_in,
     example,
     feature_key,
+    fit_features,
     grouped,
     sharing,
     union_of,
@@ -55,7 +57,7 @@ class Part:
     source: Source
     which: Index  # kernels of the source
     positions: Index  # their places in the bank
-    features: FeatureSet | None
+    features: Features | None
     rows: Index | None = None
     cols: Index | None = None
 
@@ -184,16 +186,16 @@ class KernelBank:
         shared = sharing(specs, data)
         for members in shared:
             kernels_of = [specs[m] for m in members]
-            features = FeatureSet.fit(union_of(kernels_of, data), data, weight)
-            groups = columns_in(kernels_of, features)
-            columns = SharedSource.of(kernels_of, features.take(data), groups)
+            union = FeatureSet.fit(union_of(kernels_of, data), data, weight)
+            groups = columns_in(kernels_of, union)
+            columns = SharedSource.of(kernels_of, union.take(data), groups)
             which = np.arange(len(members))
-            self._parts.append(Part(columns, which, members, features))
+            self._parts.append(Part(columns, which, members, union))
             found.update(zip(members.tolist(), kernels_of, strict=True))
         others = np.setdiff1d(np.arange(len(specs)), np.concatenate([[], *shared]))
         for chosen in grouped(feature_key(specs[m], data) for m in others):
             members = others[chosen]
-            features = FeatureSet.fit(specs[members[0]], data, weight)
+            features = fit_features(specs[members[0]], data, weight)
             samples = features.take(data)
             holes = features.absent(data)
             there, w = samples, weight

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from mklearn.data import checks
 from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.functions import moments
+from mklearn.kernels.joint import Joint
 from mklearn.kernels.specs import Kernel, Linear, Product
 
 FloatArray = NDArray[np.float64]
@@ -199,14 +201,99 @@ class FeatureSet:
         return view
 
 
-def example(features: Iterable[FeatureSet], n: int) -> Any:
+@dataclass(frozen=True)
+class JointFeatures:
+    """Features of the factors of a product, each of its own columns and view.
+
+    Attributes
+    ----------
+    parts : tuple of FeatureSet
+        The features of each factor.
+    """
+
+    parts: tuple[FeatureSet, ...]
+
+    text: ClassVar[bool] = False
+
+    @classmethod
+    def fit(
+        cls, kernel: Product, data: MultiView, weight: FloatArray | None
+    ) -> JointFeatures:
+        """Return the features, fitted on the samples that have all of the views."""
+        views = {data.view_name(factor.view) for factor in kernel.factors}
+        holes = _any_of(data.absent(v) if data.has_absent(v) else None for v in views)
+        if holes is not None:
+            known = None if weight is None else weight[~holes]
+            if holes.all() or (known is not None and not known.any()):
+                raise ValueError(
+                    f"None of the {len(data)} training samples has all of the views "
+                    f"{sorted(views)} of kernel {kernel.label()!r}; leave it out, or "
+                    "use other samples."
+                )
+            data, weight = data[~holes], known
+        return cls(tuple(FeatureSet.fit(f, data, weight) for f in kernel.factors))
+
+    @property
+    def only_view(self) -> bool:
+        """Whether the samples had a single view."""
+        return all(part.only_view for part in self.parts)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of all parts."""
+        return sum(part.n_columns for part in self.parts)
+
+    def take(self, data: MultiView) -> Joint:
+        """Return the features of ``data``."""
+        return Joint(tuple(part.take(data) for part in self.parts))
+
+    def absent(self, data: MultiView) -> NDArray[np.bool_] | None:
+        """Return which samples lack any of the views, None if all have them."""
+        return _any_of(part.absent(data) for part in self.parts)
+
+    def some(self, columns: NDArray[np.intp]) -> JointFeatures:
+        """Return the features themselves: products use all of them."""
+        return self
+
+    def check(self) -> None:
+        """Raise ValueError unless there are samples that replace absent ones."""
+        if not (isinstance(self.parts, tuple) and self.parts):
+            raise ValueError("A product has features for each factor.")
+        for part in self.parts:
+            if not isinstance(part, FeatureSet):
+                raise ValueError("A factor of a product has no features.")
+            part.check()
+
+
+Features = FeatureSet | JointFeatures
+
+
+def fit_features(
+    kernel: Kernel, data: MultiView, weight: FloatArray | None
+) -> Features:
+    """Return the features of a kernel, fitted on the training samples."""
+    if isinstance(kernel, Product):
+        return JointFeatures.fit(kernel, data, weight)
+    return FeatureSet.fit(kernel, data, weight)
+
+
+def _any_of(
+    masks: Iterable[NDArray[np.bool_] | None],
+) -> NDArray[np.bool_] | None:
+    """Return where any of the masks is true, None if there are none."""
+    found = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(found) if found else None
+
+
+def example(features: Iterable[Features], n: int) -> Any:
     """Return samples with the views from which some features are taken.
 
     They are a table if there was only one view, else a :class:`MultiView`.
     """
     known: dict[str, FeatureSet] = {}
     views: dict[str, Any] = {}
-    for one in features:
+    listed = [f.parts if isinstance(f, JointFeatures) else (f,) for f in features]
+    for one in chain.from_iterable(listed):
         first = known.setdefault(one.view, one)
         if (one.width, one.text, one.sparse) != (first.width, first.text, first.sparse):
             raise ValueError(f"View {one.view!r} has two shapes.")
@@ -221,6 +308,8 @@ def example(features: Iterable[FeatureSet], n: int) -> Any:
 
 def feature_key(kernel: Kernel, data: MultiView) -> Hashable:
     """Return a key that is equal for kernels on the same features."""
+    if isinstance(kernel, Product):
+        return tuple(feature_key(factor, data) for factor in kernel.factors)
     view, index = _place(kernel, data)
     return view, None if index is None else index.tobytes(), kernel.standardized
 
@@ -315,8 +404,6 @@ def _place(kernel: Kernel, data: MultiView) -> tuple[str, NDArray[np.intp] | Non
             f"Kernel {kernel.label()!r} needs {needs}, but view {view!r} contains "
             f"{has}."
         )
-    if isinstance(kernel, Product):
-        return view, None  # its factors have indices of columns of the whole view
     if kernel.columns is None and data.visible(view) is None:
         return view, None
     index = data.column_index(view, kernel.columns)

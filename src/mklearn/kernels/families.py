@@ -44,6 +44,21 @@ class Family:
     over: str
     names: tuple[str, ...] | None = None
 
+    def __mul__(self, other: Any) -> Family:
+        """Return the family of the products with another kernel.
+
+        A kernel without columns and view is repeated, like those of the family.
+        """
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        return replace(self, kernels=tuple(kernel * other for kernel in self.kernels))
+
+    def __rmul__(self, other: Any) -> Family:
+        """Return the family of the products with another kernel, which comes first."""
+        if not isinstance(other, Kernel):
+            return NotImplemented
+        return replace(self, kernels=tuple(other * kernel for kernel in self.kernels))
+
     def expand(self, data: MultiView) -> list[Kernel]:
         """Return the kernels, one set for each column or view of ``data``."""
         if self.over == "names" and len(data.names) == 1:
@@ -70,7 +85,7 @@ class Family:
 
 def _moved(kernel: Kernel, **place: Any) -> Kernel:
     """Return the kernel on another view or columns, as its name, if any, then says."""
-    moved = replace(kernel, **place)
+    moved = kernel.put(**place)
     if kernel.name is None:
         return moved
     return replace(moved, name=replace(Kernel(), **place).at_place(kernel.name))
@@ -268,11 +283,12 @@ def expand_kernels(kernels: KernelLike, data: MultiView) -> list[Kernel]:
         return auto_kernels(data)
     out: list[Kernel] = []
     for item in _flatten([kernels], keep_families=True):
-        part = item.expand(data) if isinstance(item, Family) else [item]
-        out += [k.located(data) if isinstance(k, Product) else k for k in part]
+        out += item.expand(data) if isinstance(item, Family) else [item]
     if not out:
         raise ValueError("The list of kernels is empty; give at least one kernel.")
-    return out
+    return [
+        kernel.settled() if isinstance(kernel, Product) else kernel for kernel in out
+    ]
 
 
 def flat_kernels(kernels: Iterable[Any]) -> list[Kernel]:

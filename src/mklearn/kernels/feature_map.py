@@ -37,16 +37,19 @@ from scipy import sparse
 from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.columns import (
+    Features,
     FeatureSet,
     columns_in,
     example,
     feature_key,
+    fit_features,
     grouped,
     sharing,
     union_of,
     weight_if_given,
 )
 from mklearn.kernels.families import KernelLike, expand_kernels
+from mklearn.kernels.joint import Joint
 from mklearn.kernels.landmarks import (
     CUTOFF,
     LANDMARKS,
@@ -55,7 +58,7 @@ from mklearn.kernels.landmarks import (
     compare,
     indefinite,
 )
-from mklearn.kernels.specs import Kernel, unique_names
+from mklearn.kernels.specs import Kernel, Product, unique_names
 
 FloatArray = NDArray[np.float64]
 
@@ -106,7 +109,7 @@ class Piece(ABC):
     def select(self, which: Sequence[int]) -> Piece:
         """Return the piece with some of the kernels."""
 
-    def on_own(self, features: FeatureSet) -> tuple[FeatureSet, Piece]:
+    def on_own(self, features: Features) -> tuple[Features, Piece]:
         """Return the features and the piece without columns that no kernel uses."""
         return features, self
 
@@ -134,7 +137,7 @@ class FeatureMap:
     kernels: tuple[Kernel, ...]
     slices: tuple[slice, ...]
     error: ApproximationError
-    pieces: tuple[tuple[FeatureSet, Any, tuple[int, ...]], ...] = field(repr=False)
+    pieces: tuple[tuple[Features, Any, tuple[int, ...]], ...] = field(repr=False)
     spherical: bool = False
     fill: FloatArray | None = field(default=None, repr=False)
     share: FloatArray | None = field(default=None, repr=False)
@@ -202,22 +205,22 @@ class FeatureMap:
         names = unique_names([spec.label() for spec in specs])
         rng = np.random.default_rng(random_state)
         found: dict[int, Kernel] = {}
-        pieces: list[tuple[FeatureSet, Any, tuple[int, ...]]] = []
+        pieces: list[tuple[Features, Any, tuple[int, ...]]] = []
         widths = np.zeros(len(specs), dtype=int)
         trace, frobenius = np.zeros(len(specs)), np.zeros(len(specs))
         few = int(rank) if rank >= 1 else _FEW
         shared = [] if spherical else _sharing(specs, data, few)
         for members in shared:
             same = [specs[m] for m in members]
-            features = FeatureSet.fit(union_of(same, data), data, weight)
-            columns = Columns(tuple(columns_in(same, features)))
-            pieces.append((features, columns, tuple(members.tolist())))
+            union = FeatureSet.fit(union_of(same, data), data, weight)
+            columns = Columns(tuple(columns_in(same, union)))
+            pieces.append((union, columns, tuple(members.tolist())))
             widths[members] = columns.widths
             found.update(zip(members.tolist(), same, strict=True))
         others = np.setdiff1d(np.arange(len(specs)), np.concatenate([[], *shared]))
         for chosen in grouped(feature_key(specs[m], data) for m in others):
             members = others[chosen]
-            features = FeatureSet.fit(specs[members[0]], data, weight)
+            features = fit_features(specs[members[0]], data, weight)
             samples = features.take(data)
             holes, w = features.absent(data), weight
             if holes is not None:
@@ -381,7 +384,7 @@ class FeatureMap:
         if not len(self.names) == len(self.kernels) == M > 0:
             raise ValueError("Each kernel has a name and features.")
         for features, piece, positions in self.pieces:
-            if not isinstance(features, FeatureSet):
+            if not isinstance(features, Features):
                 raise ValueError("A kernel has no features.")
             features.check()
             if not isinstance(piece, Piece):
@@ -510,9 +513,11 @@ class Nystroem(Piece):
 
     def check(self) -> None:
         """Raise ValueError if the values are inconsistent."""
-        values = self.points.data if sparse.issparse(self.points) else self.points
-        if values.dtype.kind == "f":
-            _require_finite(values)
+        joint = isinstance(self.points, Joint)
+        for points in self.points.parts if joint else (self.points,):
+            values = points.data if sparse.issparse(points) else points
+            if values.dtype.kind == "f":
+                _require_finite(values)
         for kernel, root in zip(self.kernels, self.roots, strict=True):
             _require_finite(root)
             if not isinstance(kernel, Kernel) or len(root) > self.points.shape[0]:
@@ -607,12 +612,14 @@ class Explicit(Piece):
         """Raise ValueError if the number of features is impossible."""
         if not isinstance(self.kernel, Kernel):
             raise ValueError("Features are of no kernel.")
-        degree = self.kernel.parameters().get("degree", 1)
-        if not degree <= max(_MOST, self.count):  # the true number is larger
-            raise ValueError(
-                f"A kernel of degree {degree} cannot have "
-                f"{plural(self.count, 'feature')}."
-            )
+        kernel = self.kernel
+        for factor in kernel.factors if isinstance(kernel, Product) else (kernel,):
+            degree = factor.parameters().get("degree", 1)
+            if not degree <= max(_MOST, self.count):  # the true number is larger
+                raise ValueError(
+                    f"A kernel of degree {degree} cannot have "
+                    f"{plural(self.count, 'feature')}."
+                )
 
     def features(self, samples: Any) -> Iterator[FloatArray]:
         """Yield the features."""
@@ -681,7 +688,7 @@ class Columns(Piece):
         """Return the piece with some of the kernels, on the same columns."""
         return Columns(tuple(self.groups[k] for k in which))
 
-    def on_own(self, features: FeatureSet) -> tuple[FeatureSet, Piece]:
+    def on_own(self, features: Features) -> tuple[Features, Piece]:
         """Return the features and the piece without columns that no kernel uses."""
         used = self.used
         groups = tuple(np.searchsorted(used, group) for group in self.groups)

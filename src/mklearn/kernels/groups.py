@@ -19,9 +19,10 @@ from scipy import sparse
 
 from mklearn.data.frames import pandas_for
 from mklearn.data.labels import repeated, told
+from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.families import Family, KernelLike, flat_kernels
-from mklearn.kernels.specs import Kernel
+from mklearn.kernels.specs import Kernel, Product
 
 SMALL, LARGE, FEW = "too small", "too large", "too few columns in the table"
 
@@ -74,10 +75,10 @@ class GroupReport:
     def __str__(self) -> str:
         least, most = min(self.sizes.values()), max(self.sizes.values())
         used = _count(len(self.sizes), "group")
-        many = f"{least} to {most}" if least < most else f"{least}"
+        many = f"{least} to " if least < most else ""
         cover = "It covers" if len(self.sizes) == 1 else "They cover"
         lines = [
-            f"{used} used, of {many} column{'' if most == 1 else 's'}.",
+            f"{used} used, of {many}{plural(most, 'column')}.",
             f"{cover} {self.n_covered} of {self.n_columns} columns, {self.n_shared} of "
             "them more than once.",
         ]
@@ -153,7 +154,7 @@ class GroupReport:
 
 def _count(n: int, noun: str, more: str = "") -> str:
     """Return a number of things as the subject of a sentence, with its verb."""
-    return f"{n} {noun}{'' if n == 1 else 's'} {more}{'is' if n == 1 else 'are'}"
+    return f"{plural(n, noun)} {more}{'is' if n == 1 else 'are'}"
 
 
 def _why_left_out(reasons: Mapping[str, str]) -> list[str]:
@@ -207,18 +208,21 @@ class GroupFamily(Family):
         out = []
         for kernel in self.kernels:
             for name, index in used.items():
-                label = (
-                    name if len(self.kernels) == 1 else f"{name}:{kernel.describe()}"
+                placed = kernel.put(
+                    columns=tuple(index), view=view if several else None
                 )
+                label = self._label(kernel, name)
                 out.append(
-                    replace(
-                        kernel,
-                        columns=tuple(index),
-                        view=view if several else None,
-                        name=f"{view}:{label}" if several else label,
-                    )
+                    replace(placed, name=f"{view}:{label}" if several else label)
                 )
         return out
+
+    def _label(self, kernel: Kernel, group: str) -> str:
+        """Return the name of a kernel on a group."""
+        if len(self.kernels) > 1:
+            return f"{group}:{kernel.describe()}"
+        factors = kernel.factors if isinstance(kernel, Product) else ()
+        return " * ".join([group, *(f.label() for f in factors if f.placed)])
 
     def report(self, X: Any) -> GroupReport:
         """Return which groups and columns of a table are used.
@@ -350,7 +354,10 @@ def per_group(
     view : str, optional
         The view of the columns; may be None if there is only one.
     kernel : kernel, name, callable or list of these
-        The kernel, or kernels, for each group.
+        The kernel, or kernels, for each group. The factors of a product that have their
+        own columns or view keep them, and the others are on the group:
+        ``per_group(sets, view="rna") * Linear(view="clinic")`` are interactions of
+        each set with the other view.
     min_size, max_size : int
         Minimum and maximum number of columns of the table in a group.
 
@@ -378,7 +385,7 @@ def per_group(
         if not (whole or (name == "max_size" and value is None)):
             raise ValueError(f"{name} must be a positive integer, got {value!r}.")
     kernels = flat_kernels([kernel])
-    placed = [k.label() for k in kernels if k.columns is not None or k.view is not None]
+    placed = [kernel.label() for kernel in kernels if kernel.placed]
     if placed:
         raise ValueError(
             f"Kernel {placed[0]!r} has its own columns or view, but the groups give "
@@ -439,10 +446,11 @@ def _read_gmt(path: Path) -> list[tuple[str, list[str]]]:
             continue
         members = [text for text in fields[2:] if text]
         if not members:
+            count = sum(bool(text) for text in fields)
             raise ValueError(
-                f"Line {number} of {path} has {_count_fields(fields)}; a line of a GMT "
-                "file has a name, a description and at least one column, separated by "
-                "tabs."
+                f"Line {number} of {path} has {plural(count, 'field')}; a line of a "
+                "GMT file has a name, a description and at least one column, separated "
+                "by tabs."
             )
         if not fields[0]:
             raise ValueError(f"Line {number} of {path} has no name of a group.")
@@ -451,12 +459,6 @@ def _read_gmt(path: Path) -> list[tuple[str, list[str]]]:
     if twice:
         raise ValueError(f"{path} has several groups called {told(twice)}.")
     return found
-
-
-def _count_fields(fields: list[str]) -> str:
-    """Return the number of fields that are not empty, in words."""
-    n = sum(bool(text) for text in fields)
-    return f"{n} field{'' if n == 1 else 's'}"
 
 
 def _of_table(table: Any) -> list[tuple[Any, list[Any]]]:

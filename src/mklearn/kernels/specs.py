@@ -26,6 +26,7 @@ from mklearn.kernels.functions import (
     moments,
     prepare,
 )
+from mklearn.kernels.joint import Joint
 from mklearn.kernels.spectrum import spectrum_diag, spectrum_features, spectrum_gram
 from mklearn.kernels.weighted_degree import weighted_degree_diag, weighted_degree_gram
 
@@ -62,7 +63,7 @@ class Kernel:
             object.__setattr__(self, "columns", tuple(columns))
 
     def __mul__(self, other: Any) -> Kernel:
-        """Return the product with another kernel on the same view."""
+        """Return the product with another kernel."""
         if not isinstance(other, Kernel):
             return NotImplemented
         return Product(factors=(self, other))
@@ -95,6 +96,15 @@ class Kernel:
         view = "" if self.view is None else f"{self.view}:"
         columns = "" if self.columns is None else f"[{_short(self.columns)}]"
         return f"{view}{text}{columns}"
+
+    @property
+    def placed(self) -> bool:
+        """Whether the kernel has its own columns or view."""
+        return self.columns is not None or self.view is not None
+
+    def put(self, **place: Any) -> Kernel:
+        """Return the kernel on other ``columns``, another ``view``, or both."""
+        return replace(self, **place)
 
     def check_domain(self, X: Any) -> None:
         """Raise ValueError where the formula does not hold for the samples ``X``."""
@@ -853,16 +863,17 @@ class Product(ComputedKernel):
     (localised multiple kernel learning with given clusters). ``a * b`` is short for
     ``Product([a, b])``.
 
+    The factors may use different views. A sample that lacks one of them lacks the
+    product; widths and scales are those of the samples that have all of them.
+
     Parameters
     ----------
     factors : sequence of Kernel
-        Two or more kernels, on columns of the same view.
-    scales : tuple, optional
-        Means and scales of the columns of each factor that is standardised, as learned
-        from samples.
+        Two or more kernels, each with its own columns and view. A factor without a view
+        uses that of the others, if it is the same for all.
     columns, view, name
-        ``columns`` must be None, because the factors have their own; the view is that
-        of the factors.
+        ``columns`` must be None, because the factors have their own; ``view`` is given
+        to the factors without a view.
 
     Examples
     --------
@@ -873,10 +884,12 @@ class Product(ComputedKernel):
     >>> within = Linear(columns=[0, 1]) * Linear(columns=[2])
     >>> KernelBank(X, within).gram(0).tolist()
     [[5.0, 0.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 1.0]]
+    >>> views = {"genes": X[:, :2], "site": X[:, 2:]}
+    >>> KernelBank(views, Linear(view="genes") * Linear(view="site")).names
+    ('genes:linear * site:linear',)
     """
 
     factors: tuple[Kernel, ...] = ()
-    scales: tuple[tuple[Vector, Vector] | None, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -886,63 +899,98 @@ class Product(ComputedKernel):
                 raise TypeError(
                     f"A factor of a product must be a kernel, got {factor!r}."
                 )
-            if isinstance(factor, Product) and factor.scales is None:
-                flat += factor.factors
-            else:
-                flat.append(factor)
-        views = {factor.view for factor in flat if factor.view is not None}
-        views |= set() if self.view is None else {self.view}
+            flat += factor.factors if isinstance(factor, Product) else [factor]
         if len(flat) < 2 or self.columns is not None:
             raise ValueError(
                 "Product needs at least two kernels, and no columns of its own."
             )
-        if any(factor.text for factor in flat):
-            raise ValueError("Product needs kernels on numbers, not on strings.")
-        if len(views) > 1:
+        free = any(factor.view is None for factor in flat)
+        if self.view is not None and free:
+            flat = [f if f.view else replace(f, view=self.view) for f in flat]
+        views = [factor.view for factor in flat]
+        found = None if None in views else " * ".join(dict.fromkeys(map(str, views)))
+        if self.view is not None and not free and found != self.view:
             raise ValueError(
-                f"The factors of a product use several views, {sorted(views)}; put the "
-                "columns that they need into one view (a column may be in several)."
+                f"The factors of the product {' * '.join(f.label() for f in flat)!r} "
+                f"have their own views, so it cannot have view={self.view!r}."
             )
         object.__setattr__(self, "factors", tuple(flat))
-        object.__setattr__(self, "view", views.pop() if views else None)
+        object.__setattr__(self, "view", found)
 
     @property
     def definite(self) -> bool:  # type: ignore[override]
         """Whether all factors are; then so is their product."""
         return all(factor.definite for factor in self.factors)
 
+    @property
+    def text(self) -> bool | None:  # type: ignore[override]
+        """Whether all factors take strings; None if only some of them do."""
+        kinds = {factor.text for factor in self.factors}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    @property
+    def _across(self) -> bool:
+        """Whether factors use different views."""
+        return len({factor.view for factor in self.factors}) > 1
+
     def parameters(self) -> dict[str, Any]:
         """Return the names of the factors."""
-        return {"factors": [replace(f, view=None).label() for f in self.factors]}
+        own = self.factors
+        if not self._across:
+            own = tuple(replace(factor, view=None) for factor in own)
+        return {"factors": [factor.label() for factor in own]}
 
     def describe(self) -> str:
         """Return the names of the factors, one after the other."""
         return " * ".join(self.parameters()["factors"])
 
-    def located(self, data: Any) -> Product:
-        """Return the product with the columns of its factors as indices in the view.
+    def at_place(self, text: str) -> str:
+        """Return ``text`` marked with the view, if it is the same for all factors."""
+        return text if self._across else super().at_place(text)
 
-        A factor without columns uses those that are no covariates.
-        """
-        view = data.view_name(self.view)
-        whole = data.visible(view) is None
-        factors = tuple(
-            factor
-            if factor.columns is None and whole
-            else replace(
-                factor,
-                columns=tuple(data.column_index(view, factor.columns).tolist()),
-                name=replace(factor, view=None).label(),
-            )
+    @property
+    def placed(self) -> bool:
+        """Whether all factors have their own columns or view."""
+        return all(factor.placed for factor in self.factors)
+
+    def put(self, **place: Any) -> Kernel:
+        """Return the product with factors that have no place put there."""
+        free = [
+            factor.view is None and not ("columns" in place and factor.placed)
             for factor in self.factors
+        ]
+        if not any(free):
+            raise ValueError(
+                f"All factors of the product {self.label()!r} have their own columns "
+                "or view, so that it cannot be repeated for others; leave one of them "
+                "without."
+            )
+        factors = tuple(
+            factor.put(**place) if moves else factor
+            for factor, moves in zip(self.factors, free, strict=True)
         )
-        return replace(self, factors=factors)
+        return replace(self, factors=factors, view=None)
+
+    def settled(self) -> Product:
+        """Return the product in which factors without a view have that of the others.
+
+        Raise ValueError if these use several.
+        """
+        views = list(dict.fromkeys(f.view for f in self.factors if f.view is not None))
+        free = [factor.label() for factor in self.factors if factor.view is None]
+        if not views or not free:
+            return self
+        if len(views) > 1:
+            raise ValueError(
+                f"Factor {free[0]!r} of a product has no view, while the others use "
+                f"{views}; give it view=..."
+            )
+        return replace(self, view=views[0])
 
     def check_domain(self, X: Any) -> None:
         """Raise ValueError where a factor does not hold for the samples."""
-        for factor, scale in zip(self.factors, self._scales(), strict=True):
-            if scale is not None or not factor.standardized:
-                factor.check_domain(_seen(X, factor, scale))
+        for factor, part in self._seen(X):
+            factor.check_domain(part)
 
     def resolve(
         self,
@@ -950,46 +998,45 @@ class Product(ComputedKernel):
         sample_weight: Vector | None = None,
         known: dict[Any, Any] | None = None,
     ) -> Kernel:
-        """Return the product of resolved kernels, standardised by ``data``."""
-        factors, scales = [], []
-        for factor in self.factors:
-            scale = None
-            part = _seen(data, factor, None)
-            if factor.standardized:
-                mean, variance = moments(part, sample_weight)
-                scale = mean, np.where(variance > 0, variance, 1.0) ** -0.5
-            factors.append(factor.resolve(_seen(data, factor, scale), sample_weight))
-            scales.append(scale)
-        return replace(self, factors=tuple(factors), scales=tuple(scales))
-
-    def _scales(self) -> tuple[tuple[Vector, Vector] | None, ...]:
-        return (None,) * len(self.factors) if self.scales is None else self.scales
+        """Return the product of resolved kernels."""
+        resolved = [f.resolve(part, sample_weight) for f, part in self._seen(data)]
+        return replace(self, factors=tuple(resolved))
 
     def compute(self, a: Any, b: Any) -> Vector:
         """Return the values, shape ``(len(a), len(b))``."""
         out = np.ones((a.shape[0], b.shape[0]))
-        for factor, scale in zip(self.factors, self._scales(), strict=True):
-            out *= factor.values(_seen(a, factor, scale), _seen(b, factor, scale), {})
+        for (factor, left), (_, right) in zip(
+            self._seen(a), self._seen(b), strict=True
+        ):
+            out *= factor.values(left, right, {})
         return out
 
     def diag(self, a: Any) -> Vector:
         """Return ``k(x, x)`` for each sample."""
         out = np.ones(a.shape[0])
-        for factor, scale in zip(self.factors, self._scales(), strict=True):
-            out *= factor.diagonal(_seen(a, factor, scale))
+        for factor, part in self._seen(a):
+            out *= factor.diagonal(part)
         return out
 
+    def n_explicit(self, X: Any) -> int | None:
+        """Return the number of products of features, one of each factor."""
+        counts = [factor.n_explicit(part) for factor, part in self._seen(X)]
+        known = [count for count in counts if count is not None]
+        return math.prod(known) if len(known) == len(counts) else None
 
-def _seen(X: Any, factor: Kernel, scale: tuple[Vector, Vector] | None) -> Any:
-    """Return the columns that a factor of a product sees, as it sees them."""
-    if factor.columns is not None:
-        columns: Any = factor.columns
-        X = X[:, list(columns) if isinstance(columns, tuple) else columns]
-    if scale is None:
-        return X
-    if sparse.issparse(X):
-        return sparse.csr_array(X.multiply(scale[1][None, :]))
-    return (X - scale[0]) * scale[1]
+    def explicit(self, X: Any) -> Vector:
+        """Return all products of features, one of each factor."""
+        out = np.ones((X.shape[0], 1))
+        for factor, part in self._seen(X):
+            Z = factor.explicit(part)
+            out = (out[:, :, None] * Z[:, None, :]).reshape(len(out), -1)
+        return out
+
+    def _seen(self, X: Any) -> list[tuple[Kernel, Any]]:
+        """Return the factors, and the samples as each of them sees them."""
+        if not isinstance(X, Joint) or len(X.parts) != len(self.factors):
+            raise ValueError(f"Kernel {self.label()!r} is given other features.")
+        return list(zip(self.factors, X.parts, strict=True))
 
 
 def _short(value: Any) -> str:

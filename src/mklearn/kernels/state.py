@@ -14,12 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mklearn.kernels.columns import FeatureSet, columns_in, is_linear
+from mklearn.kernels.columns import (
+    Features,
+    FeatureSet,
+    JointFeatures,
+    columns_in,
+    is_linear,
+)
 from mklearn.kernels.computed_source import BaseSource, ComputedSource
 from mklearn.kernels.feature_source import SharedSource
 from mklearn.kernels.functions import prepare
+from mklearn.kernels.joint import Joint
 from mklearn.kernels.sources import Known, Source
-from mklearn.kernels.specs import ComputedKernel, Kernel, VectorKernel
+from mklearn.kernels.specs import ComputedKernel, Kernel, Product, VectorKernel
 
 FloatArray = NDArray[np.float64]
 
@@ -34,21 +41,21 @@ class Reference:
         Kernels with the same base, or without one.
     positions : array of int
         Their positions in the bank.
-    features : FeatureSet
-    samples : array of shape (n, d), CSR matrix, or array of strings
+    features : FeatureSet or JointFeatures
+    samples : array of shape (n, d), CSR matrix, array of strings, or Joint of these
         The features of the kernels, minus ``shift``.
     shift : array of shape (d,), or None
     """
 
     kernels: tuple[Kernel, ...]
     positions: NDArray[np.intp]
-    features: FeatureSet | None
+    features: Features | None
     samples: Any
     shift: FloatArray | None = None
 
     @classmethod
     def of(
-        cls, known: Known, positions: NDArray[np.intp], features: FeatureSet | None
+        cls, known: Known, positions: NDArray[np.intp], features: Features | None
     ) -> Reference:
         """Return the state of a source, with the positions of its kernels."""
         return cls(known.kernels, positions, features, known.samples, known.shift)
@@ -57,30 +64,26 @@ class Reference:
         """Return the validated source, with the samples as columns and no rows."""
         _require(len(self.kernels) == len(self.positions), "kernels have no place")
         features, samples, shift = self.features, self.samples, self.shift
-        if not isinstance(features, FeatureSet):
+        if not isinstance(features, Features):
             raise ValueError("a kernel has no features")
         features.check()
-        if features.text:
-            texts = isinstance(samples, np.ndarray) and samples.ndim == 1
-            _require(texts and all(isinstance(s, str) for s in samples), "no strings")
+        products = {isinstance(kernel, Product) for kernel in self.kernels}
+        if isinstance(features, JointFeatures):
+            alike = isinstance(samples, Joint) and shift is None and products == {True}
+            alike = alike and len(samples.parts) == len(features.parts)
+            _require(alike, "a product has other samples than its factors")
+            for own, part in zip(features.parts, samples.parts, strict=True):
+                _check_samples(own, part, None)
         else:
-            index = features.index
-            width = features.width if index is None else len(index)
-            _require(samples.shape[1:] == (width,), "samples have other columns")
-            _require(
-                sparse.issparse(samples) == features.sparse, "samples are not sparse"
-            )
-            values = samples.data if sparse.issparse(samples) else samples
-            _require(values.dtype == np.float64, "samples are no numbers")
-            _require(bool(np.isfinite(values).all()), "samples are not finite")
-            if shift is not None:
-                sound = np.shape(shift) == (width,) and np.isfinite(shift).all()
-                _require(bool(sound), "the shift has another shape, or is not finite")
+            _require(True not in products, "a product has the samples of one kernel")
+            _check_samples(features, samples, shift)
         vector = tuple(k for k in self.kernels if isinstance(k, VectorKernel))
         computed = tuple(k for k in self.kernels if isinstance(k, ComputedKernel))
         if vector:
             same = len({k.base for k in vector}) == 1 and not computed
-            _require(same and not features.text, "kernels of several kinds are mixed")
+            plain = isinstance(features, FeatureSet) and not features.text
+            _require(same and plain, "kernels of several kinds are mixed")
+            assert isinstance(features, FeatureSet)
             if len({repr(k.columns) for k in vector}) > 1 and is_linear(vector):
                 _require(shift is None, "linear kernels have a shift")
                 groups = columns_in(vector, features)
@@ -127,6 +130,23 @@ class BankState:
             sound = sound and bool(np.isin(self.present, (0.0, 1.0)).all())
             _require(sound, "the mask is not 0 and 1")
         return [of.source() for of in references]
+
+
+def _check_samples(features: FeatureSet, samples: Any, shift: Any) -> None:
+    """Raise ValueError unless samples have the form of some features."""
+    if features.text:
+        texts = isinstance(samples, np.ndarray) and samples.ndim == 1
+        _require(texts and all(isinstance(s, str) for s in samples), "no strings")
+        return
+    width = features.n_columns
+    _require(samples.shape[1:] == (width,), "samples have other columns")
+    _require(sparse.issparse(samples) == features.sparse, "samples are not sparse")
+    values = samples.data if sparse.issparse(samples) else samples
+    _require(values.dtype == np.float64, "samples are no numbers")
+    _require(bool(np.isfinite(values).all()), "samples are not finite")
+    if shift is not None:
+        sound = np.shape(shift) == (width,) and np.isfinite(shift).all()
+        _require(bool(sound), "the shift has another shape, or is not finite")
 
 
 def _whole_numbers(values: Any) -> NDArray[np.intp]:
