@@ -34,6 +34,7 @@ from mklearn import (
     solve,
 )
 from mklearn.blocks import ArrayBlocks
+from mklearn.estimators.event_times import baseline_hazard
 from mklearn.persistence import ModelFileError, load, save
 from mklearn.problems.survival import CensoredEpsilon, CensoredSquared, Cox
 from mklearn.survival import (
@@ -522,6 +523,92 @@ def test_bad_targets(y, match):
 def test_bad_parameters(model, fit, match):
     with pytest.raises(ValueError, match=match):
         model.fit(X, Y, **fit)
+
+
+def test_events_that_are_not_marks():
+    pd = pytest.importorskip("pandas", reason="needs pandas")
+    states = np.where(EVENT, "dead", "alive")
+    unknown = pd.array(EVENT.tolist(), dtype="boolean")
+    unknown[[2, 5]] = pd.NA
+    for event, match in (
+        (states, r"True or False, or 1 and 0 \(censored\); got 'alive', 'dead'"),
+        (pd.Categorical(states), "got 'alive', 'dead'"),
+        (unknown, "2 samples is missing, first in row 2"),
+        ([None, *EVENT[1:]], "1 samples is missing, first in row 0"),
+        (np.where(EVENT, 1.0, np.nan), "is missing"),
+    ):
+        y = pd.DataFrame({"time": TIME, "event": event})
+        for model in (MKLCox(), MKLSurvivalSVM()):
+            with pytest.raises(ValueError, match=match):
+                model.fit(X, y)
+        with pytest.raises(ValueError, match=match):
+            concordance_index(y, TIME)
+    y = pd.DataFrame({"time": ["soon", *TIME[1:]], "event": EVENT})
+    with pytest.raises(ValueError, match="Times must be numbers .*'soon'"):
+        MKLCox().fit(X, y)
+    known = pd.array(EVENT.tolist(), dtype="boolean")
+    y = pd.DataFrame({"time": TIME, "event": known})
+    assert_array_equal(MKLCox().fit(X, y).predict(X), MKLCox().fit(X, Y).predict(X))
+
+
+@pytest.mark.parametrize("approximation", [None, "nystroem"])
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+def test_times_whose_order_says_nothing(ties, approximation):
+    model = MKLCox(ties=ties, approximation=approximation, rank=5)
+    distinct = np.arange(1.0, N + 1)
+    last = np.c_[distinct, distinct == N]
+    tied = np.c_[np.minimum(distinct, N - 2), distinct > N - 3]
+    for y in (last, tied):
+        with pytest.raises(ValueError, match="No event has other samples at risk"):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match="other samples of its stratum"):
+        model.fit(X, Y, strata=np.arange(N))
+    # a sample of another stratum, or of weight zero, does not count
+    first = np.c_[distinct, distinct == N - 1]
+    assert np.abs(model.fit(X, first).predict(X)).max() > 0
+    with pytest.raises(ValueError, match="nothing"):
+        model.fit(X, first, strata=distinct == N)
+    with pytest.raises(ValueError, match="nothing"):
+        model.fit(X, first, (distinct < N) * 1.0)
+    with pytest.raises(ValueError, match="nothing to learn"):
+        MKLSurvivalSVM(approximation=approximation, rank=5).fit(X, last)
+
+
+def test_folds_without_events():
+    y = np.c_[TIME, np.arange(N) < 2]
+    with pytest.raises(ValueError, match="The test part of fold 0 has no event"):
+        MKLCoxCV(Cs=[1.0], norms=[2], cv=3).fit(X, y)
+
+
+def test_large_risks_give_finite_functions():
+    y = np.c_[np.arange(1.0, N + 1), np.ones(N)]
+    for scale in (1.0, 100.0):  # a covariate that separates, or nearly does
+        order = np.column_stack([X, -np.arange(N) * scale])
+        model = MKLCox("linear", fixed=[5])
+        with pytest.warns(UserWarning) as said:
+            model.fit(order, y)
+        assert not [w for w in said if w.category is RuntimeWarning]
+    model = MKLCox("linear", normalize=None).fit(X, Y)
+    far = 1e5 * X
+    hazard = model.predict_cumulative_hazard_function(far, return_array=True)
+    chance = model.predict_survival_function(far, return_array=True)
+    assert np.isfinite(hazard).all() and np.isfinite(chance).all()
+    assert (hazard[:, -1] > 1e300).any() and (chance[:, -1] == 0).any()
+    assert (np.diff(hazard, axis=1) >= 0).all()
+    svm = MKLSurvivalSVM("linear", normalize=None).fit(X, Y)
+    assert np.isfinite(svm.predict_time(far)).all()
+
+
+@pytest.mark.parametrize("shift", [0.0, 30.0, 2000.0, -2000.0])
+def test_baselines_of_large_scores(shift):
+    f = X[:, 0] + shift
+    times, hazard = baseline_hazard(TIME, EVENT, np.ones(N), f)
+    assert np.isfinite(hazard).all() and (np.diff(hazard) >= 0).all()
+    at_risk = [np.exp(X[TIME >= t, 0]).sum() for t in times]
+    dead = [EVENT[TIME == t].sum() for t in times]
+    if abs(shift) < 100:
+        expected = np.cumsum(np.divide(dead, at_risk)) * np.exp(-shift)
+        assert_allclose(hazard, expected, rtol=1e-10)
 
 
 def test_a_time_of_zero_has_no_logarithm():

@@ -20,6 +20,7 @@ from mklearn.estimators._path_search import SLACK, PathSearch, choose_cell
 from mklearn.estimators._targets import NumbersMixin, decided
 from mklearn.estimators._training import GramTraining
 from mklearn.estimators.classifier import MKLClassifier
+from mklearn.estimators.event_times import concordance_index
 from mklearn.estimators.regressor import MKLRegressor
 from mklearn.estimators.survival import MKLCox
 from mklearn.problems import LpBall
@@ -583,6 +584,17 @@ class MKLCoxCV(PathSearch, MKLCox):
         kinds = target[:, 1].astype(np.intp)
         count = np.bincount(kinds, minlength=2)
         return kinds if count.min() >= int(self.cv) else None
+
+    def _check_fold(self, training: Any, fold: Fold, number: int) -> None:
+        super()._check_fold(training, fold, number)
+        learned = training.target[fold.members, 1].any()
+        comparable = concordance_index(fold.truth, np.zeros(len(fold.truth)))
+        if not learned or (self.scoring is None and np.isnan(comparable)):
+            part = "test" if learned else "training"
+            raise ValueError(
+                f"The {part} part of fold {number} has no event that other samples "
+                "outlive; use fewer folds, or folds that share out the events."
+            )
 
     def _plain(self) -> MKLCox:
         return MKLCox(
