@@ -15,7 +15,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -35,6 +40,8 @@ from mklearn import (
 )
 from mklearn.blocks import ArrayBlocks
 from mklearn.estimators.event_times import baseline_hazard
+from mklearn.inference import kernel_tests
+from mklearn.interpretation import decision_parts, kernel_importance, score_by_view
 from mklearn.persistence import ModelFileError, load, save
 from mklearn.problems.survival import CensoredEpsilon, CensoredSquared, Cox
 from mklearn.survival import (
@@ -544,7 +551,7 @@ def test_events_that_are_not_marks():
         with pytest.raises(ValueError, match=match):
             concordance_index(y, TIME)
     y = pd.DataFrame({"time": ["soon", *TIME[1:]], "event": EVENT})
-    with pytest.raises(ValueError, match="Times must be numbers .*'soon'"):
+    with pytest.raises(ValueError, match=r"Times must be numbers .*'soon'"):
         MKLCox().fit(X, y)
     known = pd.array(EVENT.tolist(), dtype="boolean")
     y = pd.DataFrame({"time": TIME, "event": known})
@@ -791,3 +798,85 @@ def test_step_functions_say_what_they_are_not():
     with pytest.raises(ValueError, match="one value for each"):
         StepFunction([1.0, 2.0], [0.0])
     assert StepFunction([1.0], [2.0], a=3.0, b=1.0)(1.0) == 7.0
+
+
+# --- what matters ---------------------------------------------------------------------
+
+VIEWS = MultiView({"signal": X[:, :2], "noise": X[:, 2:]})
+BY_VIEW = kernels.per_view("linear")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MKLCox(BY_VIEW),
+        MKLCox(BY_VIEW, approximation="nystroem", rank=10),
+        MKLCoxCV(BY_VIEW, Cs=[0.1], norms=[1, 2], cv=2),
+        MKLSurvivalSVM(BY_VIEW),
+    ],
+    ids=["cox", "low rank", "search", "svm"],
+)
+def test_permuted_views_lose_concordance(model):
+    model.fit(VIEWS[:60], Y[:60])
+    new, y = VIEWS[60:], Y[60:]
+    found = kernel_importance(model, new, y, by="view", n_repeats=50, random_state=0)
+    assert found.score == pytest.approx(model.score(new, y), abs=1e-12)
+    assert found.names == ("signal", "noise")
+    assert found.mean[0] > 0.1 > found.mean[1] and found.p_values[0] < 0.05
+    # permuting the part of a view is permuting the view
+    order = np.random.RandomState(0).permutation(len(y))
+    mixed = MultiView({"signal": new["signal"][order], "noise": new["noise"]})
+    assert found.permuted[0, 0] == pytest.approx(model.score(mixed, y), abs=1e-9)
+    parts = decision_parts(model, new)
+    sign = -1 if isinstance(model, MKLSurvivalSVM) else 1
+    assert_allclose(sign * parts.decision, model.predict(new), atol=1e-9)
+
+
+def test_importance_beside_covariates():
+    model = MKLCox(kernels.Linear(view="noise"), fixed="signal").fit(VIEWS, Y)
+    parts = decision_parts(model, VIEWS)
+    assert_allclose(parts.decision, model.predict(VIEWS), atol=1e-9)
+    found = kernel_importance(model, VIEWS, Y, n_repeats=5, random_state=0)
+    assert found.score == pytest.approx(model.score(VIEWS, Y), abs=1e-12)
+
+
+@pytest.mark.parametrize("model", [MKLCox(BY_VIEW), MKLSurvivalSVM(BY_VIEW)], ids=type)
+def test_concordance_by_view(model):
+    y = structured(TIME, EVENT)
+    found = score_by_view(model, VIEWS, y, "shapley", cv=3)
+    assert found.scoring == "concordance" and found.rest == pytest.approx(0.5)
+    assert found.scores[0] > 0.1 > found.scores[1]
+    folds = list(StratifiedKFold(3).split(X, EVENT))
+    unique = score_by_view(model, VIEWS, y, "unique", cv=folds)
+    for k, (train, test) in enumerate(folds):
+        whole = clone(model).fit(VIEWS[train], y[train]).score(VIEWS[test], y[test])
+        alone = clone(model).set_params(kernels=kernels.Linear(view="noise"))
+        alone.fit(VIEWS[train], y[train])
+        lost = whole - alone.score(VIEWS[test], y[test])
+        # an error of the objective within tol moves few pairs
+        assert unique.totals[k] == pytest.approx(whole, abs=0.02)
+        assert unique.folds[k, 0] == pytest.approx(lost, abs=0.02)
+    assert_allclose(score_by_view(model, VIEWS, y, "unique", cv=3).folds, unique.folds)
+    pairs = score_by_view(model, VIEWS, y, "unique", groups=np.arange(N) // 2, cv=3)
+    assert pairs.folds.shape == (3, 2)
+    with pytest.raises(ValueError, match="use kind='unique' or 'shapley'"):
+        score_by_view(model, VIEWS, y)
+    with pytest.raises(ValueError, match="omit scoring"):
+        score_by_view(model, VIEWS, y, "unique", scoring="r2")
+    few = structured(TIME, np.isin(np.arange(N), [0, 1, 40, 41]))
+    with pytest.raises(ValueError, match="use fewer folds"):
+        score_by_view(model, VIEWS, few, "unique", cv=KFold(3))
+
+
+def test_tables_of_times_are_scored_by_view():
+    pd = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pd.DataFrame({"died": EVENT, "days": TIME})
+    found = score_by_view(MKLCox(BY_VIEW), VIEWS, frame, "unique", cv=3)
+    same = score_by_view(MKLCox(BY_VIEW), VIEWS, Y, "unique", cv=3)
+    assert_array_equal(found.folds, same.folds)
+
+
+def test_there_is_no_test_of_kernels_for_times():
+    for method in ("score", "permutation"):
+        with pytest.raises(ValueError, match=r"times to an event.*kernel_importance"):
+            kernel_tests(X, structured(TIME, EVENT), method=method)

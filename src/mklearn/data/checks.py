@@ -328,9 +328,25 @@ def with_strata(y: Any, number: NDArray[np.intp]) -> NDArray[Any]:
     number : array of shape (n,)
     """
     target = check_times(y, len(number))
-    kinds = [("event", bool), ("time", np.float64), (STRATUM, np.float64)]
+    target[:, 2] = number
+    return structured_times(target, strata=True)
+
+
+def structured_times(target: FloatArray, strata: bool = False) -> NDArray[Any]:
+    """Return times and events as scikit-survival has them, with strata if asked.
+
+    Parameters
+    ----------
+    target : array of shape (n, 3)
+        Times, events and strata, as :func:`check_times` returns them.
+    strata : bool
+    """
+    kinds: list[Any] = [("event", bool), ("time", np.float64)]
+    kinds += [(STRATUM, np.float64)] if strata else []
     out = np.empty(len(target), dtype=kinds)
-    out["time"], out["event"], out[STRATUM] = target[:, 0], target[:, 1] > 0, number
+    out["time"], out["event"] = target[:, 0], target[:, 1] > 0
+    if strata:
+        out[STRATUM] = target[:, 2]
     return out
 
 

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 
+from mklearn.data.checks import structured_times
 from mklearn.estimators._folds import Fold, Folds, Part, stop_on_ctrl_c
 from mklearn.estimators._own import is_own, is_shared, target_groups
 from mklearn.estimators._path_search import SLACK, PathSearch, choose_cell
@@ -575,9 +576,7 @@ class MKLCoxCV(PathSearch, MKLCox):
 
     def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
         """Return targets as scikit-survival has them, for scorers."""
-        out = np.empty(len(target), dtype=[("event", bool), ("time", np.float64)])
-        out["event"], out["time"] = target[:, 1] > 0, target[:, 0]
-        return out
+        return structured_times(target)
 
     def _kinds(self, target: NDArray[Any]) -> NDArray[np.intp] | None:
         """Return who had an event, if there are enough of both kinds for all folds."""
