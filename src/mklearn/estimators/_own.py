@@ -229,7 +229,10 @@ class ChunkFit:
         problem = self.problem.of(Y)
         if not self.centred and explained.any():  # no evidence without residuals
             raise NothingToLearnError(EXPLAINED)
-        found = run_solver(problem, self.solver, self.tol, self.max_iter, seconds)
+        solver = self.solver
+        if seconds == 0.0:  # too late for any computation
+            solver = replace(solver, rounds=0)
+        found = run_solver(problem, solver, self.tol, self.max_iter, seconds)
         shares = problem.contributions(found.theta, found.A)
         return ChunkFound(replace(found, history=History()), shares, shift, explained)
 
