@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import r2_score
@@ -22,6 +23,7 @@ from mklearn import (
     kernels,
 )
 from mklearn.data.checks import NothingToLearnError
+from mklearn.kernels.normalise import fit_normaliser
 from mklearn.persistence import load, save
 from mklearn.problems.design import Design
 from mklearn.problems.evidence import EvidenceProblem
@@ -56,8 +58,6 @@ def targets(n=60, t=20, seed=0, constant=None):
 
 def grams(X, normalize="multiplicative"):
     """Return the normalised bank and the design of a model."""
-    from mklearn.kernels.normalise import fit_normaliser
-
     raw = KernelBank(X, KERNELS)
     return fit_normaliser(normalize, raw).train(raw)
 
@@ -833,6 +833,80 @@ def test_a_time_limit_holds_for_targets_one_by_one():
         model.fit(X, Y)
     assert model.solution_.status is Status.TIME_LIMIT
     assert np.isfinite(model.predict(X)).all()
+
+
+# --- standard errors ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fixed", [None, [4]])
+def test_standard_errors_are_those_of_each_target_alone(fixed):
+    X, Y = targets(t=12)
+    table = np.column_stack([X, np.random.default_rng(2).standard_normal(len(X))])
+    weight = np.random.default_rng(3).uniform(0.5, 2.0, len(X))
+    model = EvidenceMKLRegressor("rbf", fixed=fixed, weights="per-target")
+    model.kernels = [kernels.RBF(1.0, columns=[j]) for j in range(4)]
+    model.fit(table, Y, weight)
+    assert model.kernel_weights_std_.shape == (12, 4)
+    raw = KernelBank(table, list(model.kernels_))
+    bank = fit_normaliser("multiplicative", raw, weight).train(raw)
+    design = None
+    if fixed is not None:
+        design = np.column_stack([np.ones(len(X)), table[:, 4]])
+    for t in (0, 5, 11):
+        problem = EvidenceProblem(bank, Y[:, [t]], weight, fixed=design)
+        alone = problem.at(model.kernel_weights_[t])
+        errors, std = alone.errors(), alone.effects_std()[:, 0]
+        assert_allclose(model.kernel_weights_std_[t], errors.weights, rtol=1e-6)
+        assert_allclose(model.variance_explained_[t], errors.shares, atol=1e-9)
+        assert_allclose(model.variance_explained_std_[t], errors.shares_std, rtol=1e-6)
+        assert_allclose(model.weight_errors_.explained[t], errors.explained, rtol=1e-6)
+        if fixed is not None:
+            assert_allclose(model.fixed_effects_std_[t], std[1:], rtol=1e-6)
+        assert_allclose(model.intercept_std_[t], std[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"approximation": "nystroem", "rank": 20}])
+def test_targets_of_a_group_have_the_same_standard_errors(options):
+    X, Y = targets(t=4)
+    model = EvidenceMKLRegressor(KERNELS, weights=[0, 1, 1, 0], **options).fit(X, Y)
+    alone = EvidenceMKLRegressor(KERNELS, **options).fit(X, Y[:, 1:3])
+    for row in (1, 2):
+        assert_allclose(
+            model.kernel_weights_std_[row], alone.kernel_weights_std_, rtol=1e-5
+        )
+        assert_allclose(
+            model.variance_explained_[row], alone.variance_explained_, rtol=1e-5
+        )
+
+
+def test_standard_errors_are_saved_if_they_are_known(tmp_path):
+    X, Y = targets(t=10)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    before = len(pickle.dumps(model))
+    with pytest.raises(AttributeError, match="before saving the model"):
+        _ = pickle.loads(pickle.dumps(model)).kernel_weights_std_
+    save(model, tmp_path / "before.mkl")
+    with pytest.raises(AttributeError, match="before saving the model"):
+        _ = load(tmp_path / "before.mkl").variance_explained_
+    known = model.kernel_weights_std_
+    assert len(pickle.dumps(model)) < before + 10 * known.nbytes
+    save(model, tmp_path / "after.mkl")
+    for again in (load(tmp_path / "after.mkl"), pickle.loads(pickle.dumps(model))):
+        assert np.array_equal(again.kernel_weights_std_, known)
+    shared = model.set_params(weights="shared").fit(X, Y)
+    assert shared.kernel_weights_std_.shape == (4,)
+
+
+def test_what_needs_one_set_of_weights_says_so():
+    X, Y = targets(t=10)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    with pytest.raises(ValueError, match="fit the target alone"):
+        model.profile_intervals(X, Y)
+    with pytest.raises(ValueError, match="Each target has its own kernel weights"):
+        model.inference_frame()
+    lazy = array.from_array(Y, chunks=(60, 5))
+    with pytest.raises(AttributeError, match="Dask array"):
+        _ = clone(model).fit(X, lazy).kernel_weights_std_
 
 
 # --- precision, blocks, limits --------------------------------------------------------

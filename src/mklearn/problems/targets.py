@@ -483,7 +483,7 @@ class OwnSquared:
     def among(
         self, targets: NDArray[np.intp], C: FloatArray, weights: WeightSet
     ) -> OwnSquared:
-        """Return the problem of some targets, at costs and weights of their own."""
+        """Return the problem of some targets, with other costs and another set."""
         Y = self.Y[:, targets]
         return replace(self, Y=Y, C=C, weights=weights, like=self.like or self)
 

@@ -588,8 +588,10 @@ def _view_score(found: ScoreByView, i: int) -> dict[str, float | None]:
 
 def inference_facts(model: Any, tests: KernelTests | None = None) -> dict[str, Any]:
     """Return tests and intervals of weights by column, if any, ready for JSON."""
+    if np.ndim(model.kernel_weights_) == 2:  # whose errors take a while
+        return {}
     known = hasattr(model, "weight_errors_") or tests is not None
-    if not known or np.ndim(model.kernel_weights_) == 2:
+    if not known:
         return {}
     columns = inference_columns(model, tests)
     content: dict[str, Any] = {
