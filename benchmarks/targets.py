@@ -252,6 +252,11 @@ def versus(args):
                 continue
             _, cpu, score = measured(own(**options), ours(K, n), Y, n)
             yield row(label, cpu, score)
+        if n * M * t <= 2_000_000:
+            for other in (MKLRegressor, MKLRegressorCV):
+                model = other("precomputed", weights="per-target")
+                _, cpu, score = measured(model, ours(K, n), Y, n)
+                yield row(f"{other.__name__}()", cpu, score)
         if MultipleKernelRidgeCV is not None and n * M * t <= 2_000_000:
             gradient = MultipleKernelRidgeCV(
                 kernels="precomputed", solver="hyper_gradient", cv=5,

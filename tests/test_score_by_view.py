@@ -1,5 +1,6 @@
 """Scores divided between views: parts that sum, views left out, Shapley values."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -77,22 +78,24 @@ def test_parts_sum_to_the_score(model, outputs, scoring):
     y = Y[:, 0] if outputs == 1 else Y
     fitted = clone(model).fit(X[:40], y[:40])
     found = score_by_view(fitted, X[40:], y[40:], by="kernel", scoring=scoring)
-    assert found.names == fitted.kernel_names_
+    constant = ("intercept",) if scoring == "r2" else ()
+    assert found.names == (*fitted.kernel_names_, *constant)
     predicted = fitted.predict(X[40:]).reshape(20, -1)
     truth = Y[40:]
     if scoring == "r2":
         expected = r2_score(truth, predicted)
         size = np.sum((truth - truth.mean(axis=0)) ** 2, axis=0)
         off = predicted.mean(axis=0) - truth.mean(axis=0)
-        rest = float(np.mean(-20 * off**2 / size))
+        level = float(np.mean(-20 * off**2 / size))
+        assert abs(found.scores[-1] - level) <= 1e-12
     else:
         pairs = zip(truth.T, predicted.T, strict=True)
         expected = np.mean([np.corrcoef(t, p)[0, 1] for t, p in pairs])
-        rest = 0.0
     assert abs(found.total - expected) <= 1e-12
-    assert abs(found.scores.sum() + rest - expected) <= 1e-12
-    assert abs(found.rest - rest) <= 1e-12
-    assert found.outputs.shape == (outputs, 3)
+    assert abs(found.scores.sum() - expected) <= 1e-12
+    assert abs(found.rest) <= 1e-12
+    assert found.outputs.shape == (outputs, 3 + len(constant))
+    assert len(found.members) == len(found.names)
     assert np.isnan(found.standard_errors).all()
 
 
@@ -111,8 +114,8 @@ def test_the_splits_of_himalaya(outputs):
     level = np.broadcast_to(level, (1, *Y.shape))
     theirs = scoring.r2_score_split(deviations, np.concatenate([centred, level]))
     found = score_by_view(model, X[50:], y[50:])
-    np.testing.assert_allclose(found.outputs, theirs[:3].T, rtol=0, atol=1e-13)
-    assert abs(found.rest - theirs[3].mean()) <= 1e-13
+    np.testing.assert_allclose(found.outputs, theirs.T, rtol=0, atol=1e-13)
+    assert found.names == ("a", "b", "c", "intercept")
     theirs = scoring.correlation_score_split(Y, views)
     found = score_by_view(model, X[50:], y[50:], scoring="correlation")
     np.testing.assert_allclose(found.outputs, theirs.T, rtol=0, atol=1e-13)
@@ -181,7 +184,7 @@ def test_covariates_have_a_part():
     kernels = [Linear(columns=[1, 2]), RBF(0.3, columns=[3, 4])]
     model = EvidenceMKLRegressor(kernels, fixed=[0]).fit(table[:50], y[:50])
     found = score_by_view(model, table[50:], y[50:], by="kernel")
-    assert found.names == (*model.kernel_names_, "covariates")
+    assert found.names == (*model.kernel_names_, "covariates", "intercept")
     assert abs(found.total - model.score(table[50:], y[50:])) <= 1e-12
     assert found.names[found.scores.argmax()] == "covariates"
     rows = [(np.arange(50), np.arange(50, 80))]
@@ -412,6 +415,14 @@ def test_table_figure_and_report():
         scoring="r2",
         views=found,
     )
+    divided = score_by_view(report.model, X, y)
+    frame = divided.frame()
+    assert frame.index.tolist() == ["a", "b", "c", "intercept"]
+    assert abs(frame["score"].sum() - divided.total) <= 1e-12
+    display = ViewScoresDisplay.from_scores(divided, ax=figure.Figure().subplots())
+    assert len(display.bars_) == 4
+    page = report_html(replace(report, views=divided))
+    assert "intercept" in page and "each of 3 views" in page
     page = report_html(report)
     assert "Shapley values: R²" in page
     assert f"{found.scores[0]:+.3f} ± {found.standard_errors[0]:.3f}" in page

@@ -8,8 +8,10 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -21,13 +23,22 @@ from mklearn import (
     kernels,
 )
 from mklearn.data.checks import NothingToLearnError
+from mklearn.kernels.normalise import fit_normaliser
 from mklearn.persistence import load, save
+from mklearn.problems.design import Design
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.losses import Squared
 from mklearn.problems.mkl import MKLProblem
-from mklearn.problems.targets import Centred, Factors, FewerColumns, OwnEvidence
+from mklearn.problems.targets import (
+    Centred,
+    Factors,
+    FewerColumns,
+    OwnEvidence,
+    OwnSquared,
+)
 from mklearn.problems.weights import LpBall
-from mklearn.solvers import Status, solve
+from mklearn.solvers import Status, solve, target_grid
+from mklearn.solvers.target_grid import RidgeGrid
 from mklearn.solvers.targets import OwnWeights
 
 KERNELS = kernels.per_feature("rbf")
@@ -47,8 +58,6 @@ def targets(n=60, t=20, seed=0, constant=None):
 
 def grams(X, normalize="multiplicative"):
     """Return the normalised bank and the design of a model."""
-    from mklearn.kernels.normalise import fit_normaliser
-
     raw = KernelBank(X, KERNELS)
     return fit_normaliser(normalize, raw).train(raw)
 
@@ -421,6 +430,79 @@ def test_a_search_with_more_targets_than_samples_is_the_same(monkeypatch):
     assert_allclose(model.solution_.upper, direct.solution_.upper, rtol=2e-3)
 
 
+@pytest.mark.parametrize("covariates", [False, True])
+def test_predictions_of_a_grid_are_ridge_regressions_at_its_weights(covariates):
+    X, Y = targets(t=30)
+    rng = np.random.default_rng(1)
+    cost, bank = rng.uniform(0.5, 2.0, len(X)), KernelBank(X, KERNELS)
+    F = np.column_stack([np.ones(len(X)), *(rng.standard_normal((2, len(X))))])
+    F = F if covariates else F[:, :1]
+    some, rest = slice(0, 45), np.arange(45, 60)
+    inner = bank[np.ix_(np.arange(45), np.arange(45))]
+    cross = bank[np.ix_(rest, np.arange(45))]
+    design = Design(F[some]) if covariates else None
+    problem = OwnSquared(inner, Y[some], cost[some], LpBall(1.0), design)
+    norms, Cs = np.array([1.0, 2.0, np.inf]), np.array([0.1, 10.0])
+    grid = RidgeGrid(problem, norms, Cs, 0.01)
+    for _ in grid.rounds():
+        pass
+    assert 1 < len(grid.directions) <= 40
+    ((here, found),) = grid.predictions(cross, F[rest] if covariates else None)
+    assert here == slice(0, 30) and found.shape == (3, 2, 15, 30)
+    for i, p in enumerate(norms):
+        for k, C in enumerate(Cs):
+            theta = grid.weights(i, k)
+            assert_allclose(np.linalg.norm(theta, p, axis=1), 1.0)
+            if np.isinf(p):
+                assert_allclose(theta, 1.0)
+            for t in (0, 13):
+                system = inner.combine(theta[t]) + np.diag(1 / (C * cost[some]))
+                inverse = np.linalg.inv(system)
+                b = np.linalg.solve(F[some].T @ inverse @ F[some], F[some].T @ inverse)
+                effects = b @ Y[some, t]
+                A = inverse @ (Y[some, t] - F[some] @ effects)
+                expected = cross.combine(theta[t]) @ A + F[rest] @ effects
+                # products are in single precision
+                assert_allclose(found[i, k, :, t], expected, atol=2e-3)
+
+
+def test_directions_of_a_grid_do_not_grow_with_the_targets(monkeypatch):
+    monkeypatch.setattr(target_grid, "_DIRECTIONS", 9)
+    X, Y = targets(t=40)
+    model = search(weights="per-target").fit(X, Y)
+    assert model.duality_gap_ <= model.tol
+    assert np.isfinite(model.scores_).all()
+    few = search(weights="per-target").fit(X, Y[:, :10])
+    # R2 of weights that are near those of each target, or equal to them
+    off = model.mean_scores_[..., :10].max(axis=(0, 1)) - few.mean_scores_.max((0, 1))
+    assert np.abs(np.mean(off)) < 0.02
+
+
+def test_a_search_with_covariates_is_that_of_a_target_alone():
+    X, Y = targets(t=20)
+    table = np.column_stack([X, np.random.default_rng(2).standard_normal(len(X))])
+    weight = np.random.default_rng(3).uniform(0.5, 2.0, len(X))
+    folds = list(KFold(3).split(X))
+    options = {"Cs": [0.1, 10], "norms": [np.inf], "cv": folds, "fixed": [4]}
+    ours = MKLRegressorCV("rbf", weights="per-target", **options)
+    ours.fit(table, Y, weight)
+    alone = MKLRegressorCV("rbf", **options, tol=1e-6).fit(table, Y[:, 3], weight)
+    assert_allclose(ours.scores_[..., 3], alone.scores_, atol=1e-3)
+
+
+def test_a_search_without_time_chooses_from_what_there_is():
+    X, Y = targets(t=30)
+    model = search(weights="per-target", time_limit=1e-9)
+    with pytest.warns(ConvergenceWarning) as seen:
+        model.fit(X, Y)
+    assert "no time for 2 of 3 folds" in str(seen[0].message)
+    assert np.isfinite(model.mean_scores_).all()
+    assert np.isnan(model.scores_).any(axis=(0, 1, 3)).tolist() == [False, True, True]
+    assert model.kernel_weights_.any(axis=1).all()
+    # far from constant, as if nothing had been learned
+    assert np.median(r2_score(Y, model.predict(X), multioutput="raw_values")) > 0.2
+
+
 def test_scorers_see_one_target_at_a_time():
     X, Y = targets(t=9)
     model = search(weights="per-target", scoring="neg_mean_absolute_error").fit(X, Y)
@@ -753,6 +835,80 @@ def test_a_time_limit_holds_for_targets_one_by_one():
     assert np.isfinite(model.predict(X)).all()
 
 
+# --- standard errors ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fixed", [None, [4]])
+def test_standard_errors_are_those_of_each_target_alone(fixed):
+    X, Y = targets(t=12)
+    table = np.column_stack([X, np.random.default_rng(2).standard_normal(len(X))])
+    weight = np.random.default_rng(3).uniform(0.5, 2.0, len(X))
+    model = EvidenceMKLRegressor("rbf", fixed=fixed, weights="per-target")
+    model.kernels = [kernels.RBF(1.0, columns=[j]) for j in range(4)]
+    model.fit(table, Y, weight)
+    assert model.kernel_weights_std_.shape == (12, 4)
+    raw = KernelBank(table, list(model.kernels_))
+    bank = fit_normaliser("multiplicative", raw, weight).train(raw)
+    design = None
+    if fixed is not None:
+        design = np.column_stack([np.ones(len(X)), table[:, 4]])
+    for t in (0, 5, 11):
+        problem = EvidenceProblem(bank, Y[:, [t]], weight, fixed=design)
+        alone = problem.at(model.kernel_weights_[t])
+        errors, std = alone.errors(), alone.effects_std()[:, 0]
+        assert_allclose(model.kernel_weights_std_[t], errors.weights, rtol=1e-6)
+        assert_allclose(model.variance_explained_[t], errors.shares, atol=1e-9)
+        assert_allclose(model.variance_explained_std_[t], errors.shares_std, rtol=1e-6)
+        assert_allclose(model.weight_errors_.explained[t], errors.explained, rtol=1e-6)
+        if fixed is not None:
+            assert_allclose(model.fixed_effects_std_[t], std[1:], rtol=1e-6)
+        assert_allclose(model.intercept_std_[t], std[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"approximation": "nystroem", "rank": 20}])
+def test_targets_of_a_group_have_the_same_standard_errors(options):
+    X, Y = targets(t=4)
+    model = EvidenceMKLRegressor(KERNELS, weights=[0, 1, 1, 0], **options).fit(X, Y)
+    alone = EvidenceMKLRegressor(KERNELS, **options).fit(X, Y[:, 1:3])
+    for row in (1, 2):
+        assert_allclose(
+            model.kernel_weights_std_[row], alone.kernel_weights_std_, rtol=1e-5
+        )
+        assert_allclose(
+            model.variance_explained_[row], alone.variance_explained_, rtol=1e-5
+        )
+
+
+def test_standard_errors_are_saved_if_they_are_known(tmp_path):
+    X, Y = targets(t=10)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    before = len(pickle.dumps(model))
+    with pytest.raises(AttributeError, match="before saving the model"):
+        _ = pickle.loads(pickle.dumps(model)).kernel_weights_std_
+    save(model, tmp_path / "before.mkl")
+    with pytest.raises(AttributeError, match="before saving the model"):
+        _ = load(tmp_path / "before.mkl").variance_explained_
+    known = model.kernel_weights_std_
+    assert len(pickle.dumps(model)) < before + 10 * known.nbytes
+    save(model, tmp_path / "after.mkl")
+    for again in (load(tmp_path / "after.mkl"), pickle.loads(pickle.dumps(model))):
+        assert np.array_equal(again.kernel_weights_std_, known)
+    shared = model.set_params(weights="shared").fit(X, Y)
+    assert shared.kernel_weights_std_.shape == (4,)
+
+
+def test_what_needs_one_set_of_weights_says_so():
+    X, Y = targets(t=10)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    with pytest.raises(ValueError, match="fit the target alone"):
+        model.profile_intervals(X, Y)
+    with pytest.raises(ValueError, match="Each target has its own kernel weights"):
+        model.inference_frame()
+    lazy = array.from_array(Y, chunks=(60, 5))
+    with pytest.raises(AttributeError, match="Dask array"):
+        _ = clone(model).fit(X, lazy).kernel_weights_std_
+
+
 # --- precision, blocks, limits --------------------------------------------------------
 
 
@@ -795,6 +951,49 @@ def test_a_time_limit_keeps_what_is_finished():
     assert model.solution_.status is Status.TIME_LIMIT
     assert np.isfinite(model.predict(X)).all()
     assert model.kernel_weights_.shape == (30, 4)
+
+
+@pytest.mark.parametrize("time_limit", [1e-9, 1e-3])
+def test_a_time_limit_leaves_weights_to_each_target(time_limit):
+    X, Y = targets(t=300)
+    model = EvidenceMKLRegressor(
+        KERNELS, weights="per-target", tol=1e-3, time_limit=time_limit
+    )
+    with pytest.warns(ConvergenceWarning) as seen:
+        model.fit(X, Y)
+    assert not any("inf" in str(one.message) for one in seen)
+    assert model.kernel_weights_.any(axis=1).all()
+    # the smallest scale is nearly as good as zero, for targets that are noise
+    assert (model.evidence_.evidence >= model.evidence_.nothing - 0.1).all()
+
+
+def test_the_first_weights_are_equal_with_the_best_scale():
+    X, Y = targets(t=30)
+    model = EvidenceMKLRegressor(
+        KERNELS, normalize=None, weights="per-target", time_limit=1e-9
+    )
+    with pytest.warns(ConvergenceWarning, match="before it was known"):
+        model.fit(X, Y)
+    bank, ones = KernelBank(X, KERNELS), np.ones(len(X))
+    for t in (0, 17):
+        one = EvidenceProblem(bank, Y[:, [t]], ones)
+        theta = model.kernel_weights_[t]
+        here = one.at(theta).value
+        assert_allclose(model.evidence_.evidence[t], here, atol=1e-3)
+        scale = theta.sum() / model.kernel_weights_.sum(axis=1).min()
+        others = [theta * 10**0.5] + [theta / 10**0.5] * int(scale > 1.5)
+        for other in others:
+            assert one.at(other).value <= here + 1e-3
+
+
+def test_without_time_the_squared_loss_has_equal_weights():
+    X, Y = targets(t=30)
+    model = MKLRegressor(KERNELS, norm=1, weights="per-target", time_limit=1e-9)
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        model.fit(X, Y)
+    equal = MKLRegressor(KERNELS, norm=np.inf, C=1 / 4, tol=1e-6).fit(X, Y)
+    assert_allclose(model.kernel_weights_ / model.kernel_weights_[:, :1], 1.0)
+    assert_allclose(model.predict(X), equal.predict(X), atol=0.02)
 
 
 def test_progress_is_shown(capsys):

@@ -99,7 +99,10 @@ _RECORDS: dict[str, type] = {
         FeatureMap, ApproximationError, Nystroem, Fourier, Explicit, Columns,
     )
 }  # fmt: skip
-_NOT_KEPT = ("path_",)  # what predictions do not need
+_NOT_KEPT = (
+    "_later",
+    "path_",
+)  # what predictions do not need
 # parameters that only fit uses: objects are replaced by the default
 _OF_FIT = ("callback", "cv", "scoring", "solver", "random_state")
 

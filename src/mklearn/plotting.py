@@ -237,8 +237,8 @@ class ViewScoresDisplay:
     >>> model = EvidenceMKLRegressor(["linear", "rbf"]).fit(X[:200], y[:200])
     >>> found = score_by_view(model, X[200:], y[200:], by="kernel")
     >>> display = ViewScoresDisplay.from_scores(found, ax=Figure().subplots())
-    >>> len(display.bars_)
-    2
+    >>> len(display.bars_)  # two kernels and the intercept
+    3
     """
 
     def __init__(

@@ -288,7 +288,7 @@ def _profile(data: Data, model: Any) -> Any:
     Also None if there are so many samples or kernels that it would take long.
     """
     inner = fitted_on_views(model)
-    if not hasattr(inner, "weight_errors_"):
+    if np.ndim(inner.kernel_weights_) == 2 or not hasattr(inner, "weight_errors_"):
         return None
     if len(inner.kernel_names_) * len(data.y) ** 3 > _MOST_PROFILED:
         return None

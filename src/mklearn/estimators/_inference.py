@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import norm
+from sklearn.base import is_classifier
 
 
 def inference_columns(
@@ -42,6 +43,12 @@ def inference_columns(
                 f"{what} refer to other kernels than those of the model "
                 f"({', '.join(known[:3])}, ...); compute them with the same kernels."
             )
+    if np.ndim(model.kernel_weights_) == 2 and not is_classifier(model):
+        raise ValueError(
+            "Each target has its own kernel weights; use weights_frame() for them, and "
+            "for the intervals of an EvidenceMKLRegressor kernel_weights_std_, "
+            "variance_explained_ and variance_explained_std_, with a row for each."
+        )
     if np.ndim(model.kernel_weights_) == 2:
         raise ValueError(
             "Each class has its own kernel weights; use weights_frame() and "

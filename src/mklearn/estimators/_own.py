@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from mklearn.estimators._targets import Shifted
 from mklearn.kernels.memory import room_for
 from mklearn.problems.base import relative_gap
 from mklearn.problems.design import Design
+from mklearn.problems.evidence import EvidenceProblem, WeightErrors
 from mklearn.problems.targets import (
     Bounds,
     FewerColumns,
@@ -184,6 +185,50 @@ def record(history: History, last: Solution, seconds: float) -> None:
     history.slack.append(np.nan if last.slack is None else last.slack)
 
 
+@dataclass(frozen=True)
+class LaterErrors:
+    """Standard errors of targets with separate weights, for when they are needed.
+
+    They take a factorisation for each group of targets, and the samples.
+
+    Attributes
+    ----------
+    groups : list of arrays
+        The targets of each group.
+    problem : callable
+        Function of the number of a group that returns its problem.
+    units : array or None
+        The map from effects of the problem to effects in the units of X.
+    """
+
+    groups: list[Index]
+    problem: Callable[[int], EvidenceProblem]
+    units: FloatArray | None
+
+    def at(self, theta: FloatArray) -> tuple[WeightErrors, FloatArray]:
+        """Return the errors at weights (T, M), and those of effects, (q, T)."""
+        T, M = theta.shape
+        found = {
+            one.name: np.full((T, M) if one.name in _BY_KERNEL else T, np.nan)
+            for one in fields(WeightErrors)
+        }
+        effects = None
+        for number, group in enumerate(self.groups):
+            problem = self.problem(number)
+            at = problem.at(theta[group[0]])
+            assert at is not None  # or the solution would have no evidence
+            errors, std = at.errors(), problem.effects_std(at, self.units)
+            if effects is None:
+                effects = np.empty((len(std), T))
+            effects[:, group] = std
+            for name, values in found.items():
+                values[group] = getattr(errors, name)
+        assert effects is not None  # there is at least one group
+        return WeightErrors(**found), effects
+
+
+_BY_KERNEL = ("weights", "shares", "shares_std")
+
 # --- chunks of targets on workers -----------------------------------------------------
 
 
@@ -230,7 +275,10 @@ class ChunkFit:
         problem = self.problem.of(Y)
         if not self.centred and explained.any():  # no evidence without residuals
             raise NothingToLearnError(EXPLAINED)
-        found = run_solver(problem, self.solver, self.tol, self.max_iter, seconds)
+        solver = self.solver
+        if seconds == 0.0:  # too late for any computation
+            solver = replace(solver, rounds=0)
+        found = run_solver(problem, solver, self.tol, self.max_iter, seconds)
         shares = problem.contributions(found.theta, found.A)
         return ChunkFound(replace(found, history=History()), shares, shift, explained)
 

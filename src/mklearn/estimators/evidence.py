@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from mklearn.estimators._own import (
     Assembled,
     ChunkFit,
     ChunkRun,
+    LaterErrors,
     as_chunks,
     check_weights,
     is_own,
@@ -30,7 +32,7 @@ from mklearn.estimators._parameters import check_limits
 from mklearn.estimators._predictor import GramPredictor
 from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import GramTraining, Training, check_approximation
-from mklearn.problems.evidence import EvidenceProblem
+from mklearn.problems.evidence import EvidenceProblem, WeightErrors
 from mklearn.problems.targets import Likelihoods, OwnEvidence
 from mklearn.solvers import History, Solution, solve
 from mklearn.solvers.evidence import AverageInformation
@@ -120,11 +122,14 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         list of one for each group of outputs.
     noise_ : array of shape (n_outputs,)
         Variance of the noise.
-    kernel_weights_std_ : array of shape (n_kernels,)
+    kernel_weights_std_ : array of the shape of the weights
         Standard errors of the kernel weights, from the average information; infinite if
         kernels cannot be distinguished. For a weight of zero, it is the standard error
-        that the weight would have in addition to the positive ones.
-    variance_explained_, variance_explained_std_ : arrays of shape (n_kernels,)
+        that the weight would have in addition to the positive ones. Unless
+        ``weights="shared"``, these and the errors below are computed when one of them
+        is first used, by a factorisation for each output or group; until then, the
+        model keeps a reference to the samples, which is not saved with it.
+    variance_explained_, variance_explained_std_ : arrays of the shape of the weights
         Share of the variance of y, apart from covariates, that each kernel explains,
         and its standard error by the delta method.
     weight_errors_ : WeightErrors
@@ -217,6 +222,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
 
     solution_: Any
     evidence_: Any
+    _later: LaterErrors | None
 
     @one_blas_thread
     def fit(
@@ -293,6 +299,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         self.solution_, self.evidence_ = solution, solution.about
         found = problem.at(theta)
         assert found is not None  # or the solution would have no evidence
+        self._later = None
         self.weight_errors_ = found.errors()
         self._effects_std = problem.effects_std(found, self._units())
         self._spread = found.spread() if self.uncertainty else None
@@ -322,7 +329,11 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             shares = own.contributions(solution.theta, solution.A)
         self.solution_, self.evidence_ = solution, solution.about
         self.noise_, self.n_iter_ = self.evidence_.noise, solution.n_iter
-        return self._keep_apart(training, solution, shares, 0.0)
+        self._keep_apart(training, solution, shares, 0.0)
+        if not apart:
+            groups = target_groups(self.weights, own.n_targets)
+            self._later = LaterErrors(groups, own.one, self._units())
+        return self
 
     def _learn_groups(self, training: Training, shift: Any) -> EvidenceMKLRegressor:
         """Learn the weights of each group of targets; of each target, from features."""
@@ -331,8 +342,8 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         rest = self._rest(len(training.names))
         solver = AverageInformation(rest=rest) if own else None
         solutions, shares, history = [], [], History()
-        for group in groups:
-            problem = training.evidence(group)
+        problems = [training.evidence(group) for group in groups]
+        for problem in problems:
             found = self._solve(training, problem, solver)
             solutions.append(found)
             shares.append(problem.contributions(found.theta, found.A))
@@ -349,7 +360,9 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         else:
             self.evidence_, self.solution_ = each, solutions
         self.n_iter_ = max(solution.n_iter for solution in solutions)
-        return self._keep_apart(training, made, made.shares, shift)
+        self._keep_apart(training, made, made.shares, shift)
+        self._later = LaterErrors(groups, problems.__getitem__, self._units())
+        return self
 
     def _rest(self, n_kernels: int) -> float:
         """Return the tolerance for targets that each have their own weights."""
@@ -361,16 +374,15 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         found: Solution | Assembled,
         shares: FloatArray,
         shift: Any,
-    ) -> EvidenceMKLRegressor:
+    ) -> None:
         """Store a model with a row of weights for each target."""
         bias, effects = self._effects(found.bias, shift)
         predictor = training.predictor(found.theta, found.A, bias)
         predictor = predictor.with_effects(effects)
         self._keep(training, predictor, found.theta, found.A, shares)
-        self._spread = None
+        self._spread = self._later = None
         for name in ("weight_errors_", "_effects_std"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        return self
 
     def _solve(self, training: Training, problem: Any, solver: Any = None) -> Solution:
         """Solve a problem within the limits of the estimator."""
@@ -397,6 +409,41 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         """Return the map from effects of the problem to effects in the units of X."""
         return None if self._fixed is None else self._fixed.coding.to_units
 
+    @cached_property
+    def weight_errors_(self) -> WeightErrors:
+        """Standard errors of weights and shares; of each target, when first used."""
+        return self._errors_apart()[0]
+
+    @cached_property
+    def _effects_std(self) -> FloatArray:
+        return self._errors_apart()[1]
+
+    @one_blas_thread
+    def _errors_apart(self) -> tuple[WeightErrors, FloatArray]:
+        """Compute the standard errors of targets with separate weights."""
+        later = vars(self).get("_later")
+        if later is None:
+            # an AttributeError, as for any attribute that is not there
+            raise AttributeError(
+                "Standard errors of targets with separate weights are computed from "
+                "the samples when they are first used. There are none if the model is "
+                "not fitted, if it was saved before, or if y was a Dask array in "
+                "chunks; read kernel_weights_std_ before saving the model, or fit the "
+                "targets in question with y in memory."
+            )
+        errors, effects = later.at(self.kernel_weights_)
+        self.__dict__["weight_errors_"] = errors
+        self.__dict__["_effects_std"] = effects
+        self._later = None  # the samples are no longer needed
+        return errors, effects
+
+    def __getstate__(self) -> Any:
+        """Return the state without the samples of standard errors."""
+        state = dict(super().__getstate__())
+        if state.get("_later") is not None:
+            state["_later"] = None
+        return state
+
     @property
     def intercept_std_(self) -> FloatArray:
         """Standard errors of the intercepts, shape (n_outputs,)."""
@@ -410,17 +457,17 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
 
     @property
     def kernel_weights_std_(self) -> FloatArray:
-        """Standard errors of the kernel weights, shape (n_kernels,)."""
+        """Standard errors of the kernel weights, in their shape."""
         return self.weight_errors_.weights
 
     @property
     def variance_explained_(self) -> FloatArray:
-        """The share of the variance that each kernel explains, shape (n_kernels,)."""
+        """The share of the variance that each kernel explains, as the weights."""
         return self.weight_errors_.shares
 
     @property
     def variance_explained_std_(self) -> FloatArray:
-        """Standard errors of these shares, shape (n_kernels,)."""
+        """Standard errors of these shares, in their shape."""
         return self.weight_errors_.shares_std
 
     @one_blas_thread
@@ -475,6 +522,12 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
         M, theta = len(self.kernel_names_), self.kernel_weights_
+        if np.ndim(theta) == 2:
+            raise ValueError(
+                "profile_intervals needs one set of kernel weights, but each target or "
+                "group has its own; fit the target alone with weights='shared', or use "
+                "kernel_weights_std_ and variance_explained_std_."
+            )
         asked = list(range(M) if kernels is None else kernels)
         if not all(isinstance(m, (int, np.integer)) and 0 <= m < M for m in asked):
             raise ValueError(f"kernels must be indices from 0 to {M - 1}, got {asked}.")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 
 from mklearn.data.checks import structured_times
+from mklearn.data.clock import Clock
 from mklearn.estimators._folds import Fold, Folds, Part, stop_on_ctrl_c
 from mklearn.estimators._own import is_own, is_shared, target_groups
 from mklearn.estimators._path_search import SLACK, PathSearch, choose_cell
@@ -24,10 +26,18 @@ from mklearn.estimators.classifier import MKLClassifier
 from mklearn.estimators.event_times import concordance_index
 from mklearn.estimators.regressor import MKLRegressor
 from mklearn.estimators.survival import MKLCox
+from mklearn.kernels import KernelBank
 from mklearn.problems import LpBall
+from mklearn.problems.targets import OwnSquared
+from mklearn.solvers import Status
 from mklearn.solvers.path import NORMS
+from mklearn.solvers.target_grid import RidgeGrid
+from mklearn.solvers.targets import OwnWeights
 
 FloatArray = NDArray[np.float64]
+
+_FEW = 16  # number of targets up to which folds are solved without approximation
+_SEARCH = 0.5  # share of the time limit for the folds of many targets
 
 
 class MKLClassifierCV(PathSearch, MKLClassifier):
@@ -232,7 +242,15 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         for each output, or for each group accordingly.
     loss, epsilon, normalize, solver, psd
         As in :class:`MKLRegressor`.
-    tol, max_iter, time_limit, memory_limit, n_jobs, callback, verbose
+    time_limit : float, optional
+        As in :class:`MKLClassifierCV`; with ``weights="per-target"`` and the squared
+        loss, time limit in seconds for the whole fit: half of it for all folds, the
+        rest for the final fit. If it ends early, the choice is made from the folds and
+        weights so far.
+    callback : callable, optional
+        As in :class:`MKLClassifierCV`; with ``weights="per-target"``, the squared loss
+        and more than 16 outputs only in the final fit.
+    tol, max_iter, memory_limit, n_jobs, verbose
         As in :class:`MKLClassifierCV`.
 
     Attributes
@@ -243,7 +261,8 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         As in :class:`MKLClassifierCV`. Unless ``weights="shared"``, ``C_`` and
         ``norm_`` are arrays of shape (n_outputs,), the scores have an additional axis
         for outputs or groups, and there is no ``gain_over_sum_``; with "per-target" and
-        the squared loss there is no ``path_`` either.
+        the squared loss there is no ``path_`` either, and the scores of folds that
+        ``time_limit`` left no time for are NaN.
     kernel_names_, kernels_, kernel_weights_, kernel_contributions_
         As in :class:`MKLRegressor`, for the final fit.
     support_, dual_coef_, intercept_, duality_gap_, n_iter_, solution_, predictor_
@@ -373,66 +392,156 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
 
     def _search_own(self, training: GramTraining, folds: Folds, weighted: bool) -> Any:
         """Choose a cell for each target, all targets together in each cell."""
-        (found,) = folds.run(partial(self._run_own, weighted=weighted), self.n_jobs)
-        scores = np.stack(found, axis=2)  # (P, K, n_folds, T)
         self.Cs_ = np.sort(self._costs_tried())
         self.norms_ = np.array([float(p) for p in self.norms])
-        T = scores.shape[-1]
+        found = self._folds_in_time(training, folds, weighted)
+        T = training.target.shape[1]
+        scores = np.full((len(self.norms_), len(self.Cs_), len(found), T), np.nan)
+        for number, one in enumerate(found):
+            if one is not None:
+                scores[:, :, number] = one
+        done = scores[:, :, [one is not None for one in found]]
         cells = [
-            choose_cell(scores[..., t], self.Cs_, self.norms_, self.rule)
+            choose_cell(done[..., t], self.Cs_, self.norms_, self.rule)
             for t in range(T)
         ]
         whole, shift = self._encoded(training)
         assert isinstance(whole, GramTraining)
+        which, costs = np.array(cells).T
+        problem = self._own(whole, 1.0, LpBall(1.0))
         groups, problems, solutions = [], [], []
-        for i, k in sorted(set(cells)):
-            group = np.array([t for t in range(T) if cells[t] == (i, k)])
-            part = replace(whole, Y=whole.Y[:, group])
+        for i in np.unique(which):
+            group = np.flatnonzero(which == i)
             ball = LpBall(float(self.norms_[i]))
-            problem = self._own(part, float(self.Cs_[k]), ball)
+            part = problem.among(group, self.Cs_[costs[group]], ball)
             groups.append(group)
-            problems.append(problem)
-            solutions.append(self._solve_own(part, problem))
-        chosen = np.array([[self.Cs_[k], self.norms_[i]] for i, k in cells]).T
+            problems.append(part)
+            solutions.append(self._solve_own(whole, part))
+        chosen = np.array([self.Cs_[costs], self.norms_[which]])
         self._store_groups(whole, groups, problems, solutions, shift)
         self.duality_gap_ = max(float(s.about.gaps.max()) for s in solutions)
-        self._keep_choices(chosen, scores)
+        self._keep_choices(chosen, scores, done)
         self.path_ = ()
         return self
 
-    def _keep_choices(self, chosen: FloatArray, scores: FloatArray) -> None:
-        """Store what was chosen for each target."""
+    def _own_solver(self) -> OwnWeights:
+        return replace(super()._own_solver(), few=0)  # groups share their factors
+
+    def _folds_in_time(
+        self, training: GramTraining, folds: Folds, weighted: bool
+    ) -> list[FloatArray | None]:
+        """Return the scores of each fold, None if there was no time; one at least."""
+        left, seconds = training.clock.left(), None
+        if left is not None:
+            turns = -(-len(folds.folds) // effective_n_jobs(self.n_jobs))
+            seconds = _SEARCH * left / turns
+        job = partial(self._run_own, weighted=weighted, seconds=seconds)
+        (found,) = folds.run(job, self.n_jobs)
+        if all(one is None for one in found):
+            job = partial(self._run_own, weighted=weighted, seconds=0.0, late=True)
+            ((first,),) = replace(folds, folds=folds.folds[:1]).run(job)
+            found = [first, *found[1:]]
+        missing = sum(one is None for one in found)
+        early = sum(one is not None and one[1] for one in found)
+        if missing or early:
+            warnings.warn(
+                f"time_limit left no time for {missing} of {len(found)} folds, and "
+                f"{early} ended before the weights were good enough to choose by; the "
+                "choice is based on the scores so far. Raise time_limit, or try a "
+                "smaller grid.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return [None if one is None else one[0] for one in found]
+
+    def _keep_choices(
+        self, chosen: FloatArray, scores: FloatArray, done: FloatArray | None = None
+    ) -> None:
+        """Store what was chosen for each target, from the folds that were ``done``."""
         self.__dict__.pop("gain_over_sum_", None)  # of a group, or an earlier fit
         self.rejected_, self.select_scores_ = (), None
         Cs, norms = chosen
-        self.scores_, self.mean_scores_ = scores, scores.mean(axis=2)
+        self.scores_ = scores
+        self.mean_scores_ = (scores if done is None else done).mean(axis=2)
         known = self.norms_.tolist()
         which = np.array([known.index(p) for p in norms.tolist()])
         self.C_, self.norm_ = Cs, norms
         self.best_index_ = (which, np.searchsorted(self.Cs_, Cs))
 
-    def _run_own(self, part: Part, weighted: bool) -> FloatArray:
-        """Return the score of every cell for each target on a fold, (P, K, T)."""
-        fold = part.fold
+    def _run_own(
+        self, part: Part, weighted: bool, seconds: float | None, late: bool = False
+    ) -> tuple[FloatArray, bool] | None:
+        """Return the score of every cell for each target on a fold, (P, K, T).
+
+        Parameters
+        ----------
+        part : Part
+        weighted : bool
+            Whether samples have weights.
+        seconds : float or None
+            Time limit for this fold.
+        late : bool
+            Whether to return a result even if the limit of the whole fit is over.
+
+        Returns
+        -------
+        tuple or None
+            The scores, and whether the time limit ended the search for weights; None
+            if the limit of the whole fit was over before this fold.
+        """
+        fold, clock = part.fold, Clock.start(seconds)
+        if part.whole.clock.left() == 0.0 and not late:
+            return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             training, cross = part.normalised(self.normalize)
-            warnings.simplefilter("ignore", ConvergenceWarning)
             whole, shift = self._encoded(training)
-            assert isinstance(whole, GramTraining)
-            new = part.design_tested()
-            rough = clone(self).set_params(tol=SLACK * self.tol)
-            found = []
-            for p in self.norms:
-                for C in np.sort(self._costs_tried()):
-                    problem = self._own(whole, float(C), LpBall(float(p)))
-                    solution = rough._solve_own(whole, problem)
-                    stop_on_ctrl_c([solution])
-                    F = cross.apply_each(solution.theta, solution.A)
-                    beside = solution.bias if new is None else new @ solution.bias
-                    values = (F + beside + shift)[fold.place]
-                    found.append(self._score_each(fold, values, weighted))
-        return np.reshape(found, (len(self.norms), -1, len(shift)))
+        assert isinstance(whole, GramTraining)
+        problem = self._own(whole, 1.0, LpBall(1.0))
+        scores = np.empty((len(self.norms_), len(self.Cs_), len(shift)))
+        truth = fold.truth.reshape(len(fold.place), len(shift))
+        found, early = self._rough(problem, clock, cross, part.design_tested())
+        for here, values in found:
+            cut = replace(fold, truth=truth[:, here])
+            for i, k in np.ndindex(scores.shape[:2]):
+                each = (values[i, k] + shift[here])[fold.place]
+                scores[i, k, here] = self._score_each(cut, each, weighted)
+        return scores, early
+
+    def _rough(
+        self,
+        problem: OwnSquared,
+        clock: Clock,
+        cross: KernelBank,
+        new: FloatArray | None,
+    ) -> tuple[Iterable[tuple[slice, FloatArray]], bool]:
+        """Return predictions for the test samples of a fold, and if there was no time.
+
+        Predictions of all cells, (P, K, n_new, count), come in blocks of targets.
+        """
+        T, early = problem.n_targets, False
+        if T > _FEW:
+            grid = RidgeGrid(problem, self.norms_, self.Cs_, SLACK * self.tol)
+            for _ in grid.rounds():
+                if clock.left() == 0.0:
+                    early = True
+                    break
+            return grid.predictions(cross, new), early
+        values = np.empty((len(self.norms_), len(self.Cs_), cross.shape[0], T))
+        rough = clone(self).set_params(tol=SLACK * self.tol)
+        each = np.tile(np.arange(T), len(self.Cs_))
+        for i, p in enumerate(self.norms_):
+            # every target once for each cost
+            part = problem.among(each, np.repeat(self.Cs_, T), LpBall(float(p)))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                solution = rough._solve_by(rough._own_solver(), part, clock)
+            stop_on_ctrl_c([solution])
+            early |= solution.status is Status.TIME_LIMIT
+            F = cross.apply_each(solution.theta, solution.A)
+            F = F + (solution.bias if new is None else new @ solution.bias)
+            values[i] = F.reshape(len(F), -1, T).transpose(1, 0, 2)
+        return [(slice(0, T), values)], early
 
     def _score_each(self, fold: Fold, values: FloatArray, weighted: bool) -> FloatArray:
         """Return the score of each target."""

@@ -50,9 +50,10 @@ class ScoreByView:
     Attributes
     ----------
     names : tuple of str
-        The views, or the kernels.
+        The views, or the kernels. In the product measure, covariates follow as
+        "covariates"; the last name for R2 is "intercept", the constant.
     members : tuple of tuple of str
-        The kernels of each name, on the first fold.
+        The kernels of each name, on the first fold; none for the intercept.
     kind : {"product", "unique", "shapley"}
     by : {"view", "kernel"}
     scoring : str
@@ -96,9 +97,8 @@ class ScoreByView:
     def rest(self) -> float:
         """What remains of the total: ``total - scores.sum()``.
 
-        For ``kind="product"``, what is lost because predictions are too high or too low
-        on average (zero for correlations); for "shapley", the score of a model without
-        kernels; for "unique", the part that several names share, positive if they are
+        For ``kind="product"``, zero up to rounding; for "shapley", the score of a model
+        without kernels; for "unique", the part that several names share, positive if they are
         redundant and negative if they are synergistic.
         """
         return self.total - float(self.scores.sum())
@@ -121,17 +121,19 @@ class ScoreByView:
         return [(train, test) for train, test in self.sizes if train is not None]
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame: a row for each name and one for the rest.
+        """Return a pandas DataFrame: a row for each name, and one for the rest.
 
-        The column "score" sums to the total.
+        The column "score" sums to the total. The product measure leaves no rest.
         """
+        whole = self.kind == "product"
         columns: dict[str, Any] = {
-            "score": [*self.scores, self.rest],
-            "standard_error": [*self.standard_errors, np.nan],
+            "score": [*self.scores, *([] if whole else [self.rest])],
+            "standard_error": [*self.standard_errors, *([] if whole else [np.nan])],
         }
         if self.sampling_errors is not None:
             columns["sampling_error"] = [*self.sampling_errors, 0.0]
-        frame = by_kernel((*self.names, "rest"), None, columns)
+        names = self.names if whole else (*self.names, "rest")
+        frame = by_kernel(names, None, columns)
         return frame.rename_axis(self.by)
 
     frame = to_frame
@@ -159,7 +161,9 @@ def score_by_view(
         R2:           sum f_m (2 y - f) / sum y^2
         correlation:  sum f_m y / sqrt(sum f^2 sum y^2)
 
-    These sum to the score, for R2 up to the cost of a wrong mean (``rest``). Views with
+    For R2 there is one more part, "intercept": with the difference d between the means
+    of predictions and of targets, it is ``-n d^2 / sum y^2``, the cost of predictions
+    that are too high or too low on average. The parts sum to the score. Views with
     the same information share its value according to the sizes of their parts, and a
     part that disagrees with the target is negative. The other kinds fit models on
     subsets of the views: "unique" is the decrease of the score without a view,
@@ -230,8 +234,8 @@ def score_by_view(
     >>> model = MKLRegressor(kernels.per_view("linear")).fit(X[:100], y[:100])
     >>> found = score_by_view(model, X[100:], y[100:])
     >>> found.names, bool(found.scores[0] > found.scores[1] > found.scores[2])
-    (('a', 'b', 'c'), True)
-    >>> bool(np.isclose(found.scores.sum() + found.rest, found.total))
+    (('a', 'b', 'c', 'intercept'), True)
+    >>> bool(np.isclose(found.scores.sum(), found.total))
     True
     """
     check_ours(model)
@@ -391,8 +395,12 @@ class ViewScorer:
         if kind == "shapley" and self._draws:
             draws = np.mean(self._draws, axis=0)  # one row for each pair of orders
             errors = draws.std(axis=0, ddof=1) / np.sqrt(len(draws))
+        names, members = self._named
+        if (kind, self._scoring) == ("product", "r2"):
+            names, members = (*names, "intercept"), (*members, ())
         return ScoreByView(
-            *self._named,
+            names,
+            members,
             kind,
             self._by,
             self._scoring if isinstance(self._scoring, str) else "score",
@@ -509,7 +517,10 @@ def _as_targets(model: Any, y: NDArray[Any]) -> FloatArray:
 def _divided(
     parts: FloatArray, bias: FloatArray, Y: FloatArray, measure: str
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the product measure of parts (n, T, V), shape (T, V), and scores (T,)."""
+    """Return the product measure of parts (n, T, V), and scores (T,).
+
+    The measure has shape (T, V), and for R2 (T, V + 1), with the constant at the end.
+    """
     deviations = Y - Y.mean(axis=0)
     size = np.sum(deviations**2, axis=0)
     if not (size > 0).all():
@@ -521,6 +532,8 @@ def _divided(
     f = centred.sum(axis=2)
     if measure == "r2":
         shares = np.einsum("itv,it->tv", centred, 2.0 * deviations - f)
+        off = Y.mean(axis=0) - bias - parts.sum(axis=2).mean(axis=0)
+        shares = np.column_stack([shares, -len(Y) * off**2])
         missed = np.sum((Y - bias - parts.sum(axis=2)) ** 2, axis=0)
         return shares / size[:, None], 1.0 - missed / size
     norm = np.sqrt(size * np.sum(f**2, axis=0))

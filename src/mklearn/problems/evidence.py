@@ -400,6 +400,8 @@ class Evidence:
 class WeightErrors:
     """Standard errors of weights, and shares of variance with their standard errors.
 
+    If targets have separate weights, all of these have a first axis for targets.
+
     Attributes
     ----------
     weights : array of shape (M,)
@@ -418,8 +420,8 @@ class WeightErrors:
     weights: FloatArray
     shares: FloatArray
     shares_std: FloatArray
-    explained: float
-    explained_std: float
+    explained: Any
+    explained_std: Any
 
 
 @dataclass(frozen=True)

@@ -458,6 +458,8 @@ class OwnSquared:
         Ones and covariates, whose coefficients are unpenalised for each target.
     like : OwnSquared, optional
         A problem of other targets on the same samples, to share factors with.
+    C : array of shape (T,), optional
+        The factor by which ``cost`` is multiplied for each target; one by default.
     """
 
     bank: KernelBank
@@ -466,6 +468,7 @@ class OwnSquared:
     weights: WeightSet
     design: Design | None = None
     like: OwnSquared | None = field(default=None, repr=False)
+    C: FloatArray | None = None
 
     kind: ClassVar[Kind] = "targets"
 
@@ -477,6 +480,18 @@ class OwnSquared:
     def of(self, Y: FloatArray) -> OwnSquared:
         """Return the problem of other targets, which shares factors with this one."""
         return replace(self, Y=Y, like=self)
+
+    def among(
+        self, targets: NDArray[np.intp], C: FloatArray, weights: WeightSet
+    ) -> OwnSquared:
+        """Return the problem of some targets, with other costs and another set."""
+        Y = self.Y[:, targets]
+        return replace(self, Y=Y, C=C, weights=weights, like=self.like or self)
+
+    @cached_property
+    def multiples(self) -> FloatArray:
+        """The factor of the cost of each target, shape (T,)."""
+        return np.ones(self.n_targets) if self.C is None else self.C
 
     @cached_property
     def centred(self) -> Centred:
@@ -509,7 +524,7 @@ class OwnSquared:
 
     def _of(self, block: slice) -> MKLProblem:
         y = np.asarray(self.Y[:, block], dtype=float)
-        cost = np.repeat(self.cost[:, None], y.shape[1], axis=1)
+        cost = self.cost[:, None] * self.multiples[block]
         loss = Squared(y, cost, design=self.design)
         return MKLProblem(self.bank, loss, self.weights)
 
@@ -524,7 +539,8 @@ class OwnSquared:
         if found is None:
             total = 0.0
             for block in self.blocks():
-                total += 0.5 * float(np.sum(self.values(block) ** 2))
+                each = np.sum(self.values(block) ** 2, axis=0)
+                total += 0.5 * float(self.multiples[block] @ each)
             return Judgement(total, -np.inf, np.zeros(self.n_targets))
         # bounds of the sum may meet before those of each target: no lower bound here
         return Judgement(float(found.upper.sum()), -np.inf, np.zeros(self.n_targets))

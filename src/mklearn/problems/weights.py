@@ -131,6 +131,16 @@ class LpBall(_Quadratic):
             return float(np.max(q, initial=0.0))
         return _norm(np.maximum(q, 0.0), _conjugate(self.p))
 
+    def supports(self, q: FloatArray) -> FloatArray:
+        """Return the value of ``support`` for each row of ``q`` (T, n_kernels)."""
+        q = np.maximum(q, 0.0)
+        top = q.max(axis=1, initial=0.0)
+        if self.p == 1:
+            return top
+        unit = q / np.where(top > 0, top, 1.0)[:, None]
+        exponent = _conjugate(self.p)
+        return np.asarray(top * np.sum(unit**exponent, axis=1) ** (1.0 / exponent))
+
     def center(self, n_kernels: int) -> FloatArray:
         """Return equal weights on the boundary."""
         size = 1.0 if np.isinf(self.p) else n_kernels ** (-1.0 / self.p)

@@ -183,7 +183,8 @@ def views_section(report: Report) -> str:
         plain = [_short(name) for name in found.names]
         shown = replace(found, names=tuple(plain))
         ViewScoresDisplay.from_scores(shown, ax=drawn.subplots())
-        alt = f"Bars: what each of {len(rows)} {found.by}s accounts for in the score"
+        count = len(rows) - found.names.count("intercept")
+        alt = f"Bars: what each of {count} {found.by}s accounts for in the score"
         parts += figure(drawn, alt, "views")
     return parts
 

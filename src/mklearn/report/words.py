@@ -106,10 +106,10 @@ ALIKE = (
 BY_VIEW = {
     "product": (
         "Each prediction is a sum of contributions of the views; the parts of the "
-        "score sum to the score, up to the rest. Views with the same information "
-        "share its value, and a view with a negative part makes the predictions "
-        "worse. The rest is the loss due to predictions that are too high or too low "
-        "on average."
+        "score sum to the score. Views with the same information share its value, and "
+        "a view with a negative part makes the predictions worse. The part of the "
+        "intercept, if there is one, is the loss due to predictions that are too high "
+        "or too low on average."
     ),
     "unique": (
         "The decrease of the score when the model is refitted without a view. Two "
@@ -297,9 +297,7 @@ def by_view(found: Mapping[str, Any]) -> str:
     if name == "correlation":
         name += " of scores with the target"
     shown = [f"{scale * found['total']:.{digits}f}{unit} in all"]
-    # parts of a correlation sum to the total; only R squared and Shapley have a rest
-    if (found["kind"], found["scoring"]) == ("product", "r2"):
-        shown.append(f"{scale * found['rest']:+.{digits}f} for a wrong mean")
+    # parts of the product measure sum to the total
     if found["kind"] == "shapley":
         shown.append(f"{scale * found['rest']:.{digits}f}{unit} without views")
     kind = {

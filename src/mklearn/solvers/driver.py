@@ -91,10 +91,14 @@ def warn_if_early(solution: Solution, tol: float, stacklevel: int = 2) -> None:
         reached = f"at a relative duality gap of {solution.gap:.2g}"
         if solution.rounding > 0.1 * tol:
             reached += f" ({solution.rounding:.2g} of it by rounding)"
-        if solution.slack is not None and np.isinf(solution.gap):
-            reached = f"where the objective may yet improve by {solution.slack:.2g}"
+        above = f", above tol={tol:.2g}"
+        if np.isinf(solution.gap):
+            reached, above = "before it was known how much could still be gained", ""
+            if solution.slack is not None:
+                reached = f"where the objective may yet improve by {solution.slack:.2g}"
+                above = f", above tol={tol:.2g}"
         warnings.warn(
-            f"Stopped {reached}, above tol={tol:.2g}: {status.value}.",
+            f"Stopped {reached}{above}: {status.value}.",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )

@@ -72,22 +72,34 @@ class OwnWeights:
     single : callable, optional
         Function of the problem of one target with the squared loss that returns a
         solver for it.
+    few : int
+        Number of targets up to which there are no groups.
+    rounds : int
+        Number of rounds with groups. With 0, all targets keep the first point of the
+        problem, which takes hardly any computation.
     """
 
     rest: float = 1e-3
     single: Callable[[MKLProblem], Any] = _single
+    few: int = _FEW
+    rounds: int = _ROUNDS
 
     needs: ClassVar[tuple[Need, ...]] = ()
 
     def iterates(self, problem: Any, start: Iterate | None) -> Steps:
         """Yield a point of all targets after each round, and after single targets."""
+        if not self.rounds:
+            yield problem.first()
+            return None
         if isinstance(problem, OwnEvidence):
-            task: _Task = _EvidenceTask(problem, self.rest)
+            task: _Task = _EvidenceTask(problem, self.rest, self.few)
         else:
-            task = _SquaredTask(problem, self.rest, self.single)
+            task = _SquaredTask(problem, self.rest, self.few, self.single)
+        if task.grouped:
+            task.begin()  # before the clock is looked at: targets have weights
         yield task.point().alive()
         if task.grouped:
-            for _ in range(_ROUNDS):
+            for _ in range(self.rounds):
                 yield from task.round()
                 yield task.point()
                 if task.settled() or not task.active.any():
@@ -108,7 +120,7 @@ class _Task(ABC):
     problem: Any
     rest: float
 
-    def __init__(self, problem: Any, rest: float) -> None:
+    def __init__(self, problem: Any, rest: float, few: int) -> None:
         self.problem, self.rest = problem, rest
         first = problem.first()
         self.theta, self.A = first.theta, first.A
@@ -120,6 +132,8 @@ class _Task(ABC):
         self.reach, self.loss = np.full(T, _REACH), np.full(T, np.inf)
         self.exact = np.zeros(T, dtype=bool)
         self.trial = self.theta.copy()
+        self.scale = np.ones(T)  # of the kernels of each target
+        self.fresh = np.ones(T, dtype=bool)  # whose derivatives are not known
         self.n_rounds = 0
         varied = np.zeros(T, dtype=bool)
         for at in problem.blocks():
@@ -127,7 +141,7 @@ class _Task(ABC):
         self.varied, self.active = varied, varied.copy()
         self.promise[~varied] = 0.0
         self.factors: Factors | None = None
-        if np.count_nonzero(varied) > _FEW and self.suits():
+        if np.count_nonzero(varied) > few and self.suits():
             self.factors = problem.factors
         self.space = None if self.factors is None else _Space.of(self.factors, self)
 
@@ -145,8 +159,25 @@ class _Task(ABC):
         """Return the weights of the first reference."""
 
     @abstractmethod
-    def starts(self, space: _Space) -> list[tuple[_Reference, Index]]:
-        """Return the first references, and the targets of each."""
+    def multiples(self) -> FloatArray:
+        """Return multiples of the weights of the first reference, to start from."""
+
+    @abstractmethod
+    def scales(self, energy: FloatArray, rest: FloatArray, targets: Index) -> Index:
+        """Return the starting point of some targets, as indices of ``self.levels``.
+
+        Parameters
+        ----------
+        energy : array of shape (r, count)
+            Squared coordinates in the space.
+        rest : array of shape (count,)
+            Squared length of the part outside it.
+        targets : array of shape (count,)
+        """
+
+    @abstractmethod
+    def level(self, quads: FloatArray, scales: Index, targets: Index) -> FloatArray:
+        """Return the objective at starting points from ``z'G^-1 z``."""
 
     @abstractmethod
     def look(self, reference: _Reference, found: _Found) -> _Seen:
@@ -203,7 +234,7 @@ class _Task(ABC):
         groups = (
             self.starts(space)
             if self.n_rounds == 0
-            else space.groups(self.trial, targets)
+            else space.groups(self.trial * self.scale[:, None], targets)
         )
         self.n_rounds += 1
         for reference, members in groups:
@@ -214,29 +245,72 @@ class _Task(ABC):
                 yield self.point().alive()
         self.step(targets)
 
+    def begin(self) -> None:
+        """Give each target its starting point: a multiple of the first weights.
+
+        At such weights, all systems are diagonal in the space. A run that is stopped
+        later has at least these weights.
+        """
+        space = self.space
+        assert space is not None
+        self.levels = self.multiples()
+        self.number = np.zeros(len(self.theta), dtype=np.intp)
+        targets = np.flatnonzero(self.active)
+        for at in range(0, len(targets), space.block):
+            here = targets[at : at + space.block]
+            z = self.problem.values(here)
+            inside = space.inward(z)
+            energy = np.asarray(inside, dtype=float) ** 2
+            # the part outside the span is noise at any weights
+            rest = np.maximum(np.sum(z**2, axis=0) - energy.sum(axis=0), 0.0)
+            which = self.scales(energy, rest, here)
+            scale = self.levels[which]
+            shrink = 1.0 / (1.0 + np.outer(space.values, scale))
+            quad = np.sum(energy * shrink, axis=0) + rest
+            a = z - space.outward(inside * (1.0 - shrink).astype(space.dtype))
+            own = self.scale[here]
+            self.A[:, here] = self.problem.centred.coefficients(a) * own
+            self.theta[here] = (scale / own)[:, None] * space.theta
+            self.size[here] = quad * own
+            self.value[here] = self.level(quad * own, which, here)
+            self.number[here] = which
+        self.trial[targets] = self.theta[targets]
+
+    def starts(self, space: _Space) -> list[tuple[_Reference, Index]]:
+        """Return the references of the starting points, and the targets of each."""
+        targets = np.flatnonzero(self.active)
+        number = self.number[targets]
+        return [
+            (space.first(scale), targets[number == i])
+            for i, scale in enumerate(self.levels)
+            if np.any(number == i)
+        ]
+
     def evaluate(self, reference: _Reference, targets: Index) -> None:
         """Evaluate the trials of some targets, and keep those that are better."""
         space, trial = self.space, self.trial[targets]
         assert space is not None
-        z = self.problem.values(targets)
+        z, scale = self.problem.values(targets), self.scale[targets]
         inside = space.inward(z)
-        found = reference.solve(inside, trial, self.accuracy)
+        found = reference.solve(inside, trial * scale[:, None], self.accuracy)
         rest = z - space.outward(inside)
         found.quad += np.sum(rest**2, axis=0)
+        found.multiply(scale)
         seen = self.look(reference, found)
         better = seen.value < self.standing(reference, targets)
+        better |= self.fresh[targets]
         self.reach[targets] = np.where(
             better, np.minimum(2 * self.reach[targets], 2.0), self.reach[targets] / 3
         )
         now = targets[better]
         a = space.outward(reference.back(found.a[:, better])) + rest[:, better]
-        A = self.problem.centred.coefficients(a)
+        A = self.problem.centred.coefficients(a) * scale[better]
         # not atomic; if Ctrl-C comes in between, certificates detect it
         self.A[:, now] = A
         self.theta[now], self.value[now] = trial[better], seen.value[better]
         self.quads[now], self.bends[now] = found.quads[better], found.bends[better]
         self.slopes[now], self.size[now] = seen.slopes[better], found.quad[better]
-        self.loss[now] = seen.loss[better]
+        self.loss[now], self.fresh[now] = seen.loss[better], False
 
 
 # --- evidence -------------------------------------------------------------------------
@@ -247,11 +321,11 @@ class _EvidenceTask(_Task):
 
     problem: OwnEvidence
 
-    def __init__(self, problem: OwnEvidence, rest: float) -> None:
+    def __init__(self, problem: OwnEvidence, rest: float, few: int) -> None:
         self.free = problem.all.freedom
         self.single_precision = rest >= _SINGLE
         self.accuracy = min(1e-5, 0.1 * rest / self.free)
-        super().__init__(problem, rest)
+        super().__init__(problem, rest, few)
         self.constant = float(problem.all.misfit(np.full(1, self.free))[0])
         # shared by all points, as are their arrays: the last point is the best one
         none, T = problem.nothing, len(self.theta)
@@ -270,27 +344,23 @@ class _EvidenceTask(_Task):
         n = len(factors.stack)
         return np.where(known, n / (len(traces) * np.where(known, traces, 1.0)), 0.0)
 
-    def starts(self, space: _Space) -> list[tuple[_Reference, Index]]:
-        """Return multiples of equal weights, and the targets for which each is best."""
-        best = np.zeros(len(self.theta), dtype=np.intp)
-        volumes = np.log1p(np.outer(_SCALES, space.values)).sum(axis=1)
-        shrink = 1.0 / (1.0 + np.outer(_SCALES, space.values))
-        targets = np.flatnonzero(self.active)
-        for at in range(0, len(targets), space.block):
-            here = targets[at : at + space.block]
-            z = self.problem.values(here)
-            inside = space.inward(z)
-            # the part outside the span is noise at any weights
-            rest = np.maximum(np.sum(z**2, axis=0) - np.sum(inside**2, axis=0), 0.0)
-            quads = shrink @ np.asarray(inside**2, dtype=float) + rest
-            costs = self.free * np.log(np.maximum(quads, 1e-300)) + volumes[:, None]
-            best[here] = np.argmin(costs, axis=0)
-        self.trial[targets] = _SCALES[best[targets], None] * space.theta
-        return [
-            (space.first(scale), targets[best[targets] == i])
-            for i, scale in enumerate(_SCALES)
-            if np.any(best[targets] == i)
-        ]
+    def multiples(self) -> FloatArray:
+        assert self.space is not None
+        volumes = np.log1p(np.outer(_SCALES, self.space.values)).sum(axis=1)
+        self.volumes = volumes
+        return _SCALES
+
+    def scales(self, energy: FloatArray, rest: FloatArray, targets: Index) -> Index:
+        """Return the multiples of equal weights with the largest likelihood."""
+        assert self.space is not None
+        shrink = 1.0 / (1.0 + np.outer(_SCALES, self.space.values))
+        quads = np.maximum(shrink @ energy + rest, 1e-300)
+        costs = self.free * np.log(quads) + self.volumes[:, None]
+        return np.asarray(np.argmin(costs, axis=0))
+
+    def level(self, quads: FloatArray, scales: Index, targets: Index) -> FloatArray:
+        s = np.maximum(quads, 1e-300) / self.free
+        return 0.5 * (self.free * np.log(s) + self.volumes[scales])
 
     def look(self, reference: _Reference, found: _Found) -> _Seen:
         volume, traces, tilt = reference.volume_at(found.theta)
@@ -388,13 +458,15 @@ class _SquaredTask(_Task):
 
     problem: OwnSquared
 
-    def __init__(self, problem: OwnSquared, rest: float, single: Any) -> None:
+    def __init__(self, problem: OwnSquared, rest: float, few: int, single: Any) -> None:
         self.single_precision, self.single = rest >= 1e-4, single
         self.accuracy = 0.01 * min(rest, 1e-2)
-        super().__init__(problem, rest)
+        super().__init__(problem, rest, few)
+        self.scale = problem.multiples
         self.lower = np.full(len(self.theta), -np.inf)
         zero = [np.sum(problem.values(at) ** 2, axis=0) for at in problem.blocks()]
-        self.claims = Bounds(0.5 * np.concatenate(zero), np.zeros(len(self.theta)))
+        upper = 0.5 * self.scale * np.concatenate(zero)
+        self.claims = Bounds(upper, np.zeros(len(self.theta)))
 
     def suits(self) -> bool:
         return isinstance(self.problem.weights, LpBall)
@@ -402,9 +474,14 @@ class _SquaredTask(_Task):
     def center(self) -> FloatArray:
         return self.problem.weights.center(self.problem.bank.shape[2])
 
-    def starts(self, space: _Space) -> list[tuple[_Reference, Index]]:
-        self.trial[:] = space.theta
-        return [(space.first(), np.flatnonzero(self.active))]
+    def multiples(self) -> FloatArray:
+        return np.unique(self.scale)
+
+    def scales(self, energy: FloatArray, rest: FloatArray, targets: Index) -> Index:
+        return np.searchsorted(self.levels, self.scale[targets])
+
+    def level(self, quads: FloatArray, scales: Index, targets: Index) -> FloatArray:
+        return 0.5 * quads
 
     def look(self, reference: _Reference, found: _Found) -> _Seen:
         none = np.zeros_like(found.quad)
@@ -415,8 +492,7 @@ class _SquaredTask(_Task):
         assert isinstance(ball, LpBall)
         theta, q = self.theta[targets], self.quads[targets]
         value = np.maximum(self.value[targets], 1e-300)
-        best = np.array([ball.support(row) for row in q])
-        gap = 0.5 * np.maximum(best - np.sum(theta * q, axis=1), 0.0)
+        gap = 0.5 * np.maximum(ball.supports(q) - np.sum(theta * q, axis=1), 0.0)
         self.lower[targets] = value - gap
         self.promise[targets] = gap / value
         # half of the tolerance allows for systems that were solved approximately
@@ -424,7 +500,7 @@ class _SquaredTask(_Task):
             self.reach[targets] > 0.02
         )
         if not ball.fixed:
-            model = _in_ball(theta, q, self.bends[targets], ball.p)
+            model = in_ball(theta, q, self.bends[targets], ball.p)
             plain = _ball_step(theta, q, ball.p)
             # after a step that failed, use the analytic update, which always descends
             use = self.reach[targets] >= 1.0
@@ -467,6 +543,14 @@ class _Found:
     quad: FloatArray  # (T,)  z'G^-1 z
     quads: FloatArray  # (T, M)  a'C_m a
     bends: FloatArray  # (T, M, M)  a'C_k P C_m a, P of the reference
+
+    def multiply(self, scale: FloatArray) -> None:
+        """Make these the forms of costs ``scale`` (T,), in units of their weights."""
+        # the objective is ½ c z'a with G = I + c C, and each derivative brings a c
+        self.theta = self.theta / scale[:, None]
+        self.quad *= scale
+        self.quads *= scale[:, None] ** 2
+        self.bends *= scale[:, None, None] ** 3
 
 
 @dataclass
@@ -561,7 +645,7 @@ class _Space:
         count = int(np.clip(len(targets) / max(worth, 1.0), least, _GROUPS))
         return [
             (np.expm1(bent[part].mean(axis=0)) / self.kappa, targets[part])
-            for part in _split(bent, count)
+            for part in nearby_groups(bent, count)
         ]
 
 
@@ -738,7 +822,7 @@ def _conjugate_gradients(
     return out
 
 
-def _split(points: FloatArray, count: int) -> list[Index]:
+def nearby_groups(points: FloatArray, count: int) -> list[Index]:
     """Return groups of nearby points, by repeatedly splitting the widest group."""
     groups = [np.arange(len(points))]
 
@@ -774,7 +858,7 @@ def _ball_step(theta: FloatArray, q: FloatArray, p: float) -> FloatArray:
     return np.asarray(w / np.sum(w**p, axis=1, keepdims=True) ** (1.0 / p))
 
 
-def _in_ball(
+def in_ball(
     theta: FloatArray, q: FloatArray, bends: FloatArray, p: float
 ) -> FloatArray:
     """Return the approximate minimiser of a quadratic model in the ball, by target.
