@@ -281,7 +281,7 @@ def _marks(event: NDArray[Any]) -> FloatArray:
     missing = [i for i, value in enumerate(listed) if is_missing(value)]
     if missing:
         raise ValueError(
-            f"The event of {len(missing)} samples is missing, first in row "
+            f"The event of {plural(len(missing), 'sample')} is missing, first in row "
             f"{missing[0]}: it must be True or False, or 1 and 0 (censored). Fill it "
             "in, or leave out these samples."
         )
@@ -311,8 +311,9 @@ def check_strata(strata: Any) -> NDArray[Any]:
     missing = [i for i, value in enumerate(listed) if is_missing(value)]
     if missing:
         raise ValueError(
-            f"strata is missing for {len(missing)} samples, first in row {missing[0]}; "
-            "give the stratum of each sample, or leave out these samples."
+            f"strata is missing for {plural(len(missing), 'sample')}, first in row "
+            f"{missing[0]}; give the stratum of each sample, or leave these samples "
+            "out."
         )
     if values.dtype.kind == "O":
         if len({isinstance(value, str) for value in listed}) > 1:

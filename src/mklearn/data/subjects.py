@@ -175,8 +175,8 @@ def subject_words(columns: Collection[str], X: Any) -> list[str]:
     known = {name: values for name, values, _ in _columns(X)}
     return [
         f"Column {c!r} seems to contain subjects, {len(set(known[c].tolist()))} of "
-        f"them in {len(known[c])} rows: if a subject has rows in both the training and "
-        "the test part of a fold, scores are too optimistic."
+        f"them in {plural(len(known[c]), 'row')}: if a subject has rows in both the "
+        "training and the test part of a fold, scores are too optimistic."
         for c in columns
     ]
 

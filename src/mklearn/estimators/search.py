@@ -17,6 +17,7 @@ from sklearn.metrics import r2_score
 
 from mklearn.data.checks import structured_times
 from mklearn.data.clock import Clock
+from mklearn.data.spelling import plural
 from mklearn.estimators._folds import Fold, Folds, Part, stop_on_ctrl_c
 from mklearn.estimators._own import is_own, is_shared, target_groups
 from mklearn.estimators._path_search import SLACK, PathSearch, choose_cell
@@ -445,8 +446,8 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         early = sum(one is not None and one[1] for one in found)
         if missing or early:
             warnings.warn(
-                f"time_limit left no time for {missing} of {len(found)} folds, and "
-                f"{early} ended before the weights were good enough to choose by; the "
+                f"time_limit left no time for {missing} of "
+                f"{plural(len(found), 'fold')}, and {early} ended before the weights were good enough to choose by; the "
                 "choice is based on the scores so far. Raise time_limit, or try a "
                 "smaller grid.",
                 ConvergenceWarning,

@@ -305,7 +305,7 @@ class MKLCox(SurvivalMixin):
             raise NothingToLearnError(
                 "No event has other samples"
                 + (" of its stratum" if np.ptp(target[:, 2]) > 0 else "")
-                + " at risk that outlive it, so the order of the times says nothing; "
+                + " at risk that outlive it, so there is no order to learn from; "
                 "events before the last time, or larger strata, are needed."
             )
         if self.approximation is None:

@@ -98,8 +98,8 @@ class ScoreByView:
         """What remains of the total: ``total - scores.sum()``.
 
         For ``kind="product"``, zero up to rounding; for "shapley", the score of a model
-        without kernels; for "unique", the part that several names share, positive if they are
-        redundant and negative if they are synergistic.
+        without kernels; for "unique", the part that several names share, positive if
+        they are redundant and negative if they are synergistic.
         """
         return self.total - float(self.scores.sum())
 

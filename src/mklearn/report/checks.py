@@ -32,7 +32,7 @@ from mklearn.solvers import Status
 ALONE = 0.9  # share of a view that dominates the decision
 RARE = 0.1  # share of the samples below which a class is rare
 EQUAL = 0.995  # alignment of kernels that are practically equal
-BY_CHANCE = 0.01  # probability of agreement above which it says nothing
+BY_CHANCE = 0.01  # probability of agreement above which it is no finding
 
 
 def run_checks(report: Report) -> list[str]:
