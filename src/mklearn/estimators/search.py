@@ -447,8 +447,9 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         if missing or early:
             warnings.warn(
                 f"time_limit left no time for {missing} of "
-                f"{plural(len(found), 'fold')}, and {early} ended before the weights were good enough to choose by; the "
-                "choice is based on the scores so far. Raise time_limit, or try a "
+                f"{plural(len(found), 'fold')}, and {early} ended before the weights "
+                "were good enough to choose by; the choice is based on the scores so "
+                "far. Raise time_limit, or try a "
                 "smaller grid.",
                 ConvergenceWarning,
                 stacklevel=2,
