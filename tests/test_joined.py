@@ -469,7 +469,7 @@ def test_columns_of_new_frames_are_found_by_name(options):
         model = MKLClassifier(KERNELS, fixed=fixed, random_state=0, **options)
         expected = model.fit(X, Y).decision_function(X)
         np.testing.assert_array_equal(model.decision_function(turned), expected)
-    with pytest.raises(ValueError, match="other names"):
+    with pytest.raises(ValueError, match="in name or in order"):
         model.predict({"protein": PROTEIN, "rna": RNA.rename(columns={"g1": "g0"})})
     # of a table, as in scikit-learn, the order counts
     model = MKLClassifier("linear", random_state=0, **options).fit(RNA, Y)
