@@ -145,9 +145,12 @@ def test_cost_and_norm_can_be_chosen(table, tmp_path):
         (("--survival", "days,sex"), "column of numbers"),
         (("--survival", "days,died", "--method", "evidence"), "--method mkl"),
         (("--survival", "days,died", "--scoring", "r2"), "omit --scoring"),
-        (("--survival", "days,died", "--approximation", "nystroem"), "--target"),
-        (("--survival", "days,died", "--test", "data.csv"), "not yet"),
-        (("--survival", "days,died", "--groups", "sex"), "not --survival"),
+        (("--survival", "days,died", "--task", "regression"), "omit it"),
+        (("--survival", "days,died", "--groups", "ward"), "ward"),
+        (
+            ("--survival", "days,died", "--groups", "sex", "--repeats", 2),
+            "--repeats cannot be combined",
+        ),
     ],
 )
 def test_bad_input_is_said_in_one_line(options, said, table, tmp_path):
@@ -155,6 +158,73 @@ def test_bad_input_is_said_in_one_line(options, said, table, tmp_path):
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_groups_stay_together(tmp_path):
+    frame = patients()
+    frame["ward"] = [f"w{i // 3}" for i in range(len(frame))]
+    frame.to_csv(tmp_path / "wards.csv", index=False)
+    out = tmp_path / "out"
+    asked = ("--survival", "days,died", "--norm", 1, "--groups", "ward")
+    again = ("--scoring", "concordance")
+    result = run("fit", tmp_path / "wards.csv", *asked, *again, *QUICK, "--out", out)
+    assert result.exit_code == 0, result.output
+    content = json.loads((out / "results.json").read_text())
+    assert content["data"]["n_groups"] == 30 and content["n_folds"] == 3
+    assert not any("ward" in view for view in content["data"]["views"].values())
+    rows = pd.read_csv(out / "predictions.csv")
+    ward = frame["ward"][frame["days"].notna()].to_numpy()
+    assert (rows.groupby(ward)["fold"].nunique() == 1).all()
+    assert (rows.groupby("fold")["event"].sum() > 5).all()
+    assert "subjects have samples in both" not in (out / "report.html").read_text()
+
+
+def test_few_groups_are_said_in_one_line(table, tmp_path):
+    frame = patients().assign(ward="w")
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    result = run(
+        "fit", tmp_path / "one.csv", "--survival", "days,died", "--groups", "ward"
+    )
+    assert result.exit_code == 2 and "at least two groups" in result.output
+
+
+def test_low_rank_features_and_a_test_table(table, tmp_path):
+    new = patients(60)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    out = tmp_path / "out"
+    low = ("--approximation", "nystroem", "--rank", 20, "--subsample", 60)
+    result = run(
+        "fit", table, "--survival", "days,died", "--norm", 2, *QUICK, *low,
+        "--test", tmp_path / "new.csv", "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    content = json.loads((out / "results.json").read_text())
+    assert content["large"]["n_samples"] == 89 and content["large"]["rank"] == 20
+    assert 0.5 < content["large"]["score"] <= 1.0
+    tested = content["test"]
+    assert tested["n_samples"] == 59 and len(tested["scores"]) == 4
+    model = load(out / "model.mkl")
+    assert model.estimator_.approximation == "nystroem"
+    y = new[["days", "died"]].dropna().to_numpy()
+    risk = model.predict(new)[new["days"].notna()]
+    found = tested["scores"]["learned weights (mkl)"]
+    assert found == pytest.approx(concordance_index(y, risk)) and found > 0.7
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (patients(20).drop(columns="died"), "no column 'died'"),
+        (patients(20).assign(died=0), "no concordance"),
+    ],
+)
+def test_test_tables_need_events(frame, said, table, tmp_path):
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    result = run(
+        "fit", table, "--survival", "days,died", "--test", tmp_path / "new.csv",
+        "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert result.exit_code == 2 and said in " ".join(result.output.split())
 
 
 def test_folds_need_events(tmp_path):

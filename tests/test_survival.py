@@ -15,7 +15,12 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -34,6 +39,9 @@ from mklearn import (
     solve,
 )
 from mklearn.blocks import ArrayBlocks
+from mklearn.estimators.event_times import baseline_hazard
+from mklearn.inference import kernel_tests
+from mklearn.interpretation import decision_parts, kernel_importance, score_by_view
 from mklearn.persistence import ModelFileError, load, save
 from mklearn.problems.survival import CensoredEpsilon, CensoredSquared, Cox
 from mklearn.survival import (
@@ -528,6 +536,92 @@ def test_bad_parameters(model, fit, match):
         model.fit(X, Y, **fit)
 
 
+def test_events_that_are_not_marks():
+    pd = pytest.importorskip("pandas", reason="needs pandas")
+    states = np.where(EVENT, "dead", "alive")
+    unknown = pd.array(EVENT.tolist(), dtype="boolean")
+    unknown[[2, 5]] = pd.NA
+    for event, match in (
+        (states, r"True or False, or 1 and 0 \(censored\); got 'alive', 'dead'"),
+        (pd.Categorical(states), "got 'alive', 'dead'"),
+        (unknown, "2 samples is missing, first in row 2"),
+        ([None, *EVENT[1:]], "1 samples is missing, first in row 0"),
+        (np.where(EVENT, 1.0, np.nan), "is missing"),
+    ):
+        y = pd.DataFrame({"time": TIME, "event": event})
+        for model in (MKLCox(), MKLSurvivalSVM()):
+            with pytest.raises(ValueError, match=match):
+                model.fit(X, y)
+        with pytest.raises(ValueError, match=match):
+            concordance_index(y, TIME)
+    y = pd.DataFrame({"time": ["soon", *TIME[1:]], "event": EVENT})
+    with pytest.raises(ValueError, match=r"Times must be numbers .*'soon'"):
+        MKLCox().fit(X, y)
+    known = pd.array(EVENT.tolist(), dtype="boolean")
+    y = pd.DataFrame({"time": TIME, "event": known})
+    assert_array_equal(MKLCox().fit(X, y).predict(X), MKLCox().fit(X, Y).predict(X))
+
+
+@pytest.mark.parametrize("approximation", [None, "nystroem"])
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+def test_times_whose_order_says_nothing(ties, approximation):
+    model = MKLCox(ties=ties, approximation=approximation, rank=5)
+    distinct = np.arange(1.0, N + 1)
+    last = np.c_[distinct, distinct == N]
+    tied = np.c_[np.minimum(distinct, N - 2), distinct > N - 3]
+    for y in (last, tied):
+        with pytest.raises(ValueError, match="No event has other samples at risk"):
+            model.fit(X, y)
+    with pytest.raises(ValueError, match="other samples of its stratum"):
+        model.fit(X, Y, strata=np.arange(N))
+    # a sample of another stratum, or of weight zero, does not count
+    first = np.c_[distinct, distinct == N - 1]
+    assert np.abs(model.fit(X, first).predict(X)).max() > 0
+    with pytest.raises(ValueError, match="nothing"):
+        model.fit(X, first, strata=distinct == N)
+    with pytest.raises(ValueError, match="nothing"):
+        model.fit(X, first, (distinct < N) * 1.0)
+    with pytest.raises(ValueError, match="nothing to learn"):
+        MKLSurvivalSVM(approximation=approximation, rank=5).fit(X, last)
+
+
+def test_folds_without_events():
+    y = np.c_[TIME, np.arange(N) < 2]
+    with pytest.raises(ValueError, match="The test part of fold 0 has no event"):
+        MKLCoxCV(Cs=[1.0], norms=[2], cv=3).fit(X, y)
+
+
+def test_large_risks_give_finite_functions():
+    y = np.c_[np.arange(1.0, N + 1), np.ones(N)]
+    for scale in (1.0, 100.0):  # a covariate that separates, or nearly does
+        order = np.column_stack([X, -np.arange(N) * scale])
+        model = MKLCox("linear", fixed=[5])
+        with pytest.warns(UserWarning) as said:
+            model.fit(order, y)
+        assert not [w for w in said if w.category is RuntimeWarning]
+    model = MKLCox("linear", normalize=None).fit(X, Y)
+    far = 1e5 * X
+    hazard = model.predict_cumulative_hazard_function(far, return_array=True)
+    chance = model.predict_survival_function(far, return_array=True)
+    assert np.isfinite(hazard).all() and np.isfinite(chance).all()
+    assert (hazard[:, -1] > 1e300).any() and (chance[:, -1] == 0).any()
+    assert (np.diff(hazard, axis=1) >= 0).all()
+    svm = MKLSurvivalSVM("linear", normalize=None).fit(X, Y)
+    assert np.isfinite(svm.predict_time(far)).all()
+
+
+@pytest.mark.parametrize("shift", [0.0, 30.0, 2000.0, -2000.0])
+def test_baselines_of_large_scores(shift):
+    f = X[:, 0] + shift
+    times, hazard = baseline_hazard(TIME, EVENT, np.ones(N), f)
+    assert np.isfinite(hazard).all() and (np.diff(hazard) >= 0).all()
+    at_risk = [np.exp(X[TIME >= t, 0]).sum() for t in times]
+    dead = [EVENT[TIME == t].sum() for t in times]
+    if abs(shift) < 100:
+        expected = np.cumsum(np.divide(dead, at_risk)) * np.exp(-shift)
+        assert_allclose(hazard, expected, rtol=1e-10)
+
+
 def test_a_time_of_zero_has_no_logarithm():
     y = np.c_[np.where(TIME < 1, 0.0, TIME), EVENT]
     assert np.isfinite(MKLCox().fit(X, y).predict(X)).all()
@@ -708,3 +802,85 @@ def test_step_functions_say_what_they_are_not():
     with pytest.raises(ValueError, match="one value for each"):
         StepFunction([1.0, 2.0], [0.0])
     assert StepFunction([1.0], [2.0], a=3.0, b=1.0)(1.0) == 7.0
+
+
+# --- what matters ---------------------------------------------------------------------
+
+VIEWS = MultiView({"signal": X[:, :2], "noise": X[:, 2:]})
+BY_VIEW = kernels.per_view("linear")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MKLCox(BY_VIEW),
+        MKLCox(BY_VIEW, approximation="nystroem", rank=10),
+        MKLCoxCV(BY_VIEW, Cs=[0.1], norms=[1, 2], cv=2),
+        MKLSurvivalSVM(BY_VIEW),
+    ],
+    ids=["cox", "low rank", "search", "svm"],
+)
+def test_permuted_views_lose_concordance(model):
+    model.fit(VIEWS[:60], Y[:60])
+    new, y = VIEWS[60:], Y[60:]
+    found = kernel_importance(model, new, y, by="view", n_repeats=50, random_state=0)
+    assert found.score == pytest.approx(model.score(new, y), abs=1e-12)
+    assert found.names == ("signal", "noise")
+    assert found.mean[0] > 0.1 > found.mean[1] and found.p_values[0] < 0.05
+    # permuting the part of a view is permuting the view
+    order = np.random.RandomState(0).permutation(len(y))
+    mixed = MultiView({"signal": new["signal"][order], "noise": new["noise"]})
+    assert found.permuted[0, 0] == pytest.approx(model.score(mixed, y), abs=1e-9)
+    parts = decision_parts(model, new)
+    sign = -1 if isinstance(model, MKLSurvivalSVM) else 1
+    assert_allclose(sign * parts.decision, model.predict(new), atol=1e-9)
+
+
+def test_importance_beside_covariates():
+    model = MKLCox(kernels.Linear(view="noise"), fixed="signal").fit(VIEWS, Y)
+    parts = decision_parts(model, VIEWS)
+    assert_allclose(parts.decision, model.predict(VIEWS), atol=1e-9)
+    found = kernel_importance(model, VIEWS, Y, n_repeats=5, random_state=0)
+    assert found.score == pytest.approx(model.score(VIEWS, Y), abs=1e-12)
+
+
+@pytest.mark.parametrize("model", [MKLCox(BY_VIEW), MKLSurvivalSVM(BY_VIEW)], ids=type)
+def test_concordance_by_view(model):
+    y = structured(TIME, EVENT)
+    found = score_by_view(model, VIEWS, y, "shapley", cv=3)
+    assert found.scoring == "concordance" and found.rest == pytest.approx(0.5)
+    assert found.scores[0] > 0.1 > found.scores[1]
+    folds = list(StratifiedKFold(3).split(X, EVENT))
+    unique = score_by_view(model, VIEWS, y, "unique", cv=folds)
+    for k, (train, test) in enumerate(folds):
+        whole = clone(model).fit(VIEWS[train], y[train]).score(VIEWS[test], y[test])
+        alone = clone(model).set_params(kernels=kernels.Linear(view="noise"))
+        alone.fit(VIEWS[train], y[train])
+        lost = whole - alone.score(VIEWS[test], y[test])
+        # an error of the objective within tol moves few pairs
+        assert unique.totals[k] == pytest.approx(whole, abs=0.02)
+        assert unique.folds[k, 0] == pytest.approx(lost, abs=0.02)
+    assert_allclose(score_by_view(model, VIEWS, y, "unique", cv=3).folds, unique.folds)
+    pairs = score_by_view(model, VIEWS, y, "unique", groups=np.arange(N) // 2, cv=3)
+    assert pairs.folds.shape == (3, 2)
+    with pytest.raises(ValueError, match="use kind='unique' or 'shapley'"):
+        score_by_view(model, VIEWS, y)
+    with pytest.raises(ValueError, match="omit scoring"):
+        score_by_view(model, VIEWS, y, "unique", scoring="r2")
+    few = structured(TIME, np.isin(np.arange(N), [0, 1, 40, 41]))
+    with pytest.raises(ValueError, match="use fewer folds"):
+        score_by_view(model, VIEWS, few, "unique", cv=KFold(3))
+
+
+def test_tables_of_times_are_scored_by_view():
+    pd = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pd.DataFrame({"died": EVENT, "days": TIME})
+    found = score_by_view(MKLCox(BY_VIEW), VIEWS, frame, "unique", cv=3)
+    same = score_by_view(MKLCox(BY_VIEW), VIEWS, Y, "unique", cv=3)
+    assert_array_equal(found.folds, same.folds)
+
+
+def test_there_is_no_test_of_kernels_for_times():
+    for method in ("score", "permutation"):
+        with pytest.raises(ValueError, match=r"times to an event.*kernel_importance"):
+            kernel_tests(X, structured(TIME, EVENT), method=method)

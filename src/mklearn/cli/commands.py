@@ -132,12 +132,15 @@ _LOSS = (
     "Loss for mkl and sum, such as logistic or squared; the default is hinge for "
     "classes, and squared for numbers and for low-rank features."
 )
-_SCORING = f"Score used to compare the methods: {', '.join(inputs.SCORES)}."
+_SCORING = (
+    f"Score used to compare the methods: {', '.join(inputs.SCORES)}; for --survival "
+    f"it is always {inputs.OF_TIMES}."
+)
 _APPROXIMATION = (
     "none for exact kernels, nystroem for low-rank features, or auto, which uses "
     "low-rank features above 5000 rows."
 )
-_TASK = "classification, regression, or auto to infer it from the target."
+_TASK = "classification, regression, or auto to infer it from the --target."
 _BY_VIEW = (
     "Attribute the score to views: product (parts that sum to the score), unique "
     "(loss without the view), shapley, none, or auto (all of them); unique and shapley "
@@ -215,6 +218,8 @@ def fit(
         require("--method", method, models.METHODS)
         require("--approximation", approximation, ("auto", "none", "nystroem"))
         require("--by-view", by_view, _BY_VIEWS)
+        if survival is not None and scoring == inputs.OF_TIMES:
+            scoring = None  # there is no other
         options = models.Settings(
             method,
             None if norm is None else inputs.parse_number("--norm", norm, ["auto"]),
@@ -226,10 +231,10 @@ def fit(
             fail("fit takes either --target column or --survival time,event")
         tables = inputs.parse_files("--table", table or [])
         if survival is not None:
-            if groups:
-                fail("--groups is for --target, not --survival")
+            if task != "auto":
+                fail(f"--task {task} is for --target; omit it with --survival")
             loaded = _load_times(
-                data, survival, views, sequences, covariates, name, tables
+                data, survival, views, sequences, covariates, groups, name, tables
             )
         else:
             assert target is not None
@@ -472,6 +477,7 @@ def _load_times(
     views: list[str] | None,
     sequences: str,
     covariates: str,
+    groups: str | None,
     name: str | None,
     tables: dict[str, Path],
 ) -> inputs.Data:
@@ -484,6 +490,7 @@ def _load_times(
         inputs.parse_views(views or []),
         inputs.parse_list(sequences),
         inputs.parse_list(covariates),
+        groups,
         name,
         tables,
     )

@@ -22,6 +22,7 @@ from sklearn.model_selection import (
 from mklearn.data.labels import told
 from mklearn.data.spelling import plural
 from mklearn.data.subjects import group_folds
+from mklearn.estimators.event_times import concordance_index
 from mklearn.report.facts import class_counts
 from mklearn.table import (
     Layout,
@@ -120,6 +121,7 @@ class Data:
     name: str
     ids: list[str] | None = None  # names of the samples
     groups: NDArray[Any] | None = None  # subjects
+    event: str | None = None  # the column of events, if the target is a time
 
     def given(self) -> dict[str, Any]:
         """Return the arguments of ``fit`` other than samples and targets."""
@@ -143,17 +145,18 @@ class Data:
     def drawn(
         self, size: int, seed: int, least: int = 2
     ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return ``size`` random rows, stratified by class, and the others.
+        """Return ``size`` random rows, stratified by class or event, and the others.
 
         A class keeps at least ``least`` samples, or all of its samples.
         """
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(self.y))
-        if self.task != CLASSES:
+        if self.task == VALUES:
             return np.sort(order[:size]), np.sort(order[size:])
+        kinds = self.y["event"] if self.task == TIMES else self.y
         taken = np.zeros(len(self.y), dtype=bool)
-        for label in np.unique(self.y):
-            of_class = order[self.y[order] == label]
+        for label in np.unique(kinds):
+            of_class = order[kinds[order] == label]
             count = round(size * len(of_class) / len(self.y))
             taken[of_class[: max(least, count)]] = True
         return np.flatnonzero(taken), np.flatnonzero(~taken)
@@ -243,20 +246,25 @@ def load_data(
             for c, words in zip(found, subject_words(found, X), strict=True)
         ]
         return Data(X, y, kind, target, layout, [why, *said], path.name, ids)
-    who = X.pop(groups)
+    subjects, words = _subjects(X.pop(groups), groups)
+    said.append(words)
+    return Data(X, y, kind, target, layout, [why, *said], path.name, ids, subjects)
+
+
+def _subjects(who: Any, name: str) -> tuple[NDArray[np.intp], str]:
+    """Return the index of the subject of each row, and a message about them."""
     if who.isna().any():
         rows = plural(int(who.isna().sum()), "row")
         raise TableError(
-            f"Column {groups!r} has no subject in {rows}; fill it in for every row, or "
+            f"Column {name!r} has no subject in {rows}; fill it in for every row, or "
             "drop these rows."
         )
     subjects = np.unique(who.astype(str), return_inverse=True)[1]
     count = int(subjects.max()) + 1
-    said.append(
-        f"{plural(count, 'subject')} in {groups!r}; the samples of a subject stay in "
+    return subjects, (
+        f"{plural(count, 'subject')} in {name!r}; the samples of a subject stay in "
         "the same fold."
     )
-    return Data(X, y, kind, target, layout, [why, *said], path.name, ids, subjects)
 
 
 def _require_matches(frame: Any, parts: Mapping[str, Sequence[str]]) -> None:
@@ -295,6 +303,7 @@ def load_times(
     views: Mapping[str, Sequence[str]] | None = None,
     sequences: Sequence[str] = (),
     covariates: Sequence[str] = (),
+    groups: str | None = None,
     name: str | None = None,
     tables: Mapping[str, Path] | None = None,
 ) -> Data:
@@ -304,21 +313,41 @@ def load_times(
             "--survival names columns of a table; Gram matrices have none."
         )
     frame, parts, ids = read_tables(path, name, tables)
+    y, known = _times(frame, time, event, path.name)
+    said = id_words(frame, parts, ids)
+    if not known.all():
+        said.append(
+            f"Dropped {plural(int((~known).sum()), 'row')} without a time or an event."
+        )
+        frame = frame[known].reset_index(drop=True)
+        if ids is not None:
+            ids = [i for i, kept in zip(ids, known, strict=True) if kept]
+    _require_matches(frame, parts)
+    count = int(y["event"].sum())
+    if count == 0:
+        raise TableError(f"no row of {event!r} is 1, so there are no events.")
+    frame = frame.drop(columns=[event])
+    if parts:
+        kept = {k: [c for c in columns if c != event] for k, columns in parts.items()}
+        views = _with_tables(views, kept, {time, groups, *covariates})
+    layout = find_layout(frame, time, views, sequences, covariates, groups)
+    said = [f"{count} of {len(y)} times are events.", *layout.said, *said]
+    X, subjects = frame.drop(columns=[time]), None
+    if groups is not None:
+        subjects, words = _subjects(X.pop(groups), groups)
+        said.append(words)
+    return Data(X, y, TIMES, time, layout, said, path.name, ids, subjects, event)
+
+
+def _times(
+    frame: Any, time: str, event: str, where: str
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return times and events of the rows that have both, and which rows have."""
     for column in (time, event):
         if column not in frame.columns:
-            raise TableError(
-                f"--survival: there is no column {column!r} in {path.name}."
-            )
-    lacking = frame[[time, event]].isna().any(axis=1)
-    said = id_words(frame, parts, ids)
-    if lacking.any():
-        said.append(
-            f"Dropped {plural(int(lacking.sum()), 'row')} without a time or an event."
-        )
-        frame = frame[~lacking].reset_index(drop=True)
-        if ids is not None:
-            ids = [i for i, out in zip(ids, lacking, strict=True) if not out]
-    _require_matches(frame, parts)
+            raise TableError(f"--survival: there is no column {column!r} in {where}.")
+    known = frame[[time, event]].notna().all(axis=1).to_numpy()
+    frame = frame[known]
     y = np.empty(len(frame), dtype=[("event", bool), ("time", np.float64)])
     try:
         marks = frame[event].to_numpy().astype(np.float64)
@@ -336,17 +365,7 @@ def load_times(
     y["event"] = marks == 1.0
     if not (np.isfinite(y["time"]).all() and (y["time"] >= 0).all()):
         raise TableError(f"the times {time!r} must be finite and not negative.")
-    count = int(y["event"].sum())
-    if count == 0:
-        raise TableError(f"no row of {event!r} is 1, so there are no events.")
-    frame = frame.drop(columns=[event])
-    if parts:
-        kept = {k: [c for c in columns if c != event] for k, columns in parts.items()}
-        views = _with_tables(views, kept, {time, *covariates})
-    layout = find_layout(frame, time, views, sequences, covariates)
-    said = [f"{count} of {len(y)} times are events.", *layout.said, *said]
-    X = frame.drop(columns=[time])
-    return Data(X, y, TIMES, time, layout, said, path.name, ids)
+    return y, known
 
 
 def load_test(path: Path, train: Data) -> Data:
@@ -356,11 +375,11 @@ def load_test(path: Path, train: Data) -> Data:
             "--test takes a table; use mklearn predict for Gram matrices of new "
             "samples."
         )
-    if train.task == TIMES:
-        raise TableError("--test works with --target, but not yet with --survival.")
     if is_gram_file(path):
         raise TableError(f"--test takes a table like the first, got {path}.")
     frame = read_table(path)
+    if train.task == TIMES:
+        return _test_times(path, frame, train)
     if train.target not in frame.columns:
         raise TableError(f"{path} has no column {train.target!r}, the target.")
     frame = frame[~frame[train.target].isna()].reset_index(drop=True)
@@ -381,6 +400,19 @@ def load_test(path: Path, train: Data) -> Data:
     elif y.dtype.kind not in "biuf" or not np.isfinite(y).all():
         raise TableError(f"{path}: {train.target!r} must hold finite numbers.")
     X = frame.drop(columns=[train.target])
+    return replace(train, X=X, y=y, name=path.name, ids=None, groups=None)
+
+
+def _test_times(path: Path, frame: Any, train: Data) -> Data:
+    """Return samples of another table with times and events."""
+    assert train.event is not None
+    y, known = _times(frame, train.target, train.event, path.name)
+    if not len(y) or np.isnan(concordance_index(y, np.zeros(len(y)))):
+        raise TableError(
+            f"{path} has no event that other samples outlive, so there is no "
+            "concordance."
+        )
+    X = frame[known].drop(columns=[train.target, train.event]).reset_index(drop=True)
     return replace(train, X=X, y=y, name=path.name, ids=None, groups=None)
 
 
@@ -423,12 +455,12 @@ def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
                 f"the data have {plural(fewest, 'event')}, too few for "
                 f"{plural(n_folds, 'fold')}; lower --cv."
             )
+        if data.groups is not None:
+            _check_repeats(repeats)
+            return _EventGroupFolds(n_folds, data.groups, data.y["event"], seed)
         return _EventFolds(n_splits=n_folds, n_repeats=repeats, random_state=seed)
     if data.groups is not None:
-        if repeats > 1:
-            raise TableError(
-                "--repeats cannot be combined with --groups; give only one of them."
-            )
+        _check_repeats(repeats)
         return group_folds(n_folds, data.groups, data.y, data.task == CLASSES, seed)
     if data.task == VALUES:
         if len(data.y) < 2 * n_folds:
@@ -453,6 +485,37 @@ def make_folds(data: Data, n_folds: int, seed: int, repeats: int = 1) -> Any:
     return StratifiedKFold(n_folds, shuffle=True, random_state=seed)
 
 
+def _check_repeats(repeats: int) -> None:
+    """Raise TableError if folds of groups should be drawn more than once."""
+    if repeats > 1:
+        raise TableError(
+            "--repeats cannot be combined with --groups; give only one of them."
+        )
+
+
+class _EventGroupFolds:
+    """Folds that keep groups together, and share out the events where possible."""
+
+    def __init__(
+        self, n_folds: int, groups: NDArray[Any], event: NDArray[np.bool_], seed: int
+    ) -> None:
+        each = [len(np.unique(groups[event == kind])) for kind in (False, True)]
+        try:
+            self._folds = group_folds(
+                n_folds, groups, event, min(each) >= n_folds, seed
+            )
+        except ValueError as error:
+            raise TableError(str(error)) from error
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds."""
+        return int(self._folds.get_n_splits())
+
+    def split(self, X: Any, y: Any, groups: Any) -> Any:
+        """Yield train and test rows."""
+        return self._folds.split(X, np.asarray(y["event"]), groups)
+
+
 class _EventFolds(RepeatedStratifiedKFold):
     """Folds stratified by events, as far as there are enough of them."""
 
@@ -472,6 +535,7 @@ OF_CLASSES = (
 OF_TWO = ("roc_auc", "average_precision", "f1")
 OF_VALUES = ("r2", "neg_root_mean_squared_error", "neg_mean_absolute_error")
 SCORES = (*OF_CLASSES, *OF_TWO, *OF_VALUES)
+OF_TIMES = "concordance"  # the only score of --survival
 
 
 def make_scorer(data: Data, name: str) -> Any:

@@ -120,11 +120,10 @@ class Settings:
     def low_rank(self, data: Data) -> bool:
         """Return whether the final model is trained on low-rank features."""
         fits = data.layout is not None and self.method in LOW_RANK
-        fits = fits and data.task != TIMES
         if self.approximation == "nystroem" and not fits:
             raise TableError(
-                "--approximation nystroem needs a table with a --target and one of "
-                f"the methods {', '.join(LOW_RANK)}."
+                "--approximation nystroem needs a table and one of the methods "
+                f"{', '.join(LOW_RANK)}."
             )
         many = self.approximation == "auto" and len(data.y) > MOST_ROWS and fits
         return many or self.approximation == "nystroem"
@@ -489,7 +488,8 @@ def _loss(data: Data, options: Settings) -> dict[str, str]:
     if options.loss is None and chances:
         return {"loss": LIKELIHOODS[len(np.unique(data.y)) > 2]}
     if options.loss is None:
-        return {"loss": "squared"} if options.low_rank(data) else {}
+        squared = options.low_rank(data) and data.task != TIMES
+        return {"loss": "squared"} if squared else {}
     if data.task == TIMES:
         raise TableError("--loss applies to --target; --survival uses the Cox loss.")
     known = loss_names("labels" if data.task == CLASSES else "numbers")

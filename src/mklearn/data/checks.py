@@ -15,7 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
-from mklearn.data.labels import is_missing
+from mklearn.data.labels import is_missing, told
 from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 
@@ -249,17 +249,19 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
     """
     time, event, stratum = _times_of(check_given(y))
     check_consistent_length(np.empty(n), time)
-    marks = np.asarray(event, dtype=np.float64)
-    strange = np.setdiff1d(marks, [0.0, 1.0])
-    if len(strange):
+    marks = _marks(np.asarray(event))
+    try:
+        time = check_array(
+            time, ensure_2d=False, dtype=np.float64, input_name="y",
+            ensure_min_samples=0,
+        )  # fmt: skip
+    except ValueError as error:
+        if not str(error).startswith("could not convert"):
+            raise
         raise ValueError(
-            "Events must be True or False, or 1 and 0 (censored); got "
-            f"{strange[:3].tolist()}. The columns of y are time and event, in this "
-            "order."
-        )
-    time = check_array(
-        time, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0
-    )
+            f"Times must be numbers ({error}). The columns of y are time and event, in "
+            "this order."
+        ) from error
     if (time < 0).any():
         raise ValueError(
             f"Times must not be negative, got {float(time.min()):.3g}; measure them "
@@ -271,6 +273,31 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
             "True, or 1, marks the samples with an event."
         )
     return np.column_stack([time + 0.0, marks, np.asarray(stratum, dtype=np.float64)])
+
+
+def _marks(event: NDArray[Any]) -> FloatArray:
+    """Return 1 for events and 0 for censored times; raise ValueError for others."""
+    listed = event.tolist()
+    missing = [i for i, value in enumerate(listed) if is_missing(value)]
+    if missing:
+        raise ValueError(
+            f"The event of {len(missing)} samples is missing, first in row "
+            f"{missing[0]}: it must be True or False, or 1 and 0 (censored). Fill it "
+            "in, or leave out these samples."
+        )
+    try:
+        marks = event.astype(np.float64)
+        strange = np.setdiff1d(marks, [0.0, 1.0]).tolist()
+    except (TypeError, ValueError):
+        texts = [value for value in listed if isinstance(value, str)]
+        strange = sorted(set(texts or map(str, listed)))
+    if strange:
+        raise ValueError(
+            "Events must be True or False, or 1 and 0 (censored); got "
+            f"{told(strange[:3])}. The columns of y are time and event, in this order; "
+            "turn names of states into True and False, as in y['state'] == 'dead'."
+        )
+    return marks
 
 
 def check_strata(strata: Any) -> NDArray[Any]:
@@ -303,9 +330,25 @@ def with_strata(y: Any, number: NDArray[np.intp]) -> NDArray[Any]:
     number : array of shape (n,)
     """
     target = check_times(y, len(number))
-    kinds = [("event", bool), ("time", np.float64), (STRATUM, np.float64)]
+    target[:, 2] = number
+    return structured_times(target, strata=True)
+
+
+def structured_times(target: FloatArray, strata: bool = False) -> NDArray[Any]:
+    """Return times and events as scikit-survival has them, with strata if asked.
+
+    Parameters
+    ----------
+    target : array of shape (n, 3)
+        Times, events and strata, as :func:`check_times` returns them.
+    strata : bool
+    """
+    kinds: list[Any] = [("event", bool), ("time", np.float64)]
+    kinds += [(STRATUM, np.float64)] if strata else []
     out = np.empty(len(target), dtype=kinds)
-    out["time"], out["event"], out[STRATUM] = target[:, 0], target[:, 1] > 0, number
+    out["time"], out["event"] = target[:, 0], target[:, 1] > 0
+    if strata:
+        out[STRATUM] = target[:, 2]
     return out
 
 

@@ -67,22 +67,32 @@ def is_anndata(X: Any) -> bool:
 
 
 def require_table(X: Any, what: str = "X") -> None:
-    """Raise ValueError for an AnnData or MuData object, and for columns of times.
+    """Raise ValueError for an AnnData or MuData object, and for columns of times."""
+    require_no_container(X, what)
+    require_no_times(X, what)
 
-    Such columns would become a number of nanoseconds, or whatever their unit is.
-    """
+
+def require_no_container(X: Any, what: str = "X") -> None:
+    """Raise ValueError for an AnnData or MuData object."""
     if is_anndata(X) or (hasattr(X, "mod") and hasattr(X, "obsmap")):
         kind = "MuData" if hasattr(X, "mod") else "AnnData"
         raise ValueError(
             f"{what} is an object of class {type(X).__name__}; make views of its "
             f"matrices with MultiView.from_{kind.lower()}(...)."
         )
+
+
+def require_no_times(X: Any, what: str = "X") -> None:
+    """Raise ValueError for columns of times.
+
+    They would become a number of nanoseconds, or whatever their unit is.
+    """
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         found = zip(X.columns, map(str, X.dtypes), strict=True)
-        times = [(name, kind) for name, kind in found if _is_time(kind)]
+        times = [(name, kind) for name, kind in found if is_time(kind)]
     else:
         kind = str(getattr(X, "dtype", ""))
-        times = [(getattr(X, "name", None), kind)] if _is_time(kind) else []
+        times = [(getattr(X, "name", None), kind)] if is_time(kind) else []
     if times:
         name, kind = times[0]
         where = "values" if name is None else f"column {name!r}"
@@ -93,7 +103,7 @@ def require_table(X: Any, what: str = "X") -> None:
         )
 
 
-def _is_time(kind: str) -> bool:
+def is_time(kind: str) -> bool:
     """Return whether a type of pandas, polars or numpy is one of dates or durations."""
     first = kind.lower().lstrip("<>=|")
     words = ("timedelta", "datetime", "duration", "date", "time", "period", "m8")

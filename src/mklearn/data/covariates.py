@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mklearn.data.blocks import Block, Blocks
+from mklearn.data.containers import is_time, require_no_times
 from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 
@@ -599,6 +600,7 @@ def columns_of_no_numbers(X: Any) -> tuple[Place, ...]:
     if not (hasattr(X, "columns") and hasattr(X, "to_numpy")):
         return ()
     kinds = [getattr(dtype, "kind", "O") for dtype in getattr(X, "dtypes", "O")]
+    timed = [is_time(str(dtype)) for dtype in getattr(X, "dtypes", "O")]
     if all(kind in "biu" for kind in kinds):
         return ()
     if all(kind in "biuf" for kind in kinds):
@@ -609,13 +611,13 @@ def columns_of_no_numbers(X: Any) -> tuple[Place, ...]:
     for j, column in enumerate(X.columns):
         values = _values(X.iloc[:, j] if hasattr(X, "iloc") else X[column])
         numbers = _as_floats(values)
-        if numbers is None or not np.isfinite(numbers).all():
+        if timed[j] or numbers is None or not np.isfinite(numbers).all():
             found.append(Place(str(column), None, j))
     return tuple(found)
 
 
 def require_numbers(X: Any, places: Iterable[Place]) -> None:
-    """Raise ValueError if any of some columns of a DataFrame contains text.
+    """Raise ValueError if any of some columns of a DataFrame contains text or times.
 
     Parameters
     ----------
@@ -624,11 +626,13 @@ def require_numbers(X: Any, places: Iterable[Place]) -> None:
         Columns that kernels use.
     """
     for place in places:
-        values = _values(
+        column = (
             X.iloc[:, place.column]
             if hasattr(X, "iloc")
             else X[list(X.columns)[place.column or 0]]
         )
+        require_no_times(column)
+        values = _values(column)
         texts = [v for v in values.tolist() if isinstance(v, str) and not _is_float(v)]
         if texts:
             raise ValueError(

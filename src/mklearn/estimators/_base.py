@@ -26,7 +26,7 @@ from mklearn.data.checks import (
     check_weight,
 )
 from mklearn.data.clock import Clock
-from mklearn.data.containers import require_table
+from mklearn.data.containers import require_no_container
 from mklearn.data.covariates import (
     Covariates,
     Fixed,
@@ -207,7 +207,7 @@ class BaseKernelMachine(FittedMachine):
 
     def _distinct(self, X: Any, y: Any, sample_weight: Any) -> Samples:
         """Return checked samples and targets, and which of them are distinct."""
-        require_table(X)
+        require_no_container(X)
         if holds_views(X):
             X = MultiView(X)
         places = self._places(X)

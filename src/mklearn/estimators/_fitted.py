@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mklearn.data.containers import require_table
+from mklearn.data.containers import require_no_container, require_no_times
 from mklearn.data.covariates import (
     Fixed,
     Place,
@@ -144,7 +144,7 @@ class FittedMachine(BaseEstimator):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
-        require_table(X)
+        require_no_container(X)
         if holds_views(X):
             X = MultiView(X)
         if isinstance(self.predictor_, KnownScores):
@@ -189,6 +189,8 @@ class FittedMachine(BaseEstimator):
         fitted : bool
             Whether to look at the kernels of the last fit, or at ``kernels``.
         """
+        if not hasattr(X, "columns"):
+            require_no_times(X)
         apart = {place.column for place in places}
         odd = [p for p in columns_of_no_numbers(X) if p.column not in apart]
         if not odd:

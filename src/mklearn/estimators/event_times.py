@@ -139,9 +139,21 @@ def baseline_hazard(
     time, event, weight, scores : arrays of shape (n,)
     """
     times, dead, _ = _table(time, event, weight)
-    top = float(scores.max(initial=0.0))
-    _, _, at_risk = _table(time, event, weight * np.exp(scores - top))
-    return times, np.cumsum(dead / at_risk) * np.exp(-top)
+    order = np.argsort(-time, kind="stable")
+    with np.errstate(divide="ignore"):  # of zero, where nothing happens
+        logs = (scores + np.log(weight))[order]
+        steps = np.log(dead)
+    last = np.searchsorted(-time[order], -times, side="right") - 1
+    steps -= np.logaddexp.accumulate(logs)[last]
+    return times, bounded_exp(np.logaddexp.accumulate(steps))
+
+
+def bounded_exp(logs: ArrayLike) -> FloatArray:
+    """Return exponentials, those that overflow or vanish as the nearest number."""
+    range_ = np.finfo(np.float64)
+    logs = np.asarray(logs, dtype=np.float64)
+    kept = np.clip(logs, np.log(range_.tiny), np.log(range_.max))
+    return np.where(np.isneginf(logs), 0.0, np.exp(kept))
 
 
 # --- concordance ----------------------------------------------------------------------

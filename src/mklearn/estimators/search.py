@@ -14,12 +14,14 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import r2_score
 
+from mklearn.data.checks import structured_times
 from mklearn.estimators._folds import Fold, Folds, Part, stop_on_ctrl_c
 from mklearn.estimators._own import is_own, is_shared, target_groups
 from mklearn.estimators._path_search import SLACK, PathSearch, choose_cell
 from mklearn.estimators._targets import NumbersMixin, decided
 from mklearn.estimators._training import GramTraining
 from mklearn.estimators.classifier import MKLClassifier
+from mklearn.estimators.event_times import concordance_index
 from mklearn.estimators.regressor import MKLRegressor
 from mklearn.estimators.survival import MKLCox
 from mklearn.problems import LpBall
@@ -574,15 +576,24 @@ class MKLCoxCV(PathSearch, MKLCox):
 
     def _truth(self, target: NDArray[Any]) -> NDArray[Any]:
         """Return targets as scikit-survival has them, for scorers."""
-        out = np.empty(len(target), dtype=[("event", bool), ("time", np.float64)])
-        out["event"], out["time"] = target[:, 1] > 0, target[:, 0]
-        return out
+        return structured_times(target)
 
     def _kinds(self, target: NDArray[Any]) -> NDArray[np.intp] | None:
         """Return who had an event, if there are enough of both kinds for all folds."""
         kinds = target[:, 1].astype(np.intp)
         count = np.bincount(kinds, minlength=2)
         return kinds if count.min() >= self._n_folds() else None
+
+    def _check_fold(self, training: Any, fold: Fold, number: int) -> None:
+        super()._check_fold(training, fold, number)
+        learned = training.target[fold.members, 1].any()
+        comparable = concordance_index(fold.truth, np.zeros(len(fold.truth)))
+        if not learned or (self.scoring is None and np.isnan(comparable)):
+            part = "test" if learned else "training"
+            raise ValueError(
+                f"The {part} part of fold {number} has no event that other samples "
+                "outlive; use fewer folds, or folds that share out the events."
+            )
 
     def _plain(self) -> MKLCox:
         return MKLCox(

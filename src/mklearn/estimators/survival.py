@@ -29,6 +29,7 @@ from mklearn.estimators._training import FeatureTraining, Training
 from mklearn.estimators.event_times import (
     StepFunction,
     baseline_hazard,
+    bounded_exp,
     concordance_index,
 )
 from mklearn.problems.ordered import TARGETS, numbered
@@ -41,6 +42,8 @@ from mklearn.problems.survival import (
 )
 
 FloatArray = NDArray[np.float64]
+
+_FLAT = 1e-10  # slopes of the likelihood that are zero up to rounding
 
 
 class SurvivalMixin(BaseMKL):
@@ -297,12 +300,19 @@ class MKLCox(SurvivalMixin):
         rows, weight = samples.rows, samples.weight
         target = samples.target[rows]
         loss = self._formula().of(target, weight, 1.0)
+        slope = loss.slope(np.zeros(loss.shape))[:, 0] / weight
+        if np.abs(slope).max() <= _FLAT:
+            raise NothingToLearnError(
+                "No event has other samples"
+                + (" of its stratum" if np.ptp(target[:, 2]) > 0 else "")
+                + " at risk that outlive it, so the order of the times says nothing; "
+                "events before the last time, or larger strata, are needed."
+            )
         if self.approximation is None:
             return samples
         order = loss.sets.order
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        slope = loss.slope(np.zeros(loss.shape))[:, 0] / weight
         own = numbered(target[order], slope[order])
         made = np.zeros((len(samples.target), own.shape[1]))
         made[rows[order]] = own
@@ -398,7 +408,7 @@ class MKLCox(SurvivalMixin):
 
     def _hazards(self, X: Any, strata: Any) -> FloatArray:
         """Return cumulative hazards at the steps, shape (n_samples, n_times)."""
-        risk = np.exp(self.predict(X))
+        risk = self.predict(X)
         if strata is None:
             if len(self.strata_) > 1:
                 raise ValueError(
@@ -416,7 +426,9 @@ class MKLCox(SurvivalMixin):
                     f"strata must be {len(risk)} values, each one of "
                     f"{self.strata_[:5].tolist()}."
                 )
-        return np.asarray(risk[:, None] * self.baseline_cumulative_hazard_[place])
+        with np.errstate(divide="ignore"):  # of zero, before the first event
+            logs = np.log(self.baseline_cumulative_hazard_)
+        return bounded_exp(risk[:, None] + logs[place])
 
     def _check_own_state(self) -> None:
         times, hazard = self.unique_times_, self.baseline_cumulative_hazard_
@@ -582,6 +594,12 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
     def _target(self, y: Any, weight: FloatArray) -> FloatArray:
         target = super()._target(y, weight)
         check_logs(target)
+        time, event = target[weight > 0, 0], target[weight > 0, 1] > 0
+        if np.ptp(time[event]) == 0 and time.max() == time[event][0]:
+            raise NothingToLearnError(
+                "All events are at the last time, which is therefore a perfect "
+                "prediction for every sample; there is nothing to learn."
+            )
         return target[:, :2]
 
     def _block_targets(self, blocks: Blocks) -> Blocks:
@@ -621,7 +639,7 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
         ----------
         X : as in ``fit``; with precomputed kernels (n_samples, n_training, n_kernels)
         """
-        return np.asarray(np.exp(self._scores(X)[:, 0]))
+        return bounded_exp(self._scores(X)[:, 0])
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

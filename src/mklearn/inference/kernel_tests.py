@@ -641,6 +641,12 @@ class _Target:
     @classmethod
     def of(cls, y: Any, n: int) -> _Target:
         y = np.asarray(check_given(y))
+        if y.dtype.names:
+            raise ValueError(
+                "There are tests of kernels for numbers and classes, but not for times "
+                "to an event. Fit a survival model and permute its kernels on new "
+                "samples with mklearn.interpretation.kernel_importance."
+            )
         if y.shape != (n,):
             raise ValueError(f"y must have shape ({n},), got {y.shape}.")
         classes, codes = np.unique(y, return_inverse=True)

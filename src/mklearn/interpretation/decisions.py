@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.frames import pandas_for
 from mklearn.data.views import MultiView
-from mklearn.estimators import BilinearMKLClassifier
+from mklearn.estimators import BilinearMKLClassifier, MKLCox
 from mklearn.estimators._base import BaseKernelMachine
 
 FloatArray = NDArray[np.float64]
@@ -81,7 +81,8 @@ def decision_parts(estimator: Any, X: Any) -> DecisionParts:
     The decision function is a sum over kernels, ``sum_m theta_m sum_i A_i k_m(x_i, x)``
     plus the intercept; this function returns its terms. The mean of a term over the
     samples depends on ``normalize``: compare terms between samples rather than with
-    zero, or centre the kernels (``normalize="center"``).
+    zero, or centre the kernels (``normalize="center"``). The decision of
+    :class:`MKLCox` is the log hazard, that of :class:`MKLSurvivalSVM` the log time.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def parts_of(estimator: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     """Return what kernels add to decisions, shape (n, T, M), and intercepts (T,)."""
     check_sums(estimator)
     parts = estimator.predictor_.parts(estimator.checked(X))
-    intercept = np.asarray(estimator.intercept_)
+    intercept = intercepts(estimator)
     if isinstance(estimator, BilinearMKLClassifier) and parts.shape[1] == 2:
         # two classes are decided by the difference of their scores
         parts = parts[:, [1]] - parts[:, [0]]
@@ -133,11 +134,21 @@ def parts_of(estimator: Any, X: Any) -> tuple[FloatArray, FloatArray]:
     return parts, intercept
 
 
+def intercepts(estimator: Any) -> FloatArray:
+    """Return the intercepts of the decision, shape (T,).
+
+    A log hazard has none, except that of the coding of covariates.
+    """
+    if isinstance(estimator, MKLCox):
+        return np.asarray(estimator.predictor_.bias)
+    return np.asarray(estimator.intercept_)
+
+
 def check_sums(estimator: Any) -> None:
     """Raise unless the estimator's decision is a sum over kernels."""
     check_ours(estimator)
     check_is_fitted(estimator)
-    if not hasattr(estimator, "intercept_"):
+    if not hasattr(estimator, "intercept_") and not isinstance(estimator, MKLCox):
         raise ValueError(
             f"{type(estimator).__name__} computes features and makes no decisions; use "
             "SubspaceClassifier."

@@ -18,7 +18,7 @@ from mklearn.data.views import paired
 from mklearn.estimators import SingleKernelCV
 from mklearn.estimators._predictor import KnownScores
 from mklearn.fitted import kernel_groups
-from mklearn.interpretation.decisions import check_sums
+from mklearn.interpretation.decisions import check_sums, intercepts
 from mklearn.interpretation.frames import by_kernel
 
 FloatArray = NDArray[np.float64]
@@ -105,7 +105,8 @@ def kernel_importance(
     n_repeats : int
         Number of permutations; the smallest p-value is ``1 / (1 + n_repeats)``.
     scoring : str or callable, optional
-        The estimator's own score by default.
+        The estimator's own score by default: accuracy, R squared, or the concordance
+        of survival models.
     groups : array of shape (n_samples,), optional
         Subject of each sample. Rows are exchanged between whole subjects, because
         samples of one subject are not independent.
@@ -139,7 +140,7 @@ def kernel_importance(
     kernels = kernel_groups(estimator.kernel_names_, estimator.kernels_, by)
     samples = estimator.checked(X)
     parts = estimator.predictor_.parts(samples)
-    beside = estimator.intercept_
+    beside = intercepts(estimator)
     if estimator.predictor_.effects is not None:
         beside = beside + estimator.predictor_.of_covariates(samples)
     scorer = check_scoring(estimator, scoring=scoring)

@@ -17,11 +17,14 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
 
+from mklearn.data.checks import check_times, structured_times
 from mklearn.data.spelling import plural
 from mklearn.data.subjects import check_groups, group_folds
 from mklearn.data.views import paired
+from mklearn.estimators import MKLCox, MKLSurvivalSVM
 from mklearn.estimators._folds import Subsets
 from mklearn.estimators._targets import one_vs_rest
+from mklearn.estimators.event_times import concordance_index
 from mklearn.fitted import kernel_groups
 from mklearn.interpretation.decisions import check_ours, parts_of
 from mklearn.interpretation.frames import by_kernel
@@ -34,6 +37,7 @@ from mklearn.model_selection import (
 FloatArray = NDArray[np.float64]
 
 _MEASURES = ("r2", "correlation")  # scores of which parts can be told
+_OF_TIMES = "concordance"  # the score of survival models
 _KINDS = ("product", "unique", "shapley")
 _EXACT = 12  # views up to which Shapley values are over all coalitions
 _PERMUTATIONS = 50
@@ -179,7 +183,8 @@ def score_by_view(
         classifiers, of decision values with targets of -1 and 1, mean over outputs or
         classes. For "unique" and "shapley" any other scoring of scikit-learn is
         possible. For classifiers the default is "correlation" for the product measure,
-        otherwise their own score.
+        otherwise their own score. Survival models are always scored by "concordance",
+        for which there is no product measure.
     cv : int, splitter or iterable of (train, test), optional
         Cross-validation folds; 5 by default if models have to be fitted.
     groups : array of shape (n_samples,), optional
@@ -202,7 +207,7 @@ def score_by_view(
     -----
     On each fold kernels are computed once, for the models of all coalitions. There are
     ``1 + n_views`` of these for "unique" and ``2^n_views`` for "shapley". A model
-    without views predicts the mean, or the share of each class.
+    without views predicts the mean, the share of each class, or the same risk for all.
 
     References
     ----------
@@ -233,7 +238,10 @@ def score_by_view(
     scorer = ViewScorer(
         model, kind, by, scoring, n_permutations, n_jobs, random_state
     )  # fmt: skip
-    y = np.asarray(paired(X, y, "y"))
+    y = paired(X, y, "y")
+    if _of_times(model):
+        y = structured_times(check_times(y, len(y)))
+    y = np.asarray(y)
     if kind == "product" and cv is None and hasattr(model, "predictor_"):
         scorer.add(model, None, (X, y))
         return scorer.result()
@@ -241,14 +249,17 @@ def score_by_view(
     if len(y) != n:
         raise ValueError(f"X has {plural(n, 'sample')} and y has {len(y)}.")
     cv = 5 if cv is None else cv
-    splitter = check_cv(cv, y, classifier=is_classifier(model))
+    known, classes = y, is_classifier(model)
+    if _of_times(model) and isinstance(cv, Integral):  # each fold has its events
+        known, classes = y["event"], min(np.bincount(y["event"], minlength=2)) >= cv
+    splitter = check_cv(cv, known, classifier=classes)
     if groups is not None:
         groups = check_groups(groups, n)
         if isinstance(cv, Integral):
-            splitter = group_folds(int(cv), groups, y, is_classifier(model))
+            splitter = group_folds(int(cv), groups, known, classes)
     pairwise = get_tags(model).input_tags.pairwise
     with ctrl_c_ends_all():
-        for train, test in splitter.split(np.zeros((n, 1)), y, groups):
+        for train, test in splitter.split(np.zeros((n, 1)), known, groups):
             rows = _rows_of(X, train, train if pairwise else None)
             new = _rows_of(X, test, train if pairwise else None)
             fold = model
@@ -284,14 +295,25 @@ class ViewScorer:
         random_state: Any = None,
         also: Sequence[str] = (),
     ) -> None:
-        classifier = is_classifier(model)
-        if not (classifier or is_regressor(model)):
+        classifier, of_times = is_classifier(model), _of_times(model)
+        if not (classifier or is_regressor(model) or of_times):
             raise ValueError(
-                "score_by_view needs a classifier or a regressor, whose predictions can"
-                f" be compared with y, got {type(model).__name__}."
+                "score_by_view needs a classifier or a regressor, or a survival model, "
+                "whose predictions can be compared with y, got "
+                f"{type(model).__name__}."
             )
         if kind not in _KINDS:
             raise ValueError(f"kind must be one of {_KINDS}, got {kind!r}.")
+        if of_times and kind == "product":
+            raise ValueError(
+                "The product measure divides a sum of squares, and the concordance of "
+                f"{type(model).__name__} is none; use kind='unique' or 'shapley'."
+            )
+        if of_times and scoring not in (None, _OF_TIMES):
+            raise ValueError(
+                f"{type(model).__name__} is scored by concordance; omit scoring, got "
+                f"{scoring!r}."
+            )
         if by not in ("view", "kernel"):
             raise ValueError(f"by must be 'kernel' or 'view', got {by!r}.")
         if n_permutations is not None and n_permutations < 4:
@@ -312,7 +334,7 @@ class ViewScorer:
                 "in which covariates have their own part."
             )
         if scoring is None:
-            scoring = "r2"
+            scoring = _OF_TIMES if of_times else "r2"
             if classifier:
                 scoring = "correlation" if kind == "product" else "accuracy"
         if kind == "product" and scoring not in _MEASURES:
@@ -516,6 +538,8 @@ def _value(
     scoring: Any,
 ) -> float:
     """Return the score of a model of some kernels; of none, that of a constant."""
+    if scoring == _OF_TIMES:
+        return _concordance(subsets, which, y_test)
     measured = isinstance(scoring, str) and scoring in _MEASURES
     if not len(which):
         # without kernels there is nothing to look at in a sample
@@ -538,6 +562,31 @@ def _value(
             _divided(whole, bias, _as_targets(fitted, y_test), scoring)[1].mean()
         )
     return float(check_scoring(fitted, scoring=scoring)(fitted, X_test, y_test))
+
+
+def _of_times(model: Any) -> bool:
+    """Return whether an estimator predicts risks from times to an event."""
+    return isinstance(model, (MKLCox, MKLSurvivalSVM))
+
+
+def _concordance(
+    subsets: Subsets, which: NDArray[np.intp], y_test: NDArray[Any]
+) -> float:
+    """Return the concordance of a model of some kernels; of none, all risks are equal.
+
+    Raise ValueError if no pair of the test samples is comparable.
+    """
+    risk = np.zeros(len(y_test))
+    if len(which):
+        fitted, X_test = subsets.fitted(which)
+        risk = fitted.predict(X_test)
+    found = concordance_index(y_test, risk)
+    if np.isnan(found):
+        raise ValueError(
+            "The test part of a fold has no event that other samples outlive, so there "
+            "is no concordance; use fewer folds."
+        )
+    return found
 
 
 def _way(order: NDArray[np.intp]) -> list[int]:

@@ -261,7 +261,7 @@ class TableModel(BaseEstimator):
         return self.estimator_.predict_proba(self.transform_table(X))
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the estimator's score: accuracy, or R² for numbers."""
+        """Return the estimator's score: accuracy, R² for numbers, or concordance."""
         check_is_fitted(self)
         return float(self.estimator_.score(self.transform_table(X), y))
 
