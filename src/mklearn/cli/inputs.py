@@ -272,9 +272,8 @@ def _require_matches(frame: Any, parts: Mapping[str, Sequence[str]]) -> None:
     for view, columns in parts.items():
         if columns and frame[list(columns)].isna().to_numpy().all():
             raise TableError(
-                f"no id in table {view!r} matches a sample that has a target (there "
-                f"are {len(frame)}); check that the ids are the same in all files, or "
-                "leave the table out."
+                f"no id in table {view!r} matches that of a sample with a target; "
+                "check that the ids are the same in all files, or leave the table out."
             )
 
 

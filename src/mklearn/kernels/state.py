@@ -71,7 +71,7 @@ class Reference:
         if isinstance(features, JointFeatures):
             alike = isinstance(samples, Joint) and shift is None and products == {True}
             alike = alike and len(samples.parts) == len(features.parts)
-            _require(alike, "the samples of a product differ from those of its factors")
+            _require(alike, "a product and its factors differ in their samples")
             for own, part in zip(features.parts, samples.parts, strict=True):
                 _check_samples(own, part, None)
         else:
