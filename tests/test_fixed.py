@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 from scipy.special import expit
 from sklearn import config_context
 from sklearn.base import clone
@@ -16,6 +16,7 @@ from mklearn import (
     AlignmentMKLClassifier,
     BestKernelClassifier,
     EvidenceMKLRegressor,
+    KernelBank,
     MKLClassifier,
     MKLClassifierCV,
     MKLRegressor,
@@ -29,6 +30,10 @@ from mklearn.interpretation import kernel_importance, weight_stability
 from mklearn.kernels import RBF, Linear, per_view
 from mklearn.model_selection import compare
 from mklearn.persistence import load, save
+from mklearn.problems import Hinge, LpBall, MKLProblem
+from mklearn.problems.design import Design
+from mklearn.problems.losses import PointwiseHinge
+from mklearn.solvers.beside import BesideSolver
 
 EPS = np.finfo(float).eps
 
@@ -592,7 +597,7 @@ def test_groups_that_cannot_be_kept_together():
     with pytest.raises(ValueError, match="at least two groups of each class"):
         model.fit(X, y, groups=np.zeros(len(y)))
     one_class = np.where(y == 0, 0, who + 1)
-    with pytest.raises(ValueError, match="class 0 is in 1 group"):
+    with pytest.raises(ValueError, match="class 0 is in only one"):
         model.fit(X, y, groups=one_class)
     missing = who.astype(float)
     missing[3] = np.nan
@@ -619,3 +624,43 @@ def test_factors_of_products_use_their_own_columns_beside_covariates(family):
         found, expected = clone(model).fit(X, y), clone(model).fit(last, y)
         # the gap allows for deviations of its root
         np.testing.assert_allclose(found.predict(X), expected.predict(last), atol=1e-3)
+
+
+def test_rows_of_all_samples_contain_the_penalty_on_covariates():
+    rng = np.random.default_rng(0)
+    X, Z = rng.standard_normal((30, 3)), rng.standard_normal((30, 2))
+    y = np.where(X[:, :1] > 0, 1.0, -1.0)
+    loss = Hinge(y, np.ones((30, 1)), design=Design(np.column_stack([np.ones(30), Z])))
+    problem = MKLProblem(KernelBank(X, ["linear", RBF(0.5)]), loss, LpBall(1.0))
+    theta = np.array([0.4, 0.6])
+    few, all_rows = (BesideSolver(problem, None).rows for _ in range(2))
+    for rows in (few, all_rows):
+        rows.set_theta(theta)
+    few.load(np.arange(10))
+    few.load(np.arange(10, 30))
+    all_rows.load(np.arange(30))
+    a = rng.standard_normal(30)
+    expected = problem.bank.combine(theta) @ a
+    expected += few.rho * (few.Q @ (few.Q.T @ a))
+    np.testing.assert_allclose(few.apply(a), expected, rtol=1e-9)
+    np.testing.assert_allclose(all_rows.apply(a), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n, k, few", [(40, 2, True), (40, 2, False), (400, 12, True)])
+def test_effects_of_the_hinge_are_a_linear_program(n, k, few):
+    rng = np.random.default_rng(n)
+    Z = rng.standard_normal((n, k))
+    design = Design(np.column_stack([np.ones(n), Z]))
+    y = np.where(Z[:, 0] + rng.standard_normal(n) > 0, 1.0, -1.0)
+    f = 0.3 * y + rng.standard_normal(n)
+    f, C = f.round(1) if few else f, rng.uniform(0.5, 2.0, n)  # knots that coincide
+    g = PointwiseHinge().effects(f, y, C, design)
+    lost = C @ np.maximum(0.0, 1.0 - y * (f + design.basis @ g))
+    # variables: the coefficients, then the slacks
+    E = y[:, None] * design.basis
+    best = linprog(
+        np.concatenate([np.zeros(E.shape[1]), C]),
+        A_ub=np.hstack([-E, -np.eye(n)]), b_ub=y * f - 1.0,
+        bounds=[(None, None)] * E.shape[1] + [(0, None)] * n,
+    )  # fmt: skip
+    assert lost == pytest.approx(best.fun, rel=1e-9)

@@ -27,7 +27,9 @@ from mklearn import (
     BestKernelClassifier,
     MKLClassifier,
     MKLClassifierCV,
+    MKLCox,
     MKLDiscriminant,
+    MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
     SingleKernelCV,
@@ -362,6 +364,33 @@ def test_nothing_to_learn_from_is_an_error_of_its_own():
     even = np.repeat([[-2.0], [-1.0], [1.0], [2.0]], 2, axis=0)  # in both classes
     with pytest.raises(NothingToLearnError, match="nothing to learn"):
         SubspaceClassifier(Linear()).fit(even, np.arange(8) % 2)
+
+
+def test_too_few_groups_are_named():
+    X, y = samples(40)
+    numbers = X[:, 0]
+    search = MKLRegressorCV(KERNELS, Cs=[1.0], norms=[1])
+    one = np.zeros(40)
+    with pytest.raises(ValueError, match="at least two groups, but there is only one"):
+        search.fit(X, numbers, groups=one)
+    message = "at least two groups of each class, but there is only one"
+    model = MKLClassifierCV(KERNELS, Cs=[1.0], norms=[1])
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y, groups=one)
+    with pytest.raises(ValueError, match="each class, but class 1 is in only one"):
+        model.fit(X, y, groups=np.where(y == 1, 0, np.arange(40)))
+    three = np.arange(40) % 3  # of five folds there are three
+    assert search.fit(X, numbers, groups=three).scores_.shape[-1] == 3
+    assert model.fit(X, y, groups=three).scores_.shape[-1] == 3
+
+
+@pytest.mark.parametrize("estimator", [MKLRegressor(), MKLCox(), MKLOneClass()])
+def test_a_single_kernel_is_chosen_for_classifiers(estimator):
+    X, _ = samples(20)
+    with pytest.raises(ValueError, match=r"needs a classifier .* select='one'"):
+        SingleKernelCV(estimator, KERNELS).fit(X, X[:, 0])
+    one = MKLRegressorCV(KERNELS, Cs=[1.0], norms=[1], select="one").fit(X, X[:, 0])
+    assert np.count_nonzero(one.kernel_weights_) == 1
 
 
 # --- what searches do not offer -------------------------------------------------------

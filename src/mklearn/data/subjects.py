@@ -97,18 +97,18 @@ def group_folds(
     """
     group = check_groups(groups, len(y))
     count = int(group.max(initial=-1)) + 1
-    what = f"got {plural(count, 'group')}"
+    needed, what = "two groups", "there is only one"
     if classifier:
         known, labels = np.unique(np.asarray(y), return_inverse=True)
         by_class = [len(np.unique(group[labels == k])) for k in range(len(known))]
-        least = int(np.argmin(by_class))
+        least, needed = int(np.argmin(by_class)), "two groups of each class"
         if by_class[least] < count:
             count = by_class[least]
-            what = f"class {known[least]!s} is in {plural(count, 'group')}"
+            what = f"class {known[least]!s} is in only one"
     if count < 2:
         raise ValueError(
-            "Folds that keep groups together need at least two groups of each class, "
-            f"but {what}. Use other groups, or none."
+            f"Folds that keep groups together need at least {needed}, but {what}. Use "
+            "other groups, or none."
         )
     shuffle: dict[str, Any] = {}
     if seed is not None:

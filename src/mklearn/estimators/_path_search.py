@@ -128,7 +128,9 @@ class PathSearch(SearchMixin, BaseMKL):
             to giving the sample twice, a weight of 0 to leaving it out.
         groups : array of shape (n_samples,), optional
             Group labels, such as subjects, passed on to ``cv.split``. With an integer
-            ``cv`` all samples of a group fall into the same fold.
+            ``cv`` all samples of a group fall into the same fold. If there are fewer
+            groups than folds, or fewer that contain some class, there are only as many
+            folds as these groups.
         """
         self._check_parameters()
         self._warn_of_subjects(X, y, groups)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -296,7 +296,9 @@ class BestKernelClassifier(SearchMixin, _GivenWeights):
             As in :class:`MKLClassifier`; the weights are used in the scores as well.
         groups : array of shape (n_samples,), optional
             Group labels, such as subjects, passed on to ``cv.split``. With an integer
-            ``cv`` all samples of a group fall into the same fold.
+            ``cv`` all samples of a group fall into the same fold. If there are fewer
+            groups than folds, or fewer that contain some class, there are only as many
+            folds as these groups.
         """
         self._check_parameters()
         self._warn_of_subjects(X, y, groups)
@@ -360,9 +362,11 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
 
     Parameters
     ----------
-    estimator : MKLDiscriminant, MKLClassifier or one like them
+    estimator : MKLDiscriminant, MKLClassifier or another classifier of mklearn
         The model to fit on each kernel; its own ``kernels`` are ignored. The parameter
-        chosen is ``reg`` if the model has one, otherwise ``C``.
+        chosen is ``reg`` if the model has one, otherwise ``C``. To choose one kernel
+        for numbers or survival times, use ``MKLRegressorCV(select="one")`` or
+        ``MKLCoxCV(select="one")``.
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         The kernels to choose from, as in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
@@ -453,8 +457,16 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
             As in :class:`MKLClassifier`; the weights are used in the scores as well.
         groups : array of shape (n_samples,), optional
             Group labels, such as subjects, passed on to ``cv.split``. With an integer
-            ``cv`` all samples of a group fall into the same fold.
+            ``cv`` all samples of a group fall into the same fold. If there are fewer
+            groups than folds, or fewer that contain some class, there are only as many
+            folds as these groups.
         """
+        if not is_classifier(self.estimator):
+            raise ValueError(
+                "SingleKernelCV needs a classifier as estimator, got "
+                f"{type(self.estimator).__name__}. To choose one kernel for other "
+                "targets, use MKLRegressorCV or MKLCoxCV with select='one'."
+            )
         name = "reg" if "reg" in self.estimator.get_params() else "C"
         default = np.logspace(-6, 0, 13) if name == "reg" else np.logspace(-3, 3, 13)
         values = default if self.values is None else self.values

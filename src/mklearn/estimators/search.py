@@ -678,8 +678,7 @@ class MKLCoxCV(PathSearch, MKLCox):
         X, y, sample_weight
             As in :meth:`MKLCox.fit`.
         groups : array of shape (n_samples,), optional
-            Group labels passed on to ``cv.split``: with ``cv=GroupKFold()`` the samples
-            of a group stay together.
+            As in :meth:`MKLClassifierCV.fit`.
         strata : array of shape (n_samples,), optional
             As in :meth:`MKLCox.fit`. Scores on folds compare samples of all strata.
         """

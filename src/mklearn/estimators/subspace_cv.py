@@ -167,7 +167,9 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
             As in :class:`SubspaceKernel`; the weights are used in the scores as well.
         groups : array of shape (n_samples,), optional
             Group labels, such as subjects, passed on to ``cv.split``. With an integer
-            ``cv`` all samples of a group fall into the same fold.
+            ``cv`` all samples of a group fall into the same fold. If there are fewer
+            groups than folds, or fewer that contain some class, there are only as many
+            folds as these groups.
         """
         self._check_parameters()
         self.regs_ = _grid("regs", self.regs)

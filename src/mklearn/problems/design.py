@@ -590,49 +590,44 @@ class Kinks:
         start : array of shape (1 + r,)
             Close to the minimiser, so that few vertices have to be visited.
         """
-        E, knots = self.rows, self.knots
-        rises = self.after - self.before
+        E, knots, before, after = self.rows, self.knots, self.before, self.after
+        rises = after - before
+        bends, middle = rises > 0, 0.5 * (before + after)
         r = E.shape[1]
         at = self._corner(E @ start - knots, r)
         if len(at) < r:
             return start
         for _ in range(_CORNERS):
-            gamma = np.linalg.solve(E[at], knots[at])
-            g = E @ gamma - knots
+            inverse = np.linalg.inv(E[at])
+            g = E @ (inverse @ knots[at]) - knots
             g[at] = 0.0
-            slopes = np.where(g < 0, self.before, np.where(g > 0, self.after, 0.0))
             # rows at a knot by coincidence get the mean of both slopes
-            chance = np.flatnonzero((g == 0) & (rises > 0))
-            chance = np.setdiff1d(chance, at)
-            slopes[chance] = 0.5 * (self.before + self.after)[chance]
-            held = np.linalg.solve(E[at].T, -(E.T @ slopes))  # subgradients
+            slopes = np.where(g < 0, before, np.where(g > 0, after, middle))
+            slopes[at] = 0.0
+            held = -(E.T @ slopes) @ inverse  # subgradients
             size = np.abs(rises[at]) + 1e-300
-            over = (held - self.after[at]) / size
-            under = (self.before[at] - held) / size
-            worst = int(np.argmax(np.maximum(over, under)))
-            if max(over[worst], under[worst]) <= 1e-12:
+            over = (held - after[at]) / size
+            under = (before[at] - held) / size
+            beyond = np.maximum(over, under)
+            worst = int(beyond.argmax())
+            if beyond[worst] <= 1e-12:
                 break
-            sign = 1.0 if over[worst] > under[worst] else -1.0
-            edge = np.linalg.solve(E[at], sign * np.eye(r)[worst])
-            v = E @ edge
+            row, sign = at[worst], 1.0 if over[worst] > under[worst] else -1.0
+            v = E @ (sign * inverse[:, worst])
             v[np.delete(at, worst)] = 0.0
             # directional derivative along the edge
-            slope = -float(
-                sign * held[worst]
-                - (self.after if sign > 0 else -self.before)[at[worst]]
+            slope = float(
+                (after[row] if sign > 0 else -before[row]) - sign * held[worst]
             )
-            with np.errstate(divide="ignore", invalid="ignore"):
-                when = np.where(v != 0, -g / v, np.inf)
-            ahead = np.flatnonzero((when > 0) & np.isfinite(when) & (rises > 0))
-            order = ahead[np.argsort(when[ahead], kind="stable")]
-            total = slope + np.cumsum(np.abs(v[order]) * rises[order])
-            if not len(order):
+            ahead = np.flatnonzero((g * v < 0) & bends)
+            if not len(ahead):
                 break
+            ahead = ahead[np.argsort(-g[ahead] / v[ahead], kind="stable")]
+            total = slope + np.cumsum(np.abs(v[ahead]) * rises[ahead])
             stop = int(np.searchsorted(total, -1e-14 * abs(slope)))
             at = at.copy()
             # beyond the last knot it does not fall: a negative slope is rounding
-            stop = min(stop, len(order) - 1)
-            at[worst] = order[stop]
+            at[worst] = ahead[min(stop, len(ahead) - 1)]
         return np.asarray(np.linalg.solve(E[at], knots[at]), float)
 
     def _corner(self, g: FloatArray, r: int) -> NDArray[np.intp]:

@@ -56,6 +56,8 @@ from mklearn.problems.protocols import Box, Loss, Rows, System
 from mklearn.problems.separation import separated, signs, step_apart
 
 FloatArray = NDArray[np.float64]
+
+_SMALL = 2000  # size of a design from which on its effects need a good start
 End = FloatArray | float
 
 
@@ -316,15 +318,20 @@ class Piecewise(Pointwise):
         """Return the coefficients of the design's basis that minimise the summed loss.
 
         With kinks this is a linear program, whose vertices are followed from the
-        minimum of the loss with its kinks rounded off.
+        minimum of the loss with its kinks rounded off, or, if there are few samples,
+        from the best intercept.
         """
         if not self.kinks:
             return super().effects(f, y, C, design)
         start = np.zeros(design.basis.shape[1])
         start[0] = self.bias(f, y, C) * len(f) ** 0.5
-        mu = 0.05 * max(float(np.ptp(f)), float(np.ptp(np.real(y))), 1e-12)
-        rounded = _Rounded(self, f, y, C, mu, np.zeros_like(f))
-        near = design.least(rounded.value, rounded.slope, rounded.bend, start, 1e-4, 12)
+        near = start
+        if design.basis.size > _SMALL:
+            mu = 0.05 * max(float(np.ptp(f)), float(np.ptp(np.real(y))), 1e-12)
+            rounded = _Rounded(self, f, y, C, mu, np.zeros_like(f))
+            near = design.least(
+                rounded.value, rounded.slope, rounded.bend, start, 1e-4, 12
+            )
         pieces = self.pieces(y)
         kinks = Kinks(
             np.tile(design.basis, (len(pieces), 1)),

@@ -30,6 +30,8 @@ from mklearn.solvers.sweeps import SampleSweeps
 FloatArray = NDArray[np.float64]
 
 _ROUNDS = 200
+_SMALL = 2**18  # entries of a kernel whose rows are computed all at once
+_PENALTY = 2.0  # of covariates, in units of the trace of the kernel
 _STIFF = 1e4  # weight of covariates relative to kernels in the model of A
 
 
@@ -58,8 +60,12 @@ class _Rows(RowCache):
     def set_theta(self, theta: FloatArray, exact: bool = True) -> None:
         """Change the weights; rho is large compared with the kernels."""
         super().set_theta(theta, exact)
-        self.rho = max(20 * float(self.diag.sum()), 1e-300)
+        self.rho = max(_PENALTY * float(self.diag.sum()), 1e-300)
         self.diag = self.diag + self.rho * np.sum(self.Q**2, axis=1)
+
+    def _fill(self) -> None:
+        super()._fill()
+        self.rows += self.rho * (self.Q @ self.Q.T)
 
     def _columns(self, part: NDArray[Any]) -> FloatArray:
         rows = super()._columns(part)
@@ -119,6 +125,9 @@ class BesideSolver:
         """Solve for ``theta`` until the inner duality gap is at most ``allowed``."""
         if not np.array_equal(theta, self.rows.theta):
             self.rows.set_theta(theta)
+            n = len(self.Q)
+            if self.rows.capacity == n and n * n <= _SMALL:
+                self.rows.load(np.arange(n))
             for t in range(len(self.tasks)):
                 self._move(t)
         eps, best = 0.1, _Best()

@@ -86,8 +86,7 @@ class RowCache:
         wanted = samples[held < 0]
         n = len(self.slot)
         if len(wanted) == n == self.capacity and self.rows.dtype == np.float64:
-            # all rows: compute one triangle, by symmetry
-            self.bank.combine_symmetric(self.theta, self.rows)
+            self._fill()
             self.slot[:] = self.owner[:] = np.arange(n)
             self.stamp[:] = self.stamp.max(initial=0) + 1
             self.used = n
@@ -100,6 +99,10 @@ class RowCache:
             self.slot[part] = slots
             self.owner[slots] = part
             self.stamp[slots] = self.stamp.max(initial=0) + 1
+
+    def _fill(self) -> None:
+        """Compute all rows: one triangle of them, by symmetry."""
+        self.bank.combine_symmetric(self.theta, self.rows)
 
     def _columns(self, part: NDArray[Any]) -> FloatArray:
         """Return the rows of some samples."""
