@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
@@ -193,8 +194,40 @@ def test_covariates_have_a_part():
     less = EvidenceMKLRegressor(kernels[:1], fixed=[0]).fit(table[:50], y[:50])
     lost = found.total - less.score(table[50:], y[50:])
     assert abs(unique.scores[1] - lost) <= 1e-9
+    labels = (y > 0).astype(int)
     with pytest.raises(ValueError, match="a model without kernels"):
-        score_by_view(model, table, y, "shapley")
+        score_by_view(MKLClassifier(kernels, fixed=[0]), table, labels, "shapley")
+
+
+@pytest.mark.parametrize("scoring", ["r2", "correlation", "neg_mean_absolute_error"])
+@pytest.mark.parametrize("given", [False, True])
+def test_shapley_values_start_from_the_covariates(given, scoring):
+    X, y = regression()
+    table = np.column_stack([X["a"], X["b"]])
+    kernels = [Linear(columns=[1, 2]), RBF(0.3, columns=[3, 4])]
+    model = MKLRegressor(kernels, fixed=[0], tol=1e-6)
+    train, test = np.arange(50), np.arange(50, 80)
+    input_ = table
+    if given:
+        bank = KernelBank(table, kernels)
+        grams = np.stack([bank.gram(m) for m in range(2)], axis=2)
+        input_ = KernelBank.from_grams(grams, covariates={"x": table[:, 0]})
+        model = MKLRegressor("precomputed", fixed=["x"], tol=1e-6)
+    options = {"by": "kernel", "cv": [(train, test)], "scoring": scoring}
+    found = score_by_view(model, input_, y, "shapley", **options)
+    linear = LinearRegression().fit(table[train, :1], y[train])
+    values = linear.predict(table[test, :1])
+    expected = {
+        "r2": r2_score(y[test], values),
+        "correlation": np.corrcoef(y[test], values)[0, 1],
+        "neg_mean_absolute_error": -np.abs(y[test] - values).mean(),
+    }[scoring]
+    assert abs(found.rest - expected) <= 1e-9
+    assert abs(found.scores.sum() + expected - found.total) <= 1e-9
+    unique = score_by_view(model, input_, y, "unique", **options)
+    # of two kernels, the value is the mean of the gains in both orders
+    first = found.total - unique.scores[1] - expected
+    assert abs(found.scores[0] - (first + unique.scores[0]) / 2) <= 1e-9
 
 
 # --- views left out -------------------------------------------------------------------

@@ -110,7 +110,8 @@ class Refits:
         asked = self._options.by_view
         kinds = [kind for kind in KINDS if asked in (AUTO, kind)]
         left_out = {}
-        if self._data.covariates and "shapley" in kinds and asked == AUTO:
+        start = ViewScorer.has_start(self._folds[0][0])
+        if not start and "shapley" in kinds and asked == AUTO:
             kinds.remove("shapley")
             left_out["shapley"] = "there is no model without views beside covariates"
         counts = {kind: self._count(kind) for kind in kinds}

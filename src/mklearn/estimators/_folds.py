@@ -19,6 +19,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import (
     UNUSED,
@@ -521,3 +522,13 @@ class Subsets:
             model.fit(bank, self._y, sample_weight=self._weight)
         stop_if_interrupted(model)
         return model, test
+
+    def on_covariates(self) -> tuple[Any, FloatArray]:
+        """Return least squares on covariates alone, and those of the test samples."""
+        model, test = self.fitted(np.array([0]))  # which codes the covariates
+        train = self._train
+        if self._weight is not None:
+            train = train.select(np.array([0]))
+        known = model.checked(train).covariates
+        linear = LinearRegression().fit(known, self._y, sample_weight=self._weight)
+        return linear, model.checked(test).covariates

@@ -181,7 +181,7 @@ def score_by_view(
     by : {"view", "kernel"}
         Without views, kernels on the same columns are taken together. Covariates
         (``fixed``) have their own part in the product measure, and stay in all models
-        of "unique".
+        of "unique" and "shapley".
     scoring : str or callable, optional
         "r2" (of all regressors by default) or "correlation": of predictions or, for
         classifiers, of decision values with targets of -1 and 1, mean over outputs or
@@ -211,7 +211,9 @@ def score_by_view(
     -----
     On each fold kernels are computed once, for the models of all coalitions. There are
     ``1 + n_views`` of these for "unique" and ``2^n_views`` for "shapley". A model
-    without views predicts the mean, the share of each class, or the same risk for all.
+    without views predicts the mean, the share of each class, or the same risk for all;
+    with covariates, it is their least squares regression. For other losses and for
+    classifiers, there are no Shapley values with covariates.
 
     References
     ----------
@@ -331,11 +333,12 @@ class ViewScorer:
                 "Only 'unique' and 'shapley' are computed from the same models, got "
                 f"{kinds}."
             )
-        if "shapley" in kinds and model.fixed is not None:
+        if "shapley" in kinds and not self.has_start(model):
             raise ValueError(
-                "Shapley values start from a model without kernels, which is not "
-                "available with covariates (fixed=); use kind='unique', or 'product', "
-                "in which covariates have their own part."
+                "Shapley values start from a model without kernels, which with "
+                "covariates (fixed=) is available for regression with the squared loss "
+                "only; use kind='unique', or 'product', in which covariates have their "
+                "own part."
             )
         if scoring is None:
             scoring = _OF_TIMES if of_times else "r2"
@@ -356,6 +359,13 @@ class ViewScorer:
         self._sizes: list[tuple[int | None, int]] = []
         self._outputs: list[FloatArray] = []
         self._draws: list[FloatArray] = []
+
+    @staticmethod
+    def has_start(model: Any) -> bool:
+        """Return whether there is a model without kernels, as Shapley values need."""
+        if model.fixed is None:
+            return True
+        return is_regressor(model) and getattr(model, "loss", "squared") == "squared"
 
     def add(self, model: Any, train: tuple[Any, Any] | None, test: Any) -> None:
         """Score the views on one more fold.
@@ -550,10 +560,20 @@ def _value(
     y_test: NDArray[Any],
     scoring: Any,
 ) -> float:
-    """Return the score of a model of some kernels; of none, that of a constant."""
+    """Return the score of a model of some kernels.
+
+    Without kernels, it is that of a constant, or of a regression on covariates.
+    """
     if scoring == _OF_TIMES:
         return _concordance(subsets, which, y_test)
     measured = isinstance(scoring, str) and scoring in _MEASURES
+    if not len(which) and model.fixed is not None:
+        linear, known = subsets.on_covariates()
+        if not measured:
+            return float(check_scoring(linear, scoring=scoring)(linear, known, y_test))
+        Y_test = _as_targets(model, y_test)
+        parts = linear.predict(known).reshape(*Y_test.shape, 1)
+        return float(_divided(parts, np.zeros(1), Y_test, scoring)[1].mean())
     if not len(which):
         # without kernels there is nothing to look at in a sample
         known, new = np.zeros((len(y), 1)), np.zeros((len(y_test), 1))
