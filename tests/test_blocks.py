@@ -3,7 +3,6 @@
 import gzip
 import os
 import pickle
-import re
 import subprocess
 import sys
 from functools import reduce
@@ -29,6 +28,7 @@ from mklearn.data.reading import as_blocks
 from mklearn.data.sampling import sample_rows
 from mklearn.datasets import make_groups
 from mklearn.kernels import RBF, Linear
+from pages import run_page
 
 N = 57
 LOW = {"approximation": "nystroem", "rank": 20}
@@ -612,8 +612,5 @@ def test_bad_sums_are_told(groups):
 
 def test_pages_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[1] / "docs" / "blocks.md").read_text("utf-8")
-    names = {}
-    for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(compile(code, "docs/blocks.md", "exec"), names)
+    names = run_page("blocks.md")
     assert names["model"].score(names["X"], names["y"]) > 0.7

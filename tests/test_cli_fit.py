@@ -39,6 +39,7 @@ from mklearn.model_selection import Comparison
 from mklearn.persistence import load
 from mklearn.report.facts import verdict
 from mklearn.table import TableError, find_layout, read_table
+from pages import all_pages, blocks, named
 
 
 def run(*args):
@@ -1157,12 +1158,85 @@ def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch):
         if not any(command.startswith(words) for words in TRANSCRIPTS.values()):
             result = run(*shlex.split(command))
             assert result.exit_code == 0, (command, result.output)
-    code = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)[-1]
+    *written, code = blocks(DOCS, "python")
+    assert len(written) == len({block for block, _ in TRANSCRIPTS})  # run below
     names = {"table": frame}
     exec(code, names)
     assert type(names["model"]).__name__ == "TableModel"
     for name in ("fit", "predict", "inspect", "compare", "kernels", "demo"):
         assert f"`{name}`" in text and name in run("--help").stdout
+
+
+def shell_commands(page):
+    """Return the mklearn commands in the blocks of a page, of any kind."""
+    shown = re.findall(
+        r"^```(?:console|sh|bash|shell)\n(.*?)^```",
+        page.read_text(encoding="utf-8").replace("\\\n", " "),
+        re.DOTALL | re.MULTILINE,
+    )
+    return re.findall(r"^(?:\$ )?mklearn (.*)$", "".join(shown), re.MULTILINE)
+
+
+RUN_ELSEWHERE = {
+    "command-line.md",  # above and below
+    "first-report.md",  # by test_walk.py and test_cli.py
+}
+SHELL = [
+    page
+    for page in all_pages()
+    if shell_commands(page) and named(page) not in RUN_ELSEWHERE
+]
+
+
+def write_tables():
+    """Write the files that pages name, with few rows; return one with all targets."""
+    rng = np.random.default_rng(0)
+    label = np.arange(48) % 2
+    genes = rng.normal(size=(48, 3)) + label[:, None]
+    table = pd.DataFrame(genes, columns=["ENSG1", "ENSG2", "ENSG3"])
+    table.index = pd.Index([f"P{i:02d}" for i in range(48)], name="patient")
+    for name in ("rna", "image"):
+        table.sample(frac=0.9, random_state=0).to_csv(f"{name}.csv")
+    table["age"] = rng.integers(30, 80, 48)
+    table["sex"], table["batch"] = rng.choice(["f", "m"], (2, 48))
+    table["subject"] = rng.integers(0, 16, 48)
+    table[["age", "sex"]].assign(relapse=label).to_csv("clinic.csv")
+    np.savez("grams.npz", K=np.dstack([genes @ genes.T, (1 + genes @ genes.T) ** 2]))
+    Path("labels.txt").write_text("\n".join(map(str, label)), encoding="utf-8")
+    table["state"] = np.where(label, "ill", "well")
+    table["outcome"] = np.where(label, "relapse", "none")
+    table["days"] = table["months"] = rng.exponential(20, 48)
+    table["died"] = (np.arange(48) % 3 > 0).astype(int)
+    return table
+
+
+@pytest.mark.parametrize("page", SHELL, ids=named)
+def test_the_commands_of_other_pages_run(page, tmp_path, monkeypatch):
+    """As they are printed, on small tables, with few kernels, folds and baselines.
+
+    Reports are not written: other tests look at them.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def first_and_last(data, options):
+        (name, first), *_, last = models.make_baselines(data, options).items()
+        return {name: first, last[0]: last[1]}
+
+    monkeypatch.setattr(application, "make_baselines", first_and_last)
+    monkeypatch.setattr(application, "write_files", lambda *_: None)
+    patients = write_tables()
+    if named(page) == "tutorial.md":
+        exec(blocks(page, "python")[0], {})
+    for command in shell_commands(page):
+        # other targets and subjects would give the answer away
+        others = {"state", "outcome", "days", "months", "died", "subject"}
+        unnamed = [name for name in others if name not in command]
+        patients.drop(columns=unnamed).to_csv("patients.csv", index=False)
+        few = ["--norm", 2, "--reg", 1, "--cv", 2, "--by-view", "product"]
+        few += [] if "grams" in command else ["--kernels", "linear"]
+        result = run(*shlex.split(command), *few)
+        assert result.exit_code == 0, (command, result.output)
+        assert "Verdict" in result.output
 
 
 # which python block writes the files, and how the commands of a transcript begin

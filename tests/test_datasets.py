@@ -26,6 +26,7 @@ from mklearn.datasets import (
 )
 from mklearn.datasets.catalogue import CATALOGUE, VARIABLE, DataSet, OpenML, table
 from mklearn.kernels import RBF, Linear, per_view
+from pages import run_page
 
 FETCH = sklearn.datasets.fetch_openml
 DATA = os.environ.get(VARIABLE, "")
@@ -290,10 +291,7 @@ def test_the_documented_table_is_the_catalogue():
 
 
 def test_the_documented_example_runs(capsys):
-    for block in re.findall(
-        r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), flags=re.DOTALL
-    ):
-        exec(compile(block, "datasets.md", "exec"), {})
+    run_page("datasets.md")
     assert len(capsys.readouterr().out.splitlines()) == len(CATALOGUE)
 
 

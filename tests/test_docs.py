@@ -1,5 +1,6 @@
 """What the documentation shows is what happens, and it leaves nothing public out."""
 
+import ast
 import doctest
 import inspect
 import re
@@ -12,22 +13,13 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 
+import test_contributing
 from mklearn import MKLRegressor
 from mklearn.blocks import ArrayBlocks
 from mklearn.problems import losses
+from pages import DOCS, all_pages, blocks, named, run_page
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [
-    DOCS / "index.md",
-    DOCS / "architecture.md",
-    DOCS / "quick-start.md",
-    DOCS / "reproducibility.md",
-    DOCS / "first-report.md",
-    DOCS / "tutorial.md",
-    *sorted((DOCS / "start").glob("*.md")),
-    *sorted((DOCS / "guide").glob("*.md")),
-    *sorted((DOCS / "extend").glob("*.md")),
-]
+PAGES = all_pages()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 # packages that say what is public, and modules in which all is that has no underscore
@@ -37,13 +29,22 @@ MODULES = [".interpretation", ".model_selection", ".persistence", ".plotting",
            ".report", ".table"]  # fmt: skip
 
 
-def blocks(page, language):
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+def run_elsewhere():
+    """Return the pages whose blocks other tests run, by name."""
+    found = {named(page) for page in test_contributing.PAGES}  # each block alone
+    found |= {"command-line.md"}  # test_cli_fit.py, with what its commands write
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "id", "") == "run_page"
+            ):
+                found |= {a.value for a in node.args if isinstance(a, ast.Constant)}
+    return found
 
 
-def named(page):
-    return str(page.relative_to(DOCS))
+ELSEWHERE = run_elsewhere()
+HERE = [p for p in PAGES if blocks(p, "python") and named(p) not in ELSEWHERE]
 
 
 @pytest.fixture
@@ -52,18 +53,27 @@ def own_losses(monkeypatch):
     monkeypatch.setattr(losses, "LOSSES", dict(losses.LOSSES))
 
 
-@pytest.mark.parametrize(
-    "page",
-    # the complete files of docs/extend are run by test_contributing.py, each alone
-    [p for p in PAGES if blocks(p, "python") and p.parent.name != "extend"],
-    ids=named,
-)
+@pytest.mark.parametrize("page", HERE, ids=named)
 def test_code_runs(page, tmp_path, monkeypatch, own_losses):
     monkeypatch.chdir(tmp_path)
-    space = {"__name__": "builtins"}
-    for block in blocks(page, "python"):
-        exec(compile(block, named(page), "exec"), space)
-    assert len(space) > 1
+    assert len(run_page(named(page))) > 1
+
+
+def test_every_block_of_python_is_run():
+    """Blocks have one of the two forms that are run, and all pages are in a test."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        opened = re.findall(r"^[ >]*(?:```|:::|~~~) *\{?.*?\bpy\w*", text, re.MULTILINE)
+        known = len(blocks(page, "python")) + len(blocks(page, "pycon"))
+        assert len(opened) == known, named(page)
+    shown = {named(p) for p in PAGES if blocks(p, "python")}
+    assert ELSEWHERE <= shown | {"extend/index.md", "extend/contributing.md"}
+    assert {named(p) for p in HERE} | ELSEWHERE >= shown
+    assert {named(p) for p in HERE}.isdisjoint(ELSEWHERE)
+    extend = [p for p in PAGES if p.parent.name == "extend"]
+    assert len(test_contributing.BLOCKS) == sum(
+        len(blocks(page, "python")) for page in extend
+    )
 
 
 def test_the_newcomers_loss_works_on_dask(own_losses):

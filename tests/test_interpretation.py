@@ -1,8 +1,5 @@
 """Weights over resamples, permuted kernels, and decisions taken apart."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -32,6 +29,7 @@ from mklearn.interpretation import (
 )
 from mklearn.interpretation.stability import _Units
 from mklearn.kernels import RBF, Function, Linear, per_feature
+from pages import run_page
 
 KERNELS = [Linear(), RBF(0.3), RBF(0.05, columns=[0, 1])]
 
@@ -379,18 +377,10 @@ def test_calibration_on_a_bank_computes_each_kernel_once(n_classes):
 
 
 def test_the_page_runs_as_it_is_shown(tmp_path, monkeypatch):
-    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pytest.importorskip("matplotlib.pyplot")
     pytest.importorskip("pandas")
-    page = Path(__file__).parents[1] / "docs" / "interpretation.md"
-    blocks = re.findall(
-        r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL
-    )
     monkeypatch.chdir(tmp_path)
-    pyplot.switch_backend("Agg")
-    space = {}
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), space)
-    pyplot.close("all")
+    space = run_page("interpretation.md")
     assert (tmp_path / "report.html").stat().st_size > 10_000
     np.testing.assert_allclose(
         space["parts"].decision, space["model"].decision_function(space["X_test"])

@@ -1,10 +1,8 @@
 """Low-rank kernels: features that stand for kernels, and estimators on them."""
 
 import pickle
-import re
 import tracemalloc
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,6 +25,7 @@ from mklearn.kernels import Linear, rbf_ladder
 from mklearn.kernels.feature_map import FeatureMap, check_rank
 from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.persistence import load, save
+from pages import run_page
 
 CLASSES = [
     MKLClassifier(approximation="nystroem", rank=6, loss="logistic"),
@@ -448,10 +447,6 @@ def test_the_gap_is_told_where_it_is_not_reached():
 
 
 def test_the_guide_runs():
-    guide = Path(__file__).parents[1] / "docs" / "large.md"
-    blocks = re.findall(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
-    names = {}
-    for code in blocks:
-        exec(compile(code, "docs/large.md", "exec"), names)
+    names = run_page("large.md")
     assert names["model"].score(names["X"], names["y"]) > 0.9
     assert len(names["models"]) == 3

@@ -1,8 +1,5 @@
 """Samples that lack a view: they stand at the mean of those that have it."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -32,6 +29,7 @@ from mklearn.interpretation import decision_parts
 from mklearn.kernels import RBF, Chi2, Linear, Spectrum, WeightedDegree, per_view
 from mklearn.kernels.normalise import CENTRED_TRACE, NORMALIZATIONS, fit_normaliser
 from mklearn.persistence import load, save
+from pages import run_page
 
 # tolerances ask for all the digits that there are, and a few more
 pytestmark = pytest.mark.filterwarnings("ignore:.*rounding (allows|limits)")
@@ -407,10 +405,7 @@ def test_keeping_samples_beats_dropping_them():
 
 
 def test_the_page_about_it_runs():
-    page = Path(__file__).parents[1] / "docs" / "missing-views.md"
-    space = {}
-    for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
-        exec(compile(code, page.name, "exec"), space)
+    space = run_page("missing-views.md")
     assert space["kept"] > space["dropped"]
 
 
