@@ -28,7 +28,7 @@ from mklearn.data.reading import as_blocks
 from mklearn.data.sampling import sample_rows
 from mklearn.datasets import make_groups
 from mklearn.kernels import RBF, Linear
-from pages import run_page
+from written import run_page
 
 N = 57
 LOW = {"approximation": "nystroem", "rank": 20}

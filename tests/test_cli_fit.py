@@ -39,7 +39,7 @@ from mklearn.model_selection import Comparison
 from mklearn.persistence import load
 from mklearn.report.facts import verdict
 from mklearn.table import TableError, find_layout, read_table
-from pages import all_pages, blocks, named
+from written import all_pages, blocks, named
 
 
 def run(*args):

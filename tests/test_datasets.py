@@ -26,7 +26,7 @@ from mklearn.datasets import (
 )
 from mklearn.datasets.catalogue import CATALOGUE, VARIABLE, DataSet, OpenML, table
 from mklearn.kernels import RBF, Linear, per_view
-from pages import run_page
+from written import run_page
 
 FETCH = sklearn.datasets.fetch_openml
 DATA = os.environ.get(VARIABLE, "")

@@ -17,7 +17,7 @@ import test_contributing
 from mklearn import MKLRegressor
 from mklearn.blocks import ArrayBlocks
 from mklearn.problems import losses
-from pages import DOCS, all_pages, blocks, named, run_page
+from written import DOCS, all_pages, blocks, named, run_page
 
 PAGES = all_pages()
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -29,7 +29,7 @@ from mklearn.interpretation import (
 )
 from mklearn.interpretation.stability import _Units
 from mklearn.kernels import RBF, Function, Linear, per_feature
-from pages import run_page
+from written import run_page
 
 KERNELS = [Linear(), RBF(0.3), RBF(0.05, columns=[0, 1])]
 

@@ -25,7 +25,7 @@ from mklearn.kernels import Linear, rbf_ladder
 from mklearn.kernels.feature_map import FeatureMap, check_rank
 from mklearn.kernels.landmarks import LANDMARKS
 from mklearn.persistence import load, save
-from pages import run_page
+from written import run_page
 
 CLASSES = [
     MKLClassifier(approximation="nystroem", rank=6, loss="logistic"),

@@ -29,7 +29,7 @@ from mklearn.interpretation import decision_parts
 from mklearn.kernels import RBF, Chi2, Linear, Spectrum, WeightedDegree, per_view
 from mklearn.kernels.normalise import CENTRED_TRACE, NORMALIZATIONS, fit_normaliser
 from mklearn.persistence import load, save
-from pages import run_page
+from written import run_page
 
 # tolerances ask for all the digits that there are, and a few more
 pytestmark = pytest.mark.filterwarnings("ignore:.*rounding (allows|limits)")
