@@ -302,7 +302,7 @@ def _in_order(targets: Index) -> bool:
     """Return whether targets, by increasing value of a feature, are in some order."""
     steps, count = np.diff(targets), len(np.unique(targets))
     if count < len(targets):  # classes: each of them is an interval of values
-        return bool(np.count_nonzero(steps) < count)
+        return int(np.count_nonzero(steps)) < count
     return bool((steps >= 0).all() or (steps <= 0).all())
 
 

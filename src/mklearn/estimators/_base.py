@@ -288,8 +288,8 @@ class BaseKernelMachine(FittedMachine):
         if places or unused:
             validate_data(self, X, skip_check_array=True)
             data = as_numbers(split(X, (*places, *unused)).numbers)
-            table = split(X, places).table if places else None
-            return data, getattr(self, "feature_names_in_", None), table
+            values = split(X, places).table if places else None
+            return data, getattr(self, "feature_names_in_", None), values
         data = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         return data, getattr(self, "feature_names_in_", None), None
 
