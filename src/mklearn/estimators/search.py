@@ -243,15 +243,19 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         for each output, or for each group accordingly.
     loss, epsilon, normalize, solver, psd
         As in :class:`MKLRegressor`.
+    tol, max_iter
+        As in :class:`MKLClassifierCV`.
     time_limit : float, optional
         As in :class:`MKLClassifierCV`; with ``weights="per-target"`` and the squared
         loss, time limit in seconds for the whole fit: half of it for all folds, the
         rest for the final fit. If it ends early, the choice is made from the folds and
         weights so far.
+    memory_limit, n_jobs
+        As in :class:`MKLClassifierCV`.
     callback : callable, optional
         As in :class:`MKLClassifierCV`; with ``weights="per-target"``, the squared loss
         and more than 16 outputs only in the final fit.
-    tol, max_iter, memory_limit, n_jobs, verbose
+    verbose : int
         As in :class:`MKLClassifierCV`.
 
     Attributes
