@@ -5,10 +5,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from mklearn import MKLClassifier
+from mklearn.data.writing import whole_files
+from mklearn.persistence import save
+from mklearn.report import Report, describe_data, write_html, write_json
 
 SOURCE = Path(__file__).parents[1] / "src" / "mklearn"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -72,20 +78,40 @@ SPAWNED = """
 import multiprocessing, sys
 import numpy as np
 from joblib import parallel_config
-from mklearn import MKLClassifierCV
+from mklearn import MKLClassifier, MKLClassifierCV
+from mklearn.interpretation import weight_stability
 from mklearn.kernels import rbf_ladder
 
 
-def fitted(n_jobs):
+def samples():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 3))
-    y = np.where(X[:, 0] + 0.5 * rng.standard_normal(60) > 0, 1, 0)
+    return X, np.where(X[:, 0] + 0.5 * rng.standard_normal(60) > 0, 1, 0)
+
+
+def fitted(n_jobs):
     grid = dict(Cs=[0.1, 1.0], norms=[1], cv=2)
-    return MKLClassifierCV(rbf_ladder(2), **grid, n_jobs=n_jobs).fit(X, y)
+    return MKLClassifierCV(rbf_ladder(2), **grid, n_jobs=n_jobs).fit(*samples())
 
 
 def scores(n_jobs):
     return fitted(n_jobs).mean_scores_.tolist()
+
+
+def weights(n_jobs):
+    model = MKLClassifier(rbf_ladder(2))
+    options = dict(n_resamples=3, random_state=0, n_jobs=n_jobs)
+    return weight_stability(model, *samples(), **options).weights.tolist()
+
+
+def listed():
+    from mklearn.cli import main
+
+    sys.argv = ["mklearn", "kernels", "--json"]
+    try:
+        main()
+    except SystemExit as end:
+        return end.code or 0
 
 
 if __name__ == "__main__":
@@ -93,9 +119,11 @@ if __name__ == "__main__":
     alone = scores(None)
     with parallel_config(backend="multiprocessing"):
         assert scores(2) == alone
+        assert weights(2) == weights(None)
     with multiprocessing.Pool(1) as pool:
         assert pool.apply(scores, (None,)) == alone
         model = pool.apply(fitted, (None,))  # a model that comes back from a process
+        assert pool.apply(listed) == 0  # the command line
     assert model.mean_scores_.tolist() == alone
     print("alike")
 """
@@ -104,9 +132,116 @@ if __name__ == "__main__":
 def test_spawned_processes_give_the_same_answer(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SPAWNED, encoding="utf-8")
-    run = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    pytest.importorskip("typer")
+    run = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, encoding="utf-8"
+    )
     assert run.returncode == 0, run.stderr
-    assert run.stdout == "alike\n"
+    assert run.stdout.endswith("alike\n")
+
+
+# --- files that are open, as Windows treats them --------------------------------------
+
+
+@pytest.fixture
+def as_on_windows(monkeypatch):
+    """Files that are open, by name: none of them can be replaced."""
+    held, replace = {}, os.replace
+
+    def refusing(source, target):
+        held[Path(target).name] = held.get(Path(target).name, 0) - 1
+        if held[Path(target).name] >= 0:
+            why = "The process cannot access the file"
+            raise PermissionError(13, why, str(source), None, str(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refusing)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    return held
+
+
+def write_report(path):
+    report = Report(
+        title="A", data=describe_data(X, Y), model=MKLClassifier("linear").fit(X, Y)
+    )
+    write_html(path, report)
+
+
+X = np.random.default_rng(0).standard_normal((12, 2))
+Y = np.arange(12) % 2
+WRITERS = {
+    "model.mkl": lambda path: save(MKLClassifier("linear").fit(X, Y), path),
+    "report.html": write_report,
+    "results.json": lambda path: write_json(path, {"a": 1}),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_are_replaced_when_their_reader_has_finished(
+    name, tmp_path, as_on_windows
+):
+    path = tmp_path / name
+    path.write_text("old", encoding="utf-8", newline="\n")
+    as_on_windows[name] = 20  # so many attempts are refused
+    WRITERS[name](path)
+    assert path.read_bytes() != b"old"
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_that_stay_open_stay_as_they_are(name, tmp_path, as_on_windows):
+    path = tmp_path / name
+    path.write_text("old", encoding="utf-8", newline="\n")
+    as_on_windows[name] = 10**6
+    with pytest.raises(PermissionError):
+        WRITERS[name](path)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_results_of_a_run_wait_for_each_of_their_readers(tmp_path, as_on_windows):
+    for name in "ab":
+        (tmp_path / name).write_text("old", encoding="utf-8", newline="\n")
+    as_on_windows.update(a=3, b=5)
+    with whole_files(tmp_path) as folder:
+        for name in "abc":
+            (folder / name).write_text("new", encoding="utf-8", newline="\n")
+    assert {p.name: p.read_text(encoding="utf-8") for p in tmp_path.iterdir()} == (
+        dict.fromkeys("abc", "new")
+    )
+
+
+def test_the_command_line_names_the_file_that_is_open(tmp_path, as_on_windows, capsys):
+    pytest.importorskip("typer")
+    from mklearn.cli.ends import writing
+
+    (tmp_path / "report.html").write_text("old", encoding="utf-8", newline="\n")
+    (tmp_path / "model.mkl").write_text("old", encoding="utf-8", newline="\n")
+    as_on_windows["report.html"] = 10**6
+    with pytest.raises(SystemExit) as end, writing(tmp_path):
+        with whole_files(tmp_path) as folder:
+            for name in ("model.mkl", "report.html"):
+                (folder / name).write_text("new", encoding="utf-8", newline="\n")
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert "is report.html open in another program?" in said and said.count("\n") == 1
+    assert {p.read_text(encoding="utf-8") for p in tmp_path.iterdir()} == {"old"}
+
+
+def test_archives_are_closed_before_they_take_their_name(tmp_path, monkeypatch):
+    closed, replace = [], os.replace
+
+    def checked(source, target):
+        links = Path("/proc/self/fd")  # Windows would refuse to move an open file
+        if links.is_dir():
+            held = {os.path.realpath(link) for link in links.iterdir()}
+            closed.append(os.path.realpath(source) not in held)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", checked)
+    for name, write in WRITERS.items():
+        write(tmp_path / name)
+    assert all(closed)
 
 
 # --- terminals and files of other encodings -------------------------------------------

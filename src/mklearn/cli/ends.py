@@ -143,7 +143,10 @@ def writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        fail(f"cannot write to {out}: {error.strerror or error}")
+        why = error.strerror or str(error)
+        if isinstance(error, PermissionError) and error.filename2 is not None:
+            why += f"; is {Path(error.filename2).name} open in another program?"
+        fail(f"cannot write to {out}: {why}")
 
 
 @contextmanager

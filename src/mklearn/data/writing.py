@@ -16,7 +16,7 @@ from typing import Any
 
 STALE = 24 * 3600.0  # age in seconds of stale files, if folders cannot be locked
 _OURS = re.compile(r"\.mklearn-[0-9a-f]{16}\.tmp")
-_PATIENCE = 100  # hundredths of a second to wait for the lock of a folder
+_PATIENCE = 100  # hundredths of a second to wait for a lock, or for a reader
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     with _temporary(path.parent) as temporary:
         yield temporary
         _to_disk(temporary)
-        os.replace(temporary, path)
+        _replace(temporary, path)
         _names_to_disk(path.parent)
 
 
@@ -67,16 +67,32 @@ def _move_together(names: list[str], new: Path, old: Path, folder: Path) -> None
     try:
         for name in names:
             begun.append(name)
-            os.replace(new / name, folder / name)
+            _replace(new / name, folder / name)
     except BaseException:
         for name in begun:
             if (new / name).exists():  # it has not moved
                 continue
             if name in before:
-                os.replace(old / name, folder / name)
+                _replace(old / name, folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
         raise
+
+
+def _replace(source: Path, target: Path) -> None:
+    """Move a file to a name that may be taken.
+
+    Windows refuses this while another process has the target open, if only to read
+    or to scan it, so that it is tried for a while.
+    """
+    for _ in range(_PATIENCE):
+        try:
+            os.replace(source, target)
+        except PermissionError:
+            time.sleep(0.01)
+        else:
+            return
+    os.replace(source, target)
 
 
 def _keep(path: Path, copy: Path) -> None:
