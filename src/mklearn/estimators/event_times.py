@@ -143,8 +143,8 @@ def baseline_hazard(
     with np.errstate(divide="ignore"):  # of zero, where nothing happens
         logs = (scores + np.log(weight))[order]
         steps = np.log(dead)
-    after = np.searchsorted(-time[order], -times, side="right")
-    steps -= np.logaddexp.accumulate(logs)[after - 1]
+    n_at_risk = np.searchsorted(-time[order], -times, side="right")
+    steps -= np.logaddexp.accumulate(logs)[n_at_risk - 1]
     return times, bounded_exp(np.logaddexp.accumulate(steps))
 
 
