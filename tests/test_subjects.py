@@ -18,6 +18,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
 from mklearn import (
     BestKernelClassifier,
+    KernelBank,
     MKLClassifier,
     MKLClassifierCV,
     MKLCoxCV,
@@ -219,3 +220,11 @@ def test_unnamed_subjects_determine_the_target():
     assert subject_columns(X, np.random.default_rng(2).integers(0, 2, 120)) == []
     assert subject_columns(X) == []
     assert subject_columns(X.to_numpy(), y) == []
+
+
+@every_search
+def test_gram_matrices_have_no_columns(model):
+    X, y = visits()
+    grams = KernelBank(X[["a", "b"]], ["linear", "rbf"])
+    search = clone(model).set_params(kernels="precomputed")
+    assert not said(lambda: search.fit(grams, target(model, y)))

@@ -207,7 +207,7 @@ def warn_of_subjects(
     by_row = cv is None or isinstance(cv, Integral) or type(cv) in _BY_ROW
     if groups is not None or not by_row:
         return
-    names = [str(c) for c in getattr(X, "columns", ())]
+    names = [str(c) for c in X.columns] if _is_frame(X) else []
     known = {names[a] if isinstance(a, Integral) and names else a for a in apart}
     found = [c for c in subject_columns(X, y) if c not in known]
     if found:
@@ -253,13 +253,17 @@ def _columns(X: Any) -> Iterator[tuple[str, NDArray[Any], bool]]:
     elif holds_views(X):
         for part in X.values():
             yield from _columns(part)
-    elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+    elif _is_frame(X):
         wide = len(X.columns) > _WIDE
         for j, column in enumerate(X.columns):
             name = str(column)
             if not wide or _SUBJECT.search(name) or _PERHAPS.search(name):
                 whole = hasattr(X, "iloc")
                 yield name, np.asarray(X.iloc[:, j] if whole else X[column]), wide
+
+
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "columns") and hasattr(X, "to_numpy")
 
 
 def _whole(values: NDArray[Any]) -> NDArray[Any]:
