@@ -701,7 +701,7 @@ def test_tails_are_those_of_an_inversion_with_many_digits(negative, p):
     [
         ({"n_permutations": 9.5, "method": "permutation"}, "whole number"),
         ({"n_permutations": True, "method": "permutation"}, "whole number"),
-        ({"method": "permutation", "groups": np.zeros(1)}, "1 entries for 20 samples"),
+        ({"method": "permutation", "groups": np.zeros(1)}, "1 entry for 20 samples"),
         ({"kernels": []}, "empty"),
         ({"kernels": "no such kernel"}, "Unknown kernel"),
         ({"X": np.full((20, 2), np.nan)}, "NaN"),

@@ -523,7 +523,7 @@ def test_bad_targets(y, match):
         ),
         (MKLCox(), {"strata": STRATA[:-1]}, "inconsistent"),
         (MKLCox(), {"strata": np.c_[STRATA, STRATA]}, "strata must be"),
-        (MKLCox(), {"strata": [None, *STRATA[1:]]}, "missing for 1 samples, .* row 0"),
+        (MKLCox(), {"strata": [None, *STRATA[1:]]}, "missing for 1 sample, .* row 0"),
         (MKLCox(), {"strata": np.full(N, np.nan)}, "missing for 90 samples"),
         (MKLCox(), {"strata": np.array([1, *STRATA[1:]], object)}, "or all texts"),
         (MKLCox(), {"sample_weight": np.where(EVENT, 0.0, 1.0)}, "weight zero"),
@@ -545,7 +545,7 @@ def test_events_that_are_not_marks():
         (states, r"True or False, or 1 and 0 \(censored\); got 'alive', 'dead'"),
         (pd.Categorical(states), "got 'alive', 'dead'"),
         (unknown, "2 samples is missing, first in row 2"),
-        ([None, *EVENT[1:]], "1 samples is missing, first in row 0"),
+        ([None, *EVENT[1:]], "1 sample is missing, first in row 0"),
         (np.where(EVENT, 1.0, np.nan), "is missing"),
     ):
         y = pd.DataFrame({"time": TIME, "event": event})
@@ -577,9 +577,9 @@ def test_times_whose_order_says_nothing(ties, approximation):
     # a sample of another stratum, or of weight zero, does not count
     first = np.c_[distinct, distinct == N - 1]
     assert np.abs(model.fit(X, first).predict(X)).max() > 0
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="no order to learn"):
         model.fit(X, first, strata=distinct == N)
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="no order to learn"):
         model.fit(X, first, (distinct < N) * 1.0)
     with pytest.raises(ValueError, match="nothing to learn"):
         MKLSurvivalSVM(approximation=approximation, rank=5).fit(X, last)
