@@ -11,6 +11,7 @@ from sklearn.base import is_regressor
 
 from mklearn import __version__
 from mklearn.data.covariates import Place
+from mklearn.data.spelling import plural
 from mklearn.estimators import MKLCox, MKLSurvivalSVM
 from mklearn.fitted import KernelRow, kernel_rows, proofs, widest
 from mklearn.kernels.groups import GroupFamily
@@ -57,9 +58,9 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
     of_times = isinstance(model, (MKLCox, MKLSurvivalSVM))
     task = "regression" if is_regressor(model) else "classification"
     task = "a survival analysis" if of_times else task
-    columns = ", ".join(f"{k}: {_count(n, 'column')}" for k, n in views.items())
+    columns = ", ".join(f"{k}: {plural(n, 'column')}" for k, n in views.items())
     said = [
-        f"{data.n_samples} samples{_events(data)} in {_count(len(views), 'view')} "
+        f"{data.n_samples} samples{_events(data)} in {plural(len(views), 'view')} "
         f"({columns}) were used for {task} by multiple kernel learning (Lanckriet et "
         f"al., 2004) with {_kernels(model, rows, len(views))}."
     ]
@@ -72,7 +73,7 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
         names = list(dict.fromkeys(place.name for place in covariates))
         listed = f" ({', '.join(names)})" if len(names) <= MOST_LISTED else ""
         said.append(
-            f"{_count(len(names), 'covariate')}{listed} entered linearly, with "
+            f"{plural(len(names), 'covariate')}{listed} entered linearly, with "
             f"{'an ' if len(names) == 1 else ''}unpenalised "
             f"coefficient{'s' if len(names) > 1 else ''}."
         )
@@ -99,7 +100,7 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
         said.append(f"C was {cost:.3g}.")
     if getattr(model, "rejected_", ()):
         said.append(
-            f"{_count(len(model.rejected_), 'kernel')} with the narrowest widths "
+            f"{plural(len(model.rejected_), 'kernel')} with the narrowest widths "
             f"{'were' if len(model.rejected_) > 1 else 'was'} left out because the sum "
             "of the others scored better on the same folds."
         )
@@ -111,7 +112,7 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
         )
     if data.missing:
         verb = "was" if data.missing == 1 else "were"
-        said.append(f"{_count(data.missing, 'missing value')} {verb} filled in.")
+        said.append(f"{plural(data.missing, 'missing value')} {verb} filled in.")
     if data.absent:
         lacking = ", ".join(f"{n} lacked {view}" for view, n in data.absent.items())
         said.append(
@@ -136,11 +137,6 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
     )
     cited.append("scikit-learn")
     return " ".join(said), [SOURCES[key] for key in cited]
-
-
-def _count(n: int, noun: str) -> str:
-    """Return a number and a noun, in the plural unless there is one."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def _events(data: DataSummary) -> str:
@@ -178,14 +174,14 @@ def _kernels(model: Any, rows: Sequence[KernelRow], n_views: int) -> str:
     others = [row for row in rows if row.name not in sizes]
     kinds = Counter(row.name.rpartition(":")[2] for row in others)
     short = len(kinds) <= MOST_LISTED
-    listed = ", ".join(kinds) if short else _count(len(kinds), "kernel")
+    listed = ", ".join(kinds) if short else plural(len(kinds), "kernel")
     if not sizes:
-        return f"{_count(len(rows), 'kernel')}, on {per}: {listed}"
+        return f"{plural(len(rows), 'kernel')}, on {per}: {listed}"
     least, most = min(sizes.values()), max(sizes.values())
     many = len(sizes) if others else "all"
     each = f"{least} to {most}" if least < most else f"{most}"
     text = (
-        f"{_count(len(rows), 'kernel')}, {many} of them on given sets of columns "
+        f"{plural(len(rows), 'kernel')}, {many} of them on given sets of columns "
         f"(such as gene sets) of {each} columns each"
     )
     return f"{text}, the others: {listed}" if others else text
