@@ -622,3 +622,16 @@ def test_absent_rows_of_a_sparse_view_are_absent_rows(approximation):
     a = model.fit(X, y).decision_function(X)
     b = model.fit(Z, y).decision_function(Z)
     np.testing.assert_allclose(a, b, atol=1e-3)
+
+
+def test_few_new_patients_may_have_different_assays():
+    frames = {
+        "rna": pd.DataFrame({"g": [1.0, 2.0]}, index=["p1", "p2"]),
+        "protein": pd.DataFrame({"q": [3.0]}, index=["p3"]),
+    }
+    joined = MultiView.from_frames(frames)
+    assert joined.ids.tolist() == ["p1", "p2", "p3"]
+    assert joined.absent("protein").tolist() == [True, True, False]
+    frames["protein"].index = ["P1"]  # the same patient, spelt differently
+    with pytest.raises(ValueError, match="no sample in common"):
+        MultiView.from_frames(frames)

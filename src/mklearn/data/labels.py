@@ -23,6 +23,7 @@ ONE_ROW = (
 )
 
 _SHOWN = 10
+_FEW = 5  # number of samples from which tables of the same study should share some
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,9 @@ def require_distinct(labels: NDArray[Any], what: str, advice: str = ONE_ROW) -> 
 def require_common(tables: Mapping[str, NDArray[Any]], advice: str) -> None:
     """Raise ValueError if a table has no label in common with any of the others.
 
+    Few samples, such as new ones to predict, may well be in different tables: they are
+    refused only if their labels differ in nothing but the spelling.
+
     Parameters
     ----------
     tables : mapping of str to array
@@ -109,11 +113,13 @@ def require_common(tables: Mapping[str, NDArray[Any]], advice: str) -> None:
         if any(owners[label] > 1 for label in labels.tolist()):
             continue
         rest = {other: part for other, part in tables.items() if other != name}
-        first = next(iter(rest))
+        first, alike = next(iter(rest)), spelt_otherwise({name: labels, **rest})
+        if len(labels) < _FEW and not alike:
+            continue
         raise ValueError(
             f"Table {name!r} has no sample in common with any other table: it has "
             f"{told(labels[:3])}, and {first!r} has {told(rest[first][:3])}. "
-            f"{advice}{spelt_otherwise({name: labels, **rest})}"
+            f"{advice}{alike}"
         )
 
 
