@@ -11,7 +11,7 @@ PIP_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 # Two installations into one environment must not run at the same time.
 .NOTPARALLEL:
-.PHONY: help demo demo-large reproduce test test-processors test-floor test-latest
+.PHONY: help demo demo-large reproduce test test-processors test-peers test-floor test-latest
 .PHONY: constraints fuzz attack coverage lint format docs news package clean
 
 help: ## Show this list
@@ -39,6 +39,10 @@ fuzz: $(VENV)/.stamp-test ## Fuzz the readers of files: make fuzz SECONDS=10
 
 attack: $(VENV)/.stamp-test ## Attack model files and the command line: make attack ARGS=--quick
 	$(VENV)/bin/python benchmarks/attack.py $(ARGS)
+
+PEERS = tests/test_inference_peers.py tests/test_survival.py tests/test_groups.py tests/test_score_by_view.py
+test-peers: $(VENV)/.stamp-peers ## Run the comparisons with other packages, which are installed
+	$(VENV)/bin/python -m pytest $(PEERS) -k "peers or ridge_cox or statsmodels or survival_svm or scikit_survival or latent_group or shapiq" $(PYTEST_ARGS)
 
 test-floor: ## Run the tests on the least versions that pyproject.toml allows
 	$(MAKE) test VENV=$(VENV)-floor CONSTRAINTS=constraints/floor.txt
@@ -84,6 +88,7 @@ $(VENV)/.stamp-demo: EXTRAS = cli,plot
 $(VENV)/.stamp-large: EXTRAS = distributed,dashboard
 $(VENV)/.stamp-reproduce: EXTRAS = conic,plot
 $(VENV)/.stamp-test: EXTRAS = test
+$(VENV)/.stamp-peers: EXTRAS = test,peers
 $(VENV)/.stamp-lint: EXTRAS = lint
 $(VENV)/.stamp-docs: EXTRAS = docs
 $(VENV)/.stamp-coverage: EXTRAS = coverage
