@@ -230,7 +230,8 @@ def inference_section(report: Report) -> str:
         ("weight_low", "weight_high", "weight, 95 % interval"),
         ("share_low", "share_high", share),
     ):
-        if low in found:
+        # the weights themselves depend on the norm, and a page has little room
+        if low in found and (variance or low == "share_low"):
             ends = zip(found[low], found[high], strict=True)
             columns.append([Number(words.interval(a, b)) for a, b in ends])
             heads.append(what)
@@ -240,13 +241,14 @@ def inference_section(report: Report) -> str:
             heads.append(what)
     if "selected" in found:
         columns.append([Number(f"{100 * share:.0f} %") for share in found["selected"]])
-        heads.append("resamples that use it")
+        heads.append("used in")
     rows = list(zip(*columns, strict=True))
     parts = table("Tests and intervals for the kernels", heads, rows)
     parts += paragraph(words.MATTER) if report.tests is not None else ""
     if "share_low" in found:
         errors = words.PROFILE if report.profile is not None else words.SHORT
         parts += paragraph(errors if variance else words.RESAMPLED)
+    parts += paragraph(words.USED) if "selected" in found else ""
     drawn = None
     if "share_low" in found:
         drawn = new_figure((7, 1.6 + 0.3 * len(names)))

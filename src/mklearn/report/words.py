@@ -51,8 +51,11 @@ SHORT = (
     "better ones, which take longer."
 )
 RESAMPLED = (
-    "Intervals contain 95 % of the values that models of bootstrap samples have; the "
-    "last column shows how many of these models use the kernel at all."
+    "Intervals contain 95 % of the values that models of bootstrap samples have."
+)
+USED = (
+    "The last column is the share of models of bootstrap samples that use the kernel "
+    "at all."
 )
 SHARES = (
     "A share is the part of the squared norm of the decision function that is due to "
