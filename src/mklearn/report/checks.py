@@ -17,6 +17,7 @@ from scipy.special import gammaln
 from sklearn.base import is_regressor
 
 from mklearn.data.checks import check_times
+from mklearn.data.spelling import plural
 from mklearn.fitted import proofs, widest
 from mklearn.kernels import KernelBank, MultiView
 from mklearn.model_selection import Split
@@ -325,7 +326,7 @@ def _split_groups(groups: Any, splits: Sequence[Split]) -> Iterator[str]:
         split |= set(np.intersect1d(groups[train], groups[test]).tolist())
     if split:
         yield (
-            f"{len(split)} subjects have samples in both the training and the test "
-            "part of a fold, which makes the score too optimistic: split by groups "
-            "(GroupKFold)."
+            f"{plural(len(split), 'subject')} {'has' if len(split) == 1 else 'have'} "
+            "samples in both the training and the test part of a fold, which makes the "
+            "score too optimistic: split by groups (GroupKFold)."
         )
