@@ -362,7 +362,12 @@ class ViewScorer:
 
     @staticmethod
     def has_start(model: Any) -> bool:
-        """Return whether there is a model without kernels, as Shapley values need."""
+        """Return whether there is a model without kernels, as Shapley values need.
+
+        Parameters
+        ----------
+        model : estimator
+        """
         if model.fixed is None:
             return True
         return is_regressor(model) and getattr(model, "loss", "squared") == "squared"
