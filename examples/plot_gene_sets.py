@@ -8,6 +8,7 @@ are its reduced PBMC data; otherwise they are simulated, with higher expression 
 cell genes in some of them.
 """
 
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -36,7 +37,10 @@ def cells():
         import anndata
 
         path = Path(scanpy.origin).parent / "datasets" / "10x_pbmc68k_reduced.h5ad"
-        found = anndata.read_h5ad(path).raw.to_adata()
+        with warnings.catch_warnings():
+            # the file was written by an early version of anndata, which it announces
+            warnings.simplefilter("ignore", anndata.OldFormatWarning)
+            found = anndata.read_h5ad(path).raw.to_adata()
         kind = found.obs["bulk_labels"].astype(str)
         values = np.asarray(found.X.toarray())
         return pd.DataFrame(values, columns=list(found.var_names)), kind == "CD19+ B"
