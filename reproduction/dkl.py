@@ -143,7 +143,26 @@ def work(cell: Cell, seed: int) -> Values:
         values["reg"] = cost if np.isfinite(cost) else None
     else:
         values["reg"] = float(model.reg_)
+        values["objective"] = float(model.objective_)
+    if cell.method in SLOW:
+        values["beside"] = beside(cell, model, (X_train, y_train), (X_test, y_test))
     return values
+
+
+def beside(cell: Cell, model: Any, train: Any, test: Any) -> dict[str, Values]:
+    """Return what other programs for the problem of a conic one find on its split."""
+    X, y = test
+    _, _, kind = cell.method.partition("_")
+    found = {}
+    for program in ("Newton", "SILP"):
+        other = make_model(f"{program}_{kind}", len(np.unique(train[1]))).fit(*train)
+        found[program] = {
+            "objective": float(other.objective_),
+            "gap": float(other.duality_gap_),
+            "accuracy": 100 * float(other.score(X, y)),
+            "same": 100 * float(np.mean(other.predict(X) == model.predict(X))),
+        }
+    return found
 
 
 def parts(
