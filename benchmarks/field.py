@@ -1,7 +1,7 @@
 """Does learning kernels pay? Every method on every available data set.
 
-    python benchmarks/field.py --page docs/results/field.md    # about two hours
-    python benchmarks/field.py --training 800 --repeats 2 --limit 150 --page FILE
+    python benchmarks/field.py --page docs/results/field.md    # about four hours
+    python benchmarks/field.py --training 100 --page FILE      # or 800 --limit 150
     python benchmarks/field.py --quick                         # under 30 seconds
     python benchmarks/field.py --sets mfeat wine --methods "MKL p by CV" boosting
     python benchmarks/field.py --no-run --page FILE            # from what is finished
@@ -15,10 +15,11 @@ EasyMKL of MKLpy and, for regression, himalaya.
 The splits, the Gram matrices and the inner folds of a split are the same for all
 methods, and methods with settings choose them by cross-validation on these folds;
 boosting uses its defaults, the discriminant its own leave-one-out, and evidence has no
-settings. Times are CPU seconds of one thread. They include everything from the training
-samples to the fitted model: the search, the final fit and the kernels. The Gram
-matrices are computed once per split, and their time is added to that of each method
-that uses them.
+settings. Methods that give probabilities are compared by these, too: by log loss, and
+by the expected calibration error of the most likely class. Times are CPU seconds of one
+thread. They include everything from the training samples to the fitted model: the
+search, the final fit and the kernels. The Gram matrices are computed once per split,
+and their time is added to that of each method that uses them.
 
 Each finished cell is written immediately to ``--out`` (``field-output`` by default);
 running the same command again continues where it was stopped. A cell that fails, or
@@ -47,6 +48,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from probabilities import calibration_error
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import (
@@ -61,11 +63,12 @@ from sklearn.ensemble import (
 )
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import accuracy_score, log_loss, r2_score
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
+from sklearn.utils.metaestimators import available_if
 from threadpoolctl import threadpool_limits
 
 from mklearn import (
@@ -131,6 +134,12 @@ CHOICES = {
     "folds": "3 stratified inner ones, 2 where a class has 2 training samples",
     "costs": "C from 0.01, 0.1, 1, 10, 100, for SVM, logistic regression and every "
     "MKL; gamma of SVC as in the kernels of a table, and the linear kernel",
+    "logistic": "LogisticRegression on the features side by side, C as above, each "
+    "fold with its own standardisation",
+    "MKL logistic": "MKL p by CV with the logistic loss, of one class against the rest",
+    "scoring": "settings are chosen by accuracy or R2; those of logistic and MKL "
+    "logistic by log loss, as the least of equally accurate costs has probabilities "
+    "that say nothing",
     "discriminant": "reg by leave-one-out in closed form, 13 values",
     "subspace": "HSIC with weights for all kernels; reg from 1e-5, 1e-3, 0.1, C from "
     "1, 10, 100, both relative",
@@ -348,9 +357,11 @@ class Method:
 GIVEN: dict[str, Any] = {"kernels": "precomputed", "psd": "ignore"}
 
 
-def path(*norms: float) -> Callable[[Split], Any]:
+def path(*norms: float, **options: Any) -> Callable[[Split], Any]:
     """Return a factory of MKL models that choose C, and the norm if several."""
-    return lambda s: MKLClassifierCV(Cs=COSTS, norms=norms, cv=s.folds, **GIVEN)
+    return lambda s: MKLClassifierCV(
+        Cs=COSTS, norms=norms, cv=s.folds, **GIVEN, **options
+    )
 
 
 def regression_path(*norms: float) -> Callable[[Split], Any]:
@@ -358,9 +369,9 @@ def regression_path(*norms: float) -> Callable[[Split], Any]:
     return lambda s: MKLRegressorCV(Cs=COSTS, norms=norms, cv=s.folds, **GIVEN)
 
 
-def search(model: Any, grid: Any, s: Split) -> GridSearchCV:
+def search(model: Any, grid: Any, s: Split, **options: Any) -> GridSearchCV:
     """Return a search on the folds of a split that raises on failures."""
-    return GridSearchCV(model, grid, cv=s.folds, error_score="raise")
+    return GridSearchCV(model, grid, cv=s.folds, error_score="raise", **options)
 
 
 def gammas(s: Split) -> list[float]:
@@ -456,8 +467,21 @@ class Stacking(BaseEstimator):
 
     def predict(self, cross: KernelBank) -> Any:
         """Return the labels or values."""
+        return self.link_.predict(self._stacked(cross))
+
+    @available_if(lambda self: hasattr(self.link, "predict_proba"))
+    def predict_proba(self, cross: KernelBank) -> Any:
+        """Return the probability of each class."""
+        return self.link_.predict_proba(self._stacked(cross))
+
+    @property
+    def classes_(self) -> Any:
+        """The labels, in the order of the probabilities."""
+        return self.link_.classes_
+
+    def _stacked(self, cross: KernelBank) -> np.ndarray:
         scores = [_scores(model, cross.select(k)) for k, model in self.views_]
-        return self.link_.predict(np.hstack(scores))
+        return np.hstack(scores)
 
 
 def _scores(model: Any, cross: KernelBank) -> np.ndarray:
@@ -541,6 +565,10 @@ CLASSIFIERS: dict[str, Method] = {
     "MKL p=4/3": Method(path(4 / 3), "learned"),
     "MKL p=2": Method(path(2.0), "learned"),
     "MKL p by CV": Method(path(1.0, 4 / 3, 2.0, np.inf), "learned"),
+    "MKL logistic": Method(
+        path(1.0, 4 / 3, 2.0, np.inf, loss="logistic", scoring="neg_log_loss"),
+        "learned",
+    ),
     "discriminant": Method(lambda s: MKLDiscriminant(reg="loo", **GIVEN), "learned"),
     "subspace": Method(
         lambda s: SubspaceClassifierCV(
@@ -571,6 +599,7 @@ CLASSIFIERS: dict[str, Method] = {
             make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
             {"logisticregression__C": COSTS},
             s,
+            scoring="neg_log_loss",
         ),
         "features",
     ),
@@ -684,7 +713,20 @@ def measure(s: Split, cell: Cell) -> Values:
         "training": len(s.y),
         "testing": len(s.y_test),
         "kernels": s.bank.shape[2],
+        **probabilities(model, X_test, s.y_test),
         **facts(model),
+    }
+
+
+def probabilities(model: Any, X: Any, y: np.ndarray) -> Values:
+    """Return log loss and calibration error, if the model gives probabilities."""
+    if not hasattr(model, "predict_proba"):
+        return {}
+    p = model.predict_proba(X)
+    right = model.classes_[p.argmax(axis=1)] == y
+    return {
+        "log loss": float(log_loss(y, p, labels=model.classes_)),
+        "calibration": calibration_error(p.max(axis=1), right.astype(float)),
     }
 
 
@@ -826,7 +868,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="two sets, few methods")
     parser.add_argument("--sets", nargs="+", help="data sets, all available by default")
     parser.add_argument("--methods", nargs="+", help="by their names in the tables")
-    parser.add_argument("--repeats", type=int, help="splits, 5 by default")
+    parser.add_argument("--repeats", type=int, help="splits, 10 by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--training", type=int, default=TRAINING,
@@ -838,7 +880,7 @@ def main() -> int:
     parser.add_argument("--page", type=Path, help="write a Markdown page and a figure")
     parser.add_argument("--no-run", action="store_true", help="only write the page")
     args = parser.parse_args()
-    args.repeats = args.repeats or (1 if args.quick else 5)
+    args.repeats = args.repeats or (1 if args.quick else 10)
     if args.quick and args.out is None:
         with TemporaryDirectory() as folder:
             return compare(args, Path(folder))

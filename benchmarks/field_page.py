@@ -201,6 +201,8 @@ def write(
         text += ["", f"## {titles[name]}", "", *score_table(field)]
         if name == "R2":
             text += ["", *regression_verdict(field)]
+        else:
+            text += probability_tables(field)
         text += ["", f"### Seconds, and their ratio to {UNIT[name]}", ""]
         text += time_table(field)
     text += ["", "## What did not run, and why", "", *failures(fields, missing)]
@@ -238,7 +240,7 @@ def head(found: Results, fields: dict[str, Field], sets: Sequence[str]) -> list[
         command += f" --training {training}"
         left_out = (
             f" Data sets with fewer than {math.ceil(training / SHARE)} samples are "
-            "left out; [the page with fewer training samples](field.md) has them all."
+            "left out; [the page with 200 training samples](field.md) has them all."
         )
     sizes = [v["training"] for v in found.cells.values() if "training" in v] or [0]
     return [
@@ -510,8 +512,56 @@ def score_table(field: Field) -> list[str]:
     return lines
 
 
+PROBABILITIES = {
+    "log loss": (
+        "### Log loss",
+        "Mean log loss of the test samples ± standard error over splits; the least is "
+        "bold. Methods without a column have no probabilities.",
+    ),
+    "calibration": (
+        "### Calibration error",
+        "Mean distance between the probability of the most likely class and how often "
+        "it is right, in ten bins of equal counts. Bins of few test samples have a "
+        "distance by chance: methods can be compared within a row only.",
+    ),
+}
+
+
+def probability_tables(field: Field) -> list[str]:
+    """Return the quality of probabilities, of the methods that give them."""
+    text: list[str] = []
+    for key, (title, note) in PROBABILITIES.items():
+        means = np.array(
+            [
+                [field.values(d, m, key).mean() for m in field.methods]
+                for d in field.data
+            ]
+        )
+        some = np.flatnonzero(~np.isnan(means).all(axis=0))
+        if not len(some):
+            continue
+        methods = [field.methods[j] for j in some]
+        text += ["", title, "", f"| data | splits | {' | '.join(methods)} |"]
+        text.append("|---|---:|" + "---:|" * len(methods))
+        for data, row in zip(field.data, means[:, some], strict=True):
+            least = np.nan if np.isnan(row).all() else np.nanmin(row)
+            cells = [data, str(field.n_splits(data))]
+            cells += [
+                _mean(field.values(data, m, key), "{:.3f}", mean <= least)
+                for m, mean in zip(methods, row, strict=True)
+            ]
+            text.append("| " + " | ".join(cells) + " |")
+        count = (means[:, some] <= np.nanmin(means, axis=1)[:, None]).sum(0)
+        wins = ", ".join(f"{m} {n}" for m, n in zip(methods, count, strict=True))
+        text += ["", f"{note} Least on so many data sets: {wins}."]
+    return text
+
+
 def _score(field: Field, data: str, method: str, form: str, bold: bool) -> str:
-    values = field.scores(data, method)
+    return _mean(field.scores(data, method), form, bold)
+
+
+def _mean(values: FloatArray, form: str, bold: bool) -> str:
     if np.isnan(values).all():
         return "failed"
     if np.isnan(values).any():

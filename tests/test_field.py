@@ -167,6 +167,43 @@ def test_a_cell(small, tmp_path, table, method):
         ("discriminant", "unweighted sum"))  # fmt: skip
 
 
+class Certain(BaseEstimator):
+    """A model that gives the first class 4/5, whatever the sample."""
+
+    classes_ = np.array(["a", "b", "c"])
+
+    def predict_proba(self, X):
+        """Return the same probabilities for all samples."""
+        return np.tile([0.8, 0.1, 0.1], (len(X), 1))
+
+
+def test_probabilities_are_scored_by_log_loss_and_calibration(small):
+    y = np.array(["a", "a", "a", "b"])
+    found = small.probabilities(Certain(), np.zeros((4, 1)), y)
+    by_hand = -(3 * np.log(0.8) + np.log(0.1)) / 4
+    assert found["log loss"] == pytest.approx(by_hand)
+    # four bins of one sample each: three are right at 0.8, one wrong
+    assert found["calibration"] == pytest.approx((3 * 0.2 + 0.8) / 4)
+    assert small.probabilities(BaseEstimator(), np.zeros((4, 1)), y) == {}
+
+
+def test_which_methods_have_probabilities(small, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for method, has in (
+            ("MKL logistic", True),
+            ("discriminant", True),
+            ("logistic", True),
+            ("MKL p=2", False),
+            ("SVC + grid", False),
+        ):
+            found = small.work(cell(method), 0, 60.0, tmp_path, 45)
+            assert ("log loss" in found) == has, found
+            if has:
+                assert 0 < found["log loss"] < np.log(3)
+                assert 0 <= found["calibration"] < 1 / 3
+
+
 def test_a_failure_is_a_result(small, tmp_path, monkeypatch):
     def broken(s):
         raise RuntimeError("no answer")
@@ -258,6 +295,8 @@ def fake_results(n_sets=6):
             "spent": 1.0,
             "commit": "0123456789",
         }
+        if one.method in ("MKL p by CV", "boosting"):
+            cells[one] |= {"log loss": 0.4 if j == 0 else 0.5, "calibration": 0.1}
     stopped = {"stopped": "not done after 60 s", "cap": 60.0}
     for r in range(2):
         at = cell("boosting", data[0], repetition=r)
@@ -285,6 +324,16 @@ def test_the_page_has_every_cell(tmp_path):
     assert "boosting has the worst (4.00)" in text
     assert f"however good it may be with more time: boosting on {sonar}." in text
     assert "unweighted sum 100%" in text  # the cost is the largest of the grid
+    # only methods that give probabilities are in the tables of these
+    assert "| data | splits | MKL p by CV | boosting |" in text
+    assert f"| {second} | 1 | **0.400** | 0.500 |" in text
+    assert f"| {sonar} | 2 | **0.400** ± 0.000 | failed |" in text
+    assert "Least on so many data sets: MKL p by CV 6, boosting 0." in text
+    for one in found.cells:
+        found.cells[one].pop("log loss", None)
+        found.cells[one].pop("calibration", None)
+    write(found, tmp_path / "field.md", {})
+    assert "Log loss" not in (tmp_path / "field.md").read_text()
 
 
 def test_differences_over_sets():
@@ -336,6 +385,12 @@ def test_stacking_combines_scores_of_samples_that_were_left_out(classes):
     given = field.Split(bank, None, 0.0, None, None, y[:45], y[45:], folds)
     model = methods["stacking"].make(given).fit(bank, y[:45])
     assert [kernels for kernels, _ in model.views_] == [[0, 1], [2, 3], [4, 5]]
+    if classes:
+        p = model.predict_proba(bank.cross(X[45:]))
+        np.testing.assert_allclose(p.sum(axis=1), 1)
+        assert model.classes_.tolist() == [0, 1, 2]
+    else:
+        assert not hasattr(model, "predict_proba")
     score = accuracy_score if classes else r2_score
     assert score(y[45:], model.predict(bank.cross(X[45:]))) > 0.5
     # the linear model sees scores of models that have not seen the sample
