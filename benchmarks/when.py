@@ -1,6 +1,6 @@
 """When does learning weights pay? Simulations with noise views and sample sizes.
 
-    python benchmarks/when.py --page docs/results/when-it-pays.md   # some minutes
+    python benchmarks/when.py --page docs/results/when.md   # ten minutes of CPU
     python benchmarks/when.py --quick                               # seconds
     python benchmarks/when.py --no-run --page FILE                  # what is finished
 
@@ -289,8 +289,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=Path("when-output"))
     parser.add_argument("--page", type=Path, help="Markdown file to write")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--repetitions", type=int, help="data sets for each setting")
     args = parser.parse_args(argv)
-    settings = Settings(quick=args.quick)
+    settings = Settings(quick=args.quick, repetitions=args.repetitions)
 
     def tick(done: int, total: int, name: str) -> None:
         print(f"{done}/{total} {name}", file=sys.stderr, flush=True)
