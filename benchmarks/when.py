@@ -235,6 +235,9 @@ def write(found: Results, path: Path) -> None:
     """Write the page and its figure."""
     draw(found, path.with_suffix(".png"))
     (table_,) = found.tables
+    sizes = [len(each) for each in differences(found, LEARNED[0]).values()]
+    spent = sum(values["spent"] for values in found.cells.values())
+    commits = sorted({values["commit"] for values in found.cells.values()})
     level = [
         {"views of noise": noise}
         | {
@@ -249,8 +252,9 @@ def write(found: Results, path: Path) -> None:
         f"when.py --page docs/results/{path.name}",
         grid(found, "p = 1"),
         " Accuracy of learned weights minus that of the unweighted sum in points, on "
-        f"the same samples, means over {REPETITIONS} data sets; **+** and **-** mark "
-        "differences of more than two standard errors. First p = 1, sparse weights.",
+        f"the same samples, means over {min(sizes)} data sets; **+** and **-** mark "
+        "differences of more than two standard errors, which so few data sets give "
+        "only roughly. First p = 1, sparse weights.",
     )
     text += "\n".join(
         [
@@ -273,7 +277,9 @@ def write(found: Results, path: Path) -> None:
             "What was simulated: "
             + "; ".join(f"{k}: {v}" for k, v in CHOICES.items())
             + ". The class is the sign of three times the first column of each view "
-            "with its signal, and of noise of variance 1.",
+            "with its signal, and of noise of variance 1. "
+            f"{len(found.cells)} cells at commit {', '.join(commits)}, "
+            f"{spent / 60:.0f} minutes beside other work; nothing here is a time.",
             "",
         ]
     )
