@@ -5,11 +5,12 @@
     python benchmarks/when.py --no-run --page FILE                  # what is finished
 
 Three views of five columns are informative about two classes, with signals of 1, 1/2
-and 1/4; to these, views of five columns of noise are added. Every view has one RBF
-kernel. Learned weights (p = 1, p = 2) and the unweighted sum choose C on the same folds
-of the same samples, and are compared on the same 2000 test samples. Nothing else is
-tuned. Each finished cell is written immediately to ``--out``; running the same command
-again continues where it was stopped.
+and 1/4; to these, views of five columns of noise are added. A second simulation has
+twelve views, some of noise, and the others share the same signal equally. Every view
+has one RBF kernel. Learned weights (p = 1, p = 2) and the unweighted sum choose C on
+the same folds of the same samples, and are compared on the same 2000 test samples.
+Nothing else is tuned. Each finished cell is written immediately to ``--out``; running
+the same command again continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ from reproduction.page import outside
 SAMPLES = (25, 50, 100, 200, 400)
 NOISE = (0, 1, 3, 9, 27)
 SIGNALS = (1.0, 0.5, 0.25)
+FEW_SAMPLES = (25, 100, 400)
+ALIKE = 12  # views of the second simulation
+ALIKE_NOISE = (0, 6, 11)
 COLUMNS = 5
 TESTING = 2000
 COSTS = (0.1, 1.0, 10.0)
@@ -65,14 +69,31 @@ def name_of(n: int, noise: int) -> str:
     return f"n = {n}, {noise} views of noise"
 
 
-SETTINGS = {name_of(n, noise): (n, noise) for n in SAMPLES for noise in NOISE}
+def alike_name(n: int, noise: int) -> str:
+    """Return the name of a setting of the second simulation."""
+    return f"n = {n}, {noise} of {ALIKE} views noise"
 
 
-def make(n: int, noise: int, random: np.random.Generator) -> tuple[MultiView, object]:
+SETTINGS = {
+    name_of(n, noise): (n, noise, (*SIGNALS, *(0.0,) * noise))
+    for n in SAMPLES
+    for noise in NOISE
+}
+for _n in FEW_SAMPLES:
+    for _noise in ALIKE_NOISE:
+        _left = ALIKE - _noise
+        _signal = float(np.linalg.norm(SIGNALS) / np.sqrt(_left))
+        _signals = (*(_signal,) * _left, *(0.0,) * _noise)
+        SETTINGS[alike_name(_n, _noise)] = (_n, _noise, _signals)
+
+
+def make(
+    n: int, signals: tuple[float, ...], random: np.random.Generator
+) -> tuple[MultiView, object]:
     """Return views and classes, the sign of the signals of all views plus noise."""
     views = {}
     total = random.standard_normal(n)
-    for i, signal in enumerate((*SIGNALS, *(0.0,) * noise)):
+    for i, signal in enumerate(signals):
         X = random.standard_normal((n, COLUMNS))
         views[f"view{i}"] = X
         total += 3 * signal * X[:, 0]
@@ -81,11 +102,11 @@ def make(n: int, noise: int, random: np.random.Generator) -> tuple[MultiView, ob
 
 def work(cell: Cell, seed: int) -> Values:
     """Return the accuracy of one norm on one data set, in percent."""
-    n, noise = SETTINGS[cell.data]
+    n, noise, signals = SETTINGS[cell.data]
     entropy = int(rng(seed, cell.repetition).integers(2**31))
     random = np.random.default_rng([entropy, n, noise])
-    X, y = make(n, noise, random)
-    X_test, y_test = make(TESTING, noise, random)
+    X, y = make(n, signals, random)
+    X_test, y_test = make(TESTING, signals, random)
     model = MKLClassifierCV(
         per_view(RBF("scale")), Cs=COSTS, norms=(NORMS[cell.method],), cv=3
     )
@@ -93,17 +114,14 @@ def work(cell: Cell, seed: int) -> Values:
     return {"accuracy": 100 * float(model.score(X_test, y_test))}
 
 
-def plan(samples: tuple[int, ...] = SAMPLES, noise: tuple[int, ...] = NOISE) -> Table:
-    """Return the settings of a run as a table."""
-    data = tuple(name_of(n, q) for n in samples for q in noise)
-    return Table("figure1", "accuracy in percent", data, tuple(NORMS), REPETITIONS)
-
-
+PLAN = Table(
+    "figure1", "accuracy in percent", tuple(SETTINGS), tuple(NORMS), REPETITIONS
+)
 _QUICK = (name_of(100, 0), name_of(100, 27))
 PROTOCOL = Protocol(
     name="when",
     title="When does learning weights pay?",
-    tables=(plan(),),
+    tables=(PLAN,),
     work=work,
     choices=CHOICES,
     files={},
@@ -171,34 +189,62 @@ def verdict(apart: np.ndarray) -> int:
 
 def grid(found: Results, method: str) -> list[dict]:
     """Return one row for each number of noise views, one column for each n."""
-    apart = differences(found, method)
     rows = []
     for noise in NOISE:
-        row: dict = {"views of noise": f"{noise} of {noise + len(SIGNALS)}"}
-        for n in SAMPLES:
-            each = apart.get(name_of(n, noise))
-            if each is not None:
-                mark = ("", " **+**", " **-**")[verdict(each)]
-                row[f"n = {n}"] = f"{each.mean():+.1f}{mark}"
-        rows.append(row)
+        names = {n: name_of(n, noise) for n in SAMPLES}
+        rows.append({"views of noise": f"{noise} of {noise + len(SIGNALS)}"})
+        rows[-1] |= marked(found, method, names)
     return rows
 
 
+def alike_grid(found: Results) -> list[dict]:
+    """Return the same of the second simulation, one row for each norm as well."""
+    rows = []
+    for noise in ALIKE_NOISE:
+        for method in LEARNED:
+            names = {n: alike_name(n, noise) for n in FEW_SAMPLES}
+            rows.append({"views of noise": f"{noise} of {ALIKE}", "weights": method})
+            rows[-1] |= marked(found, method, names)
+    return rows
+
+
+def marked(found: Results, method: str, names: dict[int, str]) -> dict[str, str]:
+    """Return the mean differences of some settings, by n, with their marks."""
+    apart = differences(found, method)
+    return {
+        f"n = {n}": f"{apart[name].mean():+.1f}"
+        + ("", " **+**", " **-**")[verdict(apart[name])]
+        for n, name in names.items()
+        if name in apart
+    }
+
+
 def said(found: Results) -> list[str]:
-    """Return the conclusions from the grid, in words."""
+    """Return the conclusions from the grids, in words."""
     text = []
-    for method in LEARNED:
-        apart = differences(found, method)
-        better = [SETTINGS[data] for data, each in apart.items() if verdict(each) > 0]
-        worse = [SETTINGS[data] for data, each in apart.items() if verdict(each) < 0]
-        gain = {data: each.mean() for data, each in apart.items()}
-        best, worst = max(gain, key=gain.__getitem__), min(gain, key=gain.__getitem__)
-        text.append(
-            f"- {method}: better than the sum in {len(better)} of {len(apart)} "
-            f"settings, worse in {len(worse)}, not told apart in the others. The most "
-            f"it gains is {gain[best]:+.1f} points ({best}), the most it loses "
-            f"{gain[worst]:+.1f} ({worst})."
-        )
+    kinds = {
+        "Views unlike each other": {name_of(n, q) for n in SAMPLES for q in NOISE},
+        "Views alike": {alike_name(n, q) for n in FEW_SAMPLES for q in ALIKE_NOISE},
+    }
+    for kind, names in kinds.items():
+        for method in LEARNED:
+            apart = {
+                data: each
+                for data, each in differences(found, method).items()
+                if data in names
+            }
+            marks = [verdict(each) for each in apart.values()]
+            gain = {data: each.mean() for data, each in apart.items()}
+            best, worst = (
+                max(gain, key=gain.__getitem__),
+                min(gain, key=gain.__getitem__),
+            )
+            text.append(
+                f"- {kind}, {method}: better than the sum in {marks.count(1)} of "
+                f"{len(marks)} settings, worse in {marks.count(-1)}, not told apart in "
+                f"the others. The largest difference is {gain[best]:+.1f} points "
+                f"({best}), the smallest {gain[worst]:+.1f} ({worst})."
+            )
     return text
 
 
@@ -206,27 +252,31 @@ def draw(found: Results, path: Path) -> None:
     """Draw the difference over noise views and samples, one panel for each norm."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    for ax, method in zip(axes, LEARNED, strict=True):
+    figure = Figure(figsize=(11, 3.6), layout="constrained")
+    axes = figure.subplots(1, 3, sharey=True)
+    panels = [(method, name_of, NOISE) for method in LEARNED]
+    panels.append((LEARNED[0], alike_name, ALIKE_NOISE))
+    for ax, (method, named, counts) in zip(axes, panels, strict=True):
         apart = differences(found, method)
-        for j, noise in enumerate(NOISE):
-            at = [n for n in SAMPLES if name_of(n, noise) in apart]
-            each = [apart[name_of(n, noise)] for n in at]
+        for j, noise in enumerate(counts):
+            at = [n for n in SAMPLES if named(n, noise) in apart]
+            each = [apart[named(n, noise)] for n in at]
             mean = [a.mean() for a in each]
             error = [a.std(ddof=1) / np.sqrt(len(a)) if len(a) > 1 else 0 for a in each]
-            label = f"{noise} views of noise"
+            views = noise + len(SIGNALS) if named is name_of else ALIKE
+            label = f"{noise} of {views} views noise"
             style = {"color": OKABE_ITO[j], "marker": "osD^v"[j], "ms": 4}
             ax.errorbar(at, mean, error, label=label, lw=1.2, **style)
         ax.axhline(0.0, color="0.4", ls="--", lw=1)
         ax.set_xscale("log")
         ax.set_xticks(SAMPLES, [str(n) for n in SAMPLES])
         ax.set_xticks([], minor=True)
-        ax.set_title(method)
+        kind = "unlike" if named is name_of else "alike"
+        ax.set_title(f"{method}, views {kind}")
+        ax.legend(frameon=False, fontsize="small")
         ax.set_xlabel("training samples")
         ax.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("accuracy minus that of the sum (points)")
-    axes[0].legend(frameon=False, fontsize="small")
     with whole_file(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)
 
@@ -261,23 +311,26 @@ def write(found: Results, path: Path) -> None:
             "",
             *said(found),
             "",
-            "Learning weights pays where many views are noise and there are enough "
-            "samples to tell which; the sum is the better choice where all views carry "
-            "information, or where samples are too few to learn what to leave out. "
-            "[Data sets at hand](field.md) say the same with fewer extremes.",
+            "What to expect of real data is on [the page of many data sets](field.md).",
             "",
-            "p = 2, weights that are not sparse:",
-            "",
-            table(grid(found, "p = 2")),
-            "Accuracy of the sum in percent:",
-            "",
-            table(level),
             f"![{path.stem}]({path.stem}.png)",
             "",
+            "The second simulation: views that share the signal equally, but for those "
+            "of noise.",
+            "",
+            table(alike_grid(found)),
+            "The first simulation with p = 2, weights that are not sparse:",
+            "",
+            table(grid(found, "p = 2")),
+            "Accuracy of the sum in percent, first simulation:",
+            "",
+            table(level),
             "What was simulated: "
             + "; ".join(f"{k}: {v}" for k, v in CHOICES.items())
             + ". The class is the sign of three times the first column of each view "
-            "with its signal, and of noise of variance 1. "
+            "with its signal, and of noise of variance 1. The views of the second "
+            f"simulation are {ALIKE}, of which those that are informative have equal "
+            "signals, with the sum of squares of the first. "
             f"{len(found.cells)} cells at commit {', '.join(commits)}, "
             f"{spent / 60:.0f} minutes beside other work; nothing here is a time.",
             "",
