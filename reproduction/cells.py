@@ -113,6 +113,39 @@ class Band:
     low: float
     high: float
     reason: str
+    seed: int | None = None  # the only one that it is for, if any
+
+
+def on_splits(
+    data: str,
+    methods: Iterable[str],
+    key: str,
+    percent: float,
+    testing: int,
+    change: int = 1,
+) -> tuple[Band, ...]:
+    """Return the bands of a percentage that is known on the splits of the default seed.
+
+    Splits come from the seed, and a certified optimum is the same on every machine but
+    for its gap. Only test samples that are next to the boundary can change sides.
+
+    Parameters
+    ----------
+    percent : float
+        What was found on these splits.
+    testing : int
+        Test samples of all splits together.
+    change : int
+        How many of them may change sides.
+    """
+    step = 100.0 / testing
+    reason = (
+        f"it is {percent:.2f} on these {testing} test samples, of which {change} may "
+        "change sides within the precision of the solution"
+    )
+    # a little more, for percentages that are given rounded
+    low, high = (percent + sign * (change + 0.1) * step for sign in (-1, 1))
+    return tuple(Band(data, m, key, low, high, reason, seed=0) for m in methods)
 
 
 @dataclass(frozen=True)

@@ -525,6 +525,8 @@ def _leaves(results: Results, band: Band) -> str | None:
     )
     if not asked or band.data in results.missing:
         return None
+    if band.seed is not None and band.seed != results.settings.seed:
+        return None
     cells: list[Values] = [
         values
         for cell, values in results.cells.items()
