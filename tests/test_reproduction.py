@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import mklearn
 from mklearn.datasets import available
+from mklearn.kernels import RBF
 from reproduction import (
     PAPERS,
     Cell,
@@ -42,6 +43,7 @@ from reproduction.cells import (
     Results,
     affordable,
     capped,
+    on_splits,
     stratified,
 )
 from reproduction.page import (
@@ -392,6 +394,35 @@ def test_bands_are_left_and_kept(tmp_path):
     # a number that is not there is no number within the band
     absent = replace(FAKE, bands=(Band("wine", "a", "area", 0, 1, "known"),))
     assert len(outside(replace(found, protocol=absent))) == 1
+
+
+def test_bands_of_known_splits_are_for_their_seed():
+    (band,) = on_splits("wine", ("a",), "accuracy", 90.0, 40, change=2)
+    # two of 40 samples are five points
+    assert 84.7 < band.low < 85 and 95 < band.high < 95.3
+    known = replace(FAKE, bands=(replace(band, low=91.0),))
+    cells = {Cell("fake", "1", "wine", "a", 0): {"accuracy": 90.0}}
+    for seed, left in ((0, 1), (1, 0)):
+        settings = Settings(seed=seed, quick=True)
+        assert len(outside(Results(known, (TABLE,), settings, cells))) == left
+
+
+@pytest.mark.skipif("sonar" not in AT_HAND, reason="sonar is not at hand")
+@pytest.mark.parametrize("power, left", [(1, []), (2, ["objective"])])
+def test_another_reading_of_the_kernels_leaves_a_band(monkeypatch, power, left):
+    plan = protocol("dkl")
+    kernels = [RBF(1.0 / sigma**power) for sigma in np.geomspace(0.1, 100, 10)]
+    monkeypatch.setattr("reproduction.dkl.make_kernels", lambda: kernels)
+    cell = Cell("dkl", "2", "sonar", "SILP_theta", 0)
+    bands = tuple(b for b in plan.bands if (b.data, b.method) == ("sonar", cell.method))
+    found = Results(
+        replace(plan, bands=bands),
+        plan.quick,
+        Settings(quick=True),
+        {cell: plan.work(cell, 0)},
+    )
+    keys = [line.split(": ")[1].split(" is ")[0] for line in outside(found)]
+    assert keys == left
 
 
 # --- protocols ------------------------------------------------------------------------
