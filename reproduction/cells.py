@@ -217,6 +217,9 @@ class Protocol:
         yields the claims for the top of the page.
     evidence : callable, optional
         Takes the folder of the published numbers and returns lines about these alone.
+    beside : callable, optional
+        Takes the results and returns a section about cells that solve one problem in
+        several ways, or nothing without such cells.
     remarks : callable, optional
         Takes the results and returns lines for the end of the page.
     figures : callable, optional
@@ -239,6 +242,7 @@ class Protocol:
         None
     )
     evidence: Callable[[Path], list[str]] | None = None
+    beside: Callable[[Results], list[str]] | None = None
     remarks: Callable[[Results], list[str]] | None = None
     figures: Callable[[Results, Path], list[str]] | None = None
 

@@ -597,6 +597,7 @@ PROTOCOL = Protocol(
     ),
     conclusions=dkl_claims.conclusions,
     evidence=dkl_reading.evidence,
+    beside=dkl_claims.programs,
     remarks=remarks,
     figures=figures,
 )

@@ -26,6 +26,8 @@ Printed = dict[tuple[str, str, str, str], tuple[float, float]]
 TIMES = ("seconds",)
 
 BEYOND = "**no**"
+ONE_RUN = "No number is of another run."
+DIFFERING = "Rows that differ by more than the combined error:"
 AGREEMENT = "How many rows agree with the printed ones"
 UNKNOWN = "We do not know why, and have not looked into this row on its own."
 FEW = 4  # repetitions
@@ -298,6 +300,7 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
     if not results.settings.quick:
         text += agreements(compared(results))
         text += evidence(protocol)
+        text += protocol.beside(results) if protocol.beside else []
     if folder and not printed:
         text += ["", "There are no printed numbers of this paper: ours only."]
     if not folder:
@@ -359,7 +362,7 @@ def _head(results: Results, seconds: float) -> list[str]:
         "",
         f"**{asked - len(results.cells)} of {asked} cells are not there**, for time; "
         "rows show how many repetitions they have, and those without a number of ours "
-        "have none. No number is of another run.",
+        f"have none. {ONE_RUN}",
     ]
     return [
         f"Made by `{command}`. Seed {settings.seed}; {len(results.cells)} cells, which "
@@ -404,7 +407,7 @@ def _notes(notes: dict[str, list[Row]]) -> list[str]:
     """Show what is said of rows that differ, by the letters in the table."""
     if not notes:
         return []
-    text = ["", "Rows that differ by more than the combined error:", ""]
+    text = ["", DIFFERING, ""]
     return text + [
         f"- ({letter}) {note}" for letter, note in zip(_letters(), notes, strict=False)
     ]

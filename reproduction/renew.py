@@ -3,7 +3,8 @@
 Cells of long runs are not kept with the project. What a page concludes from its tables,
 which rows agree, what the printed numbers say of themselves and why rows differ needs
 the tables alone; everything else of the page is left as it is. Tables that the page has
-not, and of which there are cells, are added.
+not, and of which there are cells, are added, and rows of which there are more cells
+than the page has repetitions are replaced.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from string import ascii_lowercase
 
 import numpy as np
 
@@ -19,6 +21,8 @@ from reproduction.cells import Protocol, Results, Settings, results
 from reproduction.claims import CONCLUSIONS, conclusions
 from reproduction.page import (
     AGREEMENT,
+    DIFFERING,
+    ONE_RUN,
     Compared,
     agreements,
     evidence,
@@ -28,9 +32,12 @@ from reproduction.page import (
 
 Values = dict[tuple[str, str, str], float]
 
-OPEN = "## What the paper leaves open"
+LATER = "Added later: rows of"
+SEVERAL_RUNS = "Rows that were added later are named below their table."
 _HEADING = re.compile(r"## (Table|Figure) (\w+)")
-_NOTE = re.compile(r"- \((\w+)\) ")
+_NOTE = re.compile(r"- \((\w+)\) (.*)")
+_LEFT = re.compile(r"- (\S+) on (.+): (\d+) of (\d+) repetitions")
+_ABSENT = re.compile(r"^\*\*\d+ of(?= \d+ cells are not there)")
 
 
 def renew(protocol: Protocol, out: Path, settings: Settings) -> Path:
@@ -47,6 +54,7 @@ def renewed(found: Results, text: str) -> str:
     """Return the page with its conclusions, comparison, evidence and notes anew."""
     protocol = found.protocol
     lines = add_tables(found, text.rstrip("\n").split("\n"))
+    lines = missing(protocol, lines)
     added: list[str] = []
     if protocol.conclusions is not None:
         values = means(lines)
@@ -57,24 +65,30 @@ def renewed(found: Results, text: str) -> str:
         added += conclusions(protocol.conclusions(mean))
     added += agreements(list(compared(lines)))
     added += evidence(protocol)
+    added += protocol.beside(found) if protocol.beside else []
     titles = {line for line in added if line.startswith("## ")}
     titles |= {f"## {CONCLUSIONS}", f"## {AGREEMENT}"}
     lines = notes(protocol, without(lines, titles))
-    at = next(i for i, line in enumerate(lines) if line.startswith(OPEN)) - 1
+    # what is about cells that are not here any more stays, after what is written anew
+    at = next(i for i, line in enumerate(lines) if line.startswith("## ")) - 1
     return "\n".join([*lines[:at], *added, *lines[at:]]) + "\n"
 
 
 def add_tables(found: Results, lines: list[str]) -> list[str]:
-    """Return the lines with the tables that have cells, and are new, after the last."""
+    """Return the lines with what cells add: rows that have more of them, and tables."""
     folder = published_folder()
     printed = found.protocol.printed(folder) if folder else {}
     for table in found.tables:
-        of = [v for cell, v in found.cells.items() if cell.table == table.name]
+        names = table.of or (table.name,)
+        of = [v for cell, v in found.cells.items() if cell.table in names]
         title = f"## {table.heading}: {table.title}"
         if not of:
             continue
-        commits = ", ".join(sorted({values["commit"] for values in of}))
         made = section(found, table, printed)
+        commits = ", ".join(sorted({values["commit"] for values in of}))
+        if title in lines and table.name.isdigit():
+            lines = merged(lines, made, title, commits)
+            continue
         made += ["", f"Added later: {len(of)} cells, commit {commits}."]
         lines = without(lines, {title})
         tables = [i for i, line in enumerate(lines) if _HEADING.match(line)]
@@ -82,6 +96,90 @@ def add_tables(found: Results, lines: list[str]) -> list[str]:
         at = next((i for i in after if i > tables[-1]), len(lines) + 1)
         lines = [*lines[: at - 1], *made, *lines[at - 1 :]]
     return lines
+
+
+def merged(lines: list[str], made: list[str], title: str, commits: str) -> list[str]:
+    """Return the lines, with rows of a table made anew where they have more cells."""
+    start = lines.index(title)
+    end = next(
+        (i for i in range(start + 1, len(lines)) if lines[i].startswith("## ")),
+        len(lines),
+    )
+    old, new = lines[start:end], made[made.index(title) :]
+    for part in (old, new):
+        while not part[-1]:
+            part.pop()
+    better = {tuple(row[:3]): row for _, _, row in rows(new)}
+    for _, head, row in rows(old):
+        count = head.index("repetitions")
+        at = tuple(row[:3])
+        if at in better and int(better[at][count]) <= int(row[count]):
+            del better[at]
+    if not better:
+        return lines
+    letters = {note[2]: note[1] for line in old if (note := _NOTE.match(line))}
+    said = {note[1]: note[2] for line in new if (note := _NOTE.match(line))}
+    kept = []
+    for line in old:
+        row = better.get(tuple(cells_of(line)[:3])) if line.startswith("|") else None
+        left = _LEFT.match(line)
+        if row is not None:
+            line = "| " + " | ".join(lettered(row, said, letters)) + " |"
+        elif left and any(at[:2] == (left[2], left[1]) for at in better):
+            start_of = f"- {left[1]} on {left[2]}: "
+            line = next((one for one in new if one.startswith(start_of)), "")
+            if not line:
+                continue
+        kept.append(line)
+    methods = dict.fromkeys(at[1] for at in better)
+    where = next(i for i, line in enumerate(kept) if line.startswith("|---"))
+    while where < len(kept) and kept[where].startswith("|"):
+        where += 1
+    noted = [line for line in kept if _NOTE.match(line)]
+    fresh = [f"- ({one}) {text}" for text, one in letters.items()]
+    if len(fresh) > len(noted):
+        if noted:
+            at = kept.index(noted[-1]) + 1
+            kept[at:at] = fresh[len(noted) :]
+        else:
+            kept[where:where] = ["", DIFFERING, "", *fresh]
+    added = (
+        f"{LATER} {', '.join(methods)}, from cells of commit {commits}, on another day "
+        "than the others."
+    )
+    kept = [line for line in kept if not line.startswith(LATER)]
+    while not kept[-1]:
+        kept.pop()
+    return [*lines[:start], *kept, "", added, "", *lines[end:]]
+
+
+def lettered(
+    row: list[str], said: dict[str, str], letters: dict[str, str]
+) -> list[str]:
+    """Return a row with the letter that its note has on the page, or gets there."""
+    why = [i for i, cell in enumerate(row) if re.fullmatch(r"\(\w+\)", cell)]
+    for i in why:
+        text = said[row[i][1:-1]]
+        if text not in letters:
+            letters[text] = ascii_lowercase[len(letters)]
+        row[i] = f"({letters[text]})"
+    return row
+
+
+def missing(protocol: Protocol, lines: list[str]) -> list[str]:
+    """Return the lines with the number of cells that are not there, as it is now."""
+    own = {
+        f"{table.heading}: {table.title}" for table in protocol.tables if not table.of
+    }
+    left, name = 0, ""
+    for line in lines:
+        if line.startswith("## "):
+            name = line.removeprefix("## ")
+        if name in own and (found := _LEFT.match(line)):
+            left += int(found[4]) - int(found[3])
+    if any(line.startswith(LATER) for line in lines):
+        lines = [line.replace(ONE_RUN, SEVERAL_RUNS) for line in lines]
+    return [_ABSENT.sub(f"**{left} of", line) for line in lines]
 
 
 def cells_of(line: str) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from reproduction import Settings, dkl_reading, protocol, subspace_printed
-from reproduction.cells import Explanation, Protocol, Results, Table
+from reproduction.cells import Cell, Explanation, Protocol, Results, Table
 from reproduction.claims import CONCLUSIONS, Claim, conclusions, of_sets
 from reproduction.page import (
     AGREEMENT,
@@ -170,6 +170,45 @@ def test_notes_conclusions_and_tables_are_renewed(published, tmp_path):
     (tmp_path / "fake" / "README.md").write_text(old, encoding="utf-8")
     path = renew(plan, tmp_path, Settings())
     assert "| New. | 93.0 | yes |" in path.read_text(encoding="utf-8")
+
+
+def test_rows_with_more_cells_replace_those_of_the_page(published):
+    few = results_of(FAKE, (replace(TABLE, repetitions=1),))
+    old = "\n".join(lines(few, [], 0.0)) + "\n"
+    assert "| wine | a | accuracy | 1 | 90.00 |" in old
+    assert "- b on wine: 1 of 3 repetitions." in old and "**4 of 6 cells" in old
+    more = results_of(FAKE, (replace(TABLE, methods=("b",), repetitions=2),))
+    text = renewed(more, old)
+    assert "| wine | a | accuracy | 1 | 90.00 |" in text  # has no more cells
+    assert "| wine | b | accuracy | 2 | 92.50 ± 0.50 | 80.25 ± 0.50 |" in text
+    assert "| **no** | (a) |" in text and "- (a) Because." in text
+    assert "- a on wine: 1 of 3 repetitions." in text
+    assert "- b on wine: 2 of 3 repetitions." in text
+    assert "Added later: rows of b, from cells of commit c, on another day" in text
+    assert "**3 of 6 cells" in text and "No number is of another run" not in text
+    assert "wine +2.50 points" in text  # conclusions are those of the new rows
+    for cells in (more, results_of(FAKE, ())):
+        assert renewed(cells, text) == text
+
+
+def test_conic_programs_are_compared_with_others_on_their_splits(published):
+    from reproduction.dkl_claims import programs
+
+    plan = protocol("dkl")
+    other = {"objective": 2.0, "gap": 1e-7, "accuracy": 90.0, "same": 100.0}
+    cells = {
+        Cell("dkl", "2", "sonar", "QCQP_theta", r): {
+            "objective": 2.0 + 2e-6 * r,
+            "seconds": 1.0 + r,
+            "commit": "c",
+            "beside": {"Newton": other, "SILP": other | {"same": 97.6, "gap": 4e-4}},
+        }
+        for r in range(2)
+    }
+    text = programs(Results(plan, plan.tables, Settings(), cells))
+    row = "| sonar | QCQP_theta | 2 | 1.5 | 1e-06 | 1e-07 | 100 | 1e-06 | 4e-04 | 98 |"
+    assert row in text and "commit c." in "".join(text)
+    assert programs(Results(plan, plan.tables, Settings(), {})) == []
 
 
 @pytest.mark.parametrize("paper", ["dkl", "kfda", "subspace", "bilinear", "lpmkl"])
