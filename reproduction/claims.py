@@ -32,10 +32,13 @@ class Claim:
     says: str
     found: str
     holds: Sequence[bool]
+    left_out: bool = False  # it says why in place of what was found
 
     @property
     def verdict(self) -> str:
         """The last column of the table."""
+        if self.left_out:
+            return ""
         if all(self.holds):
             return "yes"
         return f"{sum(self.holds)} of {len(self.holds)}" if any(self.holds) else "no"
@@ -70,8 +73,8 @@ def listed(claims: Iterable[Claim], *, title: str, rule: str) -> list[str]:
 
 def conclusions(claims: Iterable[Claim]) -> list[str]:
     """Return the first section of a page: what the paper concludes, and if it holds."""
-    kept = [claim for claim in claims if len(claim.holds)]
-    if not kept:
+    kept = [claim for claim in claims if len(claim.holds) or claim.left_out]
+    if all(claim.left_out for claim in kept):
         return []
     return [
         "",
@@ -84,6 +87,11 @@ def conclusions(claims: Iterable[Claim]) -> list[str]:
         "|---|---|---|",
         *(f"| {claim.says} | {claim.found} | {claim.verdict} |" for claim in kept),
     ]
+
+
+def not_run(says: str, why: str) -> Claim:
+    """Return a claim about what cannot be run, which a page shows with the reason."""
+    return Claim(says, f"Not run: {why}", (), left_out=True)
 
 
 def of_sets(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from reproduction.cells import (
     stratified,
     unit_range,
 )
-from reproduction.claims import Claim, Mean, of_sets
+from reproduction.claims import Claim, Mean, not_run, of_sets
 from reproduction.page import Printed, read_rows
 from reproduction.single import Single, best, fisher
 
@@ -51,6 +52,11 @@ CANDIDATES = (
     "pima, none",
 )
 TRIED = 10
+
+# The regularisation that the paper calls uncritical, by the names of the methods.
+REGS = {f"K_star, {reg:.0e}": reg for reg in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)}
+OVER_REG = 3  # splits
+OVER_DATA = ("sonar", "ionosphere")
 
 CHOICES = {
     "normalisation": "columns of heart and pima from 0 to 1 on the training part; "
@@ -77,10 +83,12 @@ def work(cell: Cell, seed: int) -> Values:
     train, test = stratified(y, 0.7, random)
     X_train, X_test = scaled(X, train, test, candidate)
     labels = np.unique(y, return_inverse=True)[1]
-    began = time.perf_counter()
-    learn = learned if cell.method == "K_star" else chosen
+    learn = chosen
+    if cell.method != "K_cv":
+        learn = partial(learned, reg=REGS.get(cell.method, REG))
+    began = time.process_time()
     scores, values = learn(X_train, labels[train], X_test)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     positive = labels[test] == 1
     false, true, _ = roc_curve(positive, scores)
     return values | {
@@ -108,10 +116,10 @@ class Fisher(MKLDiscriminant):
     normalize = "center"
 
 
-def learned(X: Any, labels: Any, new: Any) -> tuple[Any, Values]:
+def learned(X: Any, labels: Any, new: Any, reg: float) -> tuple[Any, Values]:
     """Return the decision function of the learned combination, gap and weights."""
     kernels = [RBF(1.0 / sigma**2) for sigma in SIGMAS]
-    model = Fisher(kernels, criterion="kfda", reg=REG).fit(X, labels)
+    model = Fisher(kernels, criterion="kfda", reg=reg).fit(X, labels)
     return np.ravel(model.decision_function(new)), {
         "gap": float(model.duality_gap_),
         "weights": model.kernel_weights_.tolist(),
@@ -161,10 +169,28 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
     )
     yield of_sets(
         "Ionosphere is solved in a few seconds (4).",
-        {"ionosphere": mean("ionosphere", "K_star", "seconds")},
+        {"ionosphere": mean("ionosphere", f"K_star, {REG:.0e}", "seconds")},
         lambda value: value < 10,
         form="{:.2f}",
-        unit=" seconds, on another computer",
+        unit=" seconds of processor time, on a newer computer and by another solver",
+    )
+    spreads = {}
+    for data in OVER_DATA:
+        found = [mean(data, method, "accuracy") for method in REGS]
+        spreads[data] = max(found) - min(found)
+    yield of_sets(
+        "Results hardly depend on the regularisation unless it is very small or very "
+        "large (4).",
+        spreads,
+        lambda value: value <= 2,
+        form="{:.2f}",
+        what="From the worst to the best accuracy from 1e-10 to 1e-2: ",
+        unit=" points; two count as hardly",
+    )
+    yield not_run(
+        "General SDP solvers manage a few thousand samples and a few hundred kernels "
+        "(6), and a Newton step costs O(p^3 + m^2 n + p m^2 + m^3) (3.3).",
+        "the SDP of the paper is not solved as one here.",
     )
 
 
@@ -280,6 +306,15 @@ PROTOCOL = Protocol(
             METHODS,
             TRIED,
             keys=("accuracy", "area"),
+        ),
+        Table(
+            "1c",
+            f"the optimum over the regularisation; {OVER_REG} of the splits; seconds "
+            "are of processor time",
+            OVER_DATA,
+            tuple(REGS),
+            OVER_REG,
+            keys=("accuracy", "area", "seconds"),
         ),
     ),
     work=work,

@@ -211,10 +211,10 @@ def means(lines: list[str]) -> Values:
             shown = row[head.index("ours")]
             if shown:
                 found[row[0], row[1], row[2]] = number(shown)
-        elif name.startswith("figure"):
+        elif not name.isdigit():
             for data, shown in zip(head[1:], row[1:], strict=False):
-                if shown:
-                    found[data, row[0], head[0]] = number(shown)
+                if shown:  # what was tried beside a table is not the table
+                    found.setdefault((data, row[0], head[0]), number(shown))
     return found
 
 
