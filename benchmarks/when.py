@@ -299,7 +299,7 @@ def write(found: Results, path: Path) -> None:
     ]
     text = page(
         "When does learning weights pay?",
-        f"when.py --page docs/results/{path.name}",
+        f"when.py --repetitions {max(sizes)} --page docs/results/{path.name}",
         grid(found, "p = 1"),
         " Accuracy of learned weights minus that of the unweighted sum in points, on "
         f"the same samples, means over {min(sizes)} data sets; **+** and **-** mark "
