@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from string import ascii_lowercase
 
@@ -35,6 +36,7 @@ Values = dict[tuple[str, str, str], float]
 LATER = "Added later: rows of"
 SEVERAL_RUNS = "Rows that were added later are named below their table."
 _HEADING = re.compile(r"## (Table|Figure) (\w+)")
+_WHY = re.compile(r"\((\w+)\)")
 _NOTE = re.compile(r"- \((\w+)\) (.*)")
 _LEFT = re.compile(r"- (\S+) on (.+): (\d+) of (\d+) repetitions")
 _ABSENT = re.compile(r"^\*\*\d+ of(?= \d+ cells are not there)")
@@ -157,7 +159,7 @@ def lettered(
     row: list[str], said: dict[str, str], letters: dict[str, str]
 ) -> list[str]:
     """Return a row with the letter that its note has on the page, or gets there."""
-    why = [i for i, cell in enumerate(row) if re.fullmatch(r"\(\w+\)", cell)]
+    why = [i for i, cell in enumerate(row) if _WHY.fullmatch(cell)]
     for i in why:
         text = said[row[i][1:-1]]
         if text not in letters:
@@ -246,19 +248,36 @@ def without(lines: list[str], titles: set[str]) -> list[str]:
 
 def notes(protocol: Protocol, lines: list[str]) -> list[str]:
     """Return the lines with what is said today of rows that differ."""
-    said: dict[tuple[str, str], str] = {}
+    found: list[str] = []
+    starts = [i for i, line in enumerate(lines) if line.startswith("## ")]
+    ends = [*starts, len(lines)]
+    found += lines[: ends[0]]
+    for start, end in pairwise(ends):
+        found += noted(protocol, lines[start:end])
+    return found
+
+
+def noted(protocol: Protocol, lines: list[str]) -> list[str]:
+    """Return the lines of a section with its notes anew, and the letters of these."""
+    before = {note[1]: note[2] for line in lines if (note := _NOTE.match(line))}
+    said: dict[tuple[str, ...], str] = {}
     for name, head, row in rows(lines):
         if "why" in head and (letter := row[head.index("why")]):
             at = (name, *row[:3])
             fitting = [e.text for e in protocol.explanations if e.fits(*at)]
-            if fitting:
-                said.setdefault((name, letter), fitting[0])
-    found, name = [], ""
+            said[tuple(row)] = fitting[0] if fitting else before[letter.strip("()")]
+    letters = dict(zip(dict.fromkeys(said.values()), ascii_lowercase, strict=False))
+    fresh = [f"- ({letter}) {text}" for text, letter in letters.items()]
+    found = []
     for line in lines:
-        if line.startswith("## "):
-            heading = _HEADING.match(line)
-            name = heading[2] if heading else ""
-        note = _NOTE.match(line)
-        key = (name, f"({note[1]})") if note else ("", "")
-        found.append(f"- {key[1]} {said[key]}" if key in said else line)
+        row = cells_of(line) if line.startswith("|") else []
+        if text := said.get(tuple(row)):
+            at = next(i for i, cell in enumerate(row) if _WHY.fullmatch(cell))
+            row[at] = f"({letters[text]})"
+            line = "| " + " | ".join(row) + " |"
+        if _NOTE.match(line):
+            found += fresh  # all of them in place of the first
+            fresh = []
+        else:
+            found.append(line)
     return found

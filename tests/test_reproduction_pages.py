@@ -8,7 +8,7 @@ import pytest
 
 from reproduction import Settings, dkl_reading, protocol, subspace_printed
 from reproduction.cells import Cell, Explanation, Protocol, Results, Table
-from reproduction.claims import CONCLUSIONS, Claim, conclusions, of_sets
+from reproduction.claims import CONCLUSIONS, Claim, conclusions, not_run, of_sets
 from reproduction.page import (
     AGREEMENT,
     BEYOND,
@@ -209,6 +209,27 @@ def test_conic_programs_are_compared_with_others_on_their_splits(published):
     row = "| sonar | QCQP_theta | 2 | 1.5 | 1e-06 | 1e-07 | 100 | 1e-06 | 4e-04 | 98 |"
     assert row in text and "commit c." in "".join(text)
     assert programs(Results(plan, plan.tables, Settings(), {})) == []
+
+
+def test_rows_get_letters_anew_where_they_are_explained_otherwise(published):
+    printed = {at: (70.0, 0.5) for at in PRINTED}
+    plan = replace(
+        FAKE,
+        printed=lambda folder: printed,
+        explanations=(Explanation("Because."),),
+    )
+    old = "\n".join(lines(results_of(plan), [], 0.0)) + "\n"
+    assert old.count("| (a) |") == 2
+    two = (Explanation("B is odd.", methods=("b",)), *plan.explanations)
+    text = renewed(results_of(replace(plan, explanations=two), ()), old)
+    assert text.count("| (a) |") == 1 == text.count("| (b) |")
+    assert "- (a) Because.\n- (b) B is odd.\n" in text
+
+
+def test_claims_that_cannot_be_run_are_shown_with_the_reason():
+    claims = [Claim("x", "1.", [True]), not_run("y", "no data.")]
+    assert "| y | Not run: no data. |  |" in conclusions(claims)
+    assert conclusions(claims[1:]) == []  # nothing was found at all
 
 
 @pytest.mark.parametrize("paper", ["dkl", "kfda", "subspace", "bilinear", "lpmkl"])
