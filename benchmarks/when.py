@@ -242,8 +242,9 @@ def said(found: Results) -> list[str]:
             text.append(
                 f"- {kind}, {method}: better than the sum in {marks.count(1)} of "
                 f"{len(marks)} settings, worse in {marks.count(-1)}; no clear "
-                f"difference in the others. The largest difference is {gain[best]:+.1f} points "
-                f"({best}), the smallest {gain[worst]:+.1f} ({worst})."
+                f"difference in the others. The largest difference is "
+                f"{gain[best]:+.1f} points ({best}), the smallest "
+                f"{gain[worst]:+.1f} ({worst})."
             )
     return text
 
