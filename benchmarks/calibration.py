@@ -3,11 +3,12 @@
 *Uniformity.* Targets are simulated many times from covariates (or none), the effect of
 another kernel if tests are given the others (a sine of its column; for two classes also
 one three times as strong, and one drawn anew for each target from the Gaussian process
-of that kernel, with a variance of the log odds of 4), and noise, without any effect of the tested kernels. A test
-is calibrated if the share of p-values below a level equals that level, up to binomial
-error, and if the p-values are uniform (Kolmogorov-Smirnov; the likelihood ratio has
-p = 1 for about half of the targets, and permutations have few distinct values, so only
-their levels are checked). Tests given only covariates are done for twenty kernels of
+of that kernel, with a variance of the log odds of 4, at least five samples having each
+class), and noise, without any effect of the tested kernels. A test is calibrated if the
+share of p-values below a level equals that level, up to binomial error, and if the
+p-values are uniform (Kolmogorov-Smirnov; the likelihood ratio has p = 1 for about half
+of the targets, and permutations have few distinct values, so only their levels are
+checked). Tests given only covariates are done for twenty kernels of
 each target. Their p-values are nearly independent, since the columns are; if the number
 below 0.05 varies more between targets than it should, their effective number is reduced
 accordingly in the test of deviations.
@@ -118,10 +119,13 @@ class Case:
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """Return a target."""
         n, mean = self.n, self.mean
-        if self.root.any():
-            mean = mean + self.root @ rng.standard_normal(n)
-        if self.target == "two classes":
-            return (rng.random(n) < 1.0 / (1.0 + np.exp(-mean))).astype(int)
+        while self.target == "two classes":
+            odds = (
+                mean + self.root @ rng.standard_normal(n) if self.root.any() else mean
+            )
+            y = (rng.random(n) < 1.0 / (1.0 + np.exp(-odds))).astype(int)
+            if not self.root.any() or 5 <= y.sum() <= n - 5:
+                return y
         if self.target == "20 subjects, one label each":
             return rng.permutation(np.arange(20) % 2)[self.groups]
         if self.target == "20 subjects, numbers within":

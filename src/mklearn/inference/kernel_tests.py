@@ -178,11 +178,11 @@ def kernel_tests(
     method : {"score", "lr", "permutation"}
         "score" computes the tail of ``e'Ke / e'e``, exactly for normal noise of unknown
         variance; for two classes given other kernels, of ``e'Ke`` with the variance
-        that errors of labels have. "lr" compares likelihoods with and without the kernel, with the
-        weights of the others fixed at their estimates without it; the distribution at
-        the boundary is simulated from the spectrum of the kernel, with the same
-        relative error in every tail. "permutation" permutes residuals (Freedman and
-        Lane).
+        that errors of labels have. "lr" compares likelihoods with and without the
+        kernel, with the weights of the others fixed at their estimates without it; the
+        distribution at the boundary is simulated from the spectrum of the kernel, with
+        the same relative error in every tail. "permutation" permutes residuals
+        (Freedman and Lane).
     groups : array of shape (n,), optional
         Subject of each sample, for permutations. If y is constant within subjects,
         subjects of equal size are permuted as a whole; otherwise samples are permuted
