@@ -19,11 +19,14 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.laplace import LaplaceProblem, Posed, Reduced, Space, Whole
 from mklearn.solvers import Iterate, Solution, solve
-from mklearn.solvers.evidence import AverageInformation
+from mklearn.solvers.evidence import AverageInformation, weights_without
 
 FloatArray = NDArray[np.float64]
 
 _REST = 1e-6  # tolerance for the log likelihood of the other weights
+# The same if they are those of a model without a kernel, started from one with it: the
+# statistic is orthogonal to their scores, so they need not be more exact.
+_REST_WITHOUT = 1e-4
 _LOW = 0.5  # fraction of n below which the ranks of kernels and covariates are low
 _NOTHING = 1e-7  # relative size of a kernel that counts as zero up to rounding
 # Largest variance of the log odds that other kernels may explain: where they separate
@@ -195,8 +198,7 @@ def null_models(
     def without(k: int) -> Null:
         if not every.theta[list(parts[k])].any():
             return whole  # the optimal weights without the part are the same
-        left = [m for m in range(M) if m not in parts[k]]
-        return _Fitted.of(left, kernels, target, Z, ratios, every.theta[left]).null()
+        return every.without(list(parts[k])).null()
 
     return without
 
@@ -250,15 +252,22 @@ class _Fitted:
     Z : array of shape (n, q)
     posed : Posed
         The restricted likelihood of values, or of working values.
-    known : bool
-        Whether the variance of the residuals is known.
+    space : Space
+    target : Target
+    ratios : bool
+        As in :func:`null_models`.
+    here : Evidence or Labels
+        The likelihood at the weights.
     """
 
     kernels: list[Form]
     theta: FloatArray
     Z: FloatArray
     posed: Posed
-    known: bool
+    space: Space
+    target: Target
+    ratios: bool
+    here: Any
 
     @classmethod
     def of(
@@ -268,28 +277,54 @@ class _Fitted:
         target: Target,
         Z: FloatArray,
         ratios: bool,
-        start: FloatArray | None = None,
     ) -> _Fitted:
-        """Estimate the weights of some kernels, starting from ``start``."""
+        """Estimate the weights of some kernels."""
         some = [kernels[m] for m in which]
-        space = _space(some, Z)
+        return cls._best(some, _space(some, Z), target, ratios, None, _REST)
+
+    def without(self, removed: list[int]) -> _Fitted:
+        """Return the model without some of the kernels."""
+        left = [m for m in range(len(self.kernels)) if m not in removed]
+        start = weights_without(self.theta, self._model, removed)[left]
+        some, space = [self.kernels[m] for m in left], self.space.part(left)
+        return self._best(some, space, self.target, self.ratios, start, _REST_WITHOUT)
+
+    @classmethod
+    def _best(
+        cls,
+        kernels: list[Form],
+        space: Space,
+        target: Target,
+        ratios: bool,
+        start: FloatArray | None,
+        rest: float,
+    ) -> _Fitted:
+        Z = space.Z
         if not target.binary:
             posed = space.posed(target.Y, np.ones(len(Z)), None)
-            return cls(some, _solved(posed.problem, start).theta, Z, posed, False)
+            theta = _solved(posed.problem, start, rest).theta
+            here: Any = posed.problem.at(theta)
+            return cls(kernels, theta, Z, posed, space, target, ratios, here)
         y = target.Y[:, 0]
         problem = LaplaceProblem(space, y, logit(_logistic(y, Z)))
-        sizes = np.array([k.trace() / len(y) for k in some])
+        sizes = np.array([k.trace() / len(y) for k in kernels])
         largest = _ODDS_OF_RATIOS if ratios else _ODDS
-        theta = _bounded(problem, sizes, largest, start)
-        found = problem.at(theta)
-        assert found is not None  # or there would be no solution
-        return cls(some, theta, Z, found.posed, not ratios)
+        theta = _bounded(problem, sizes, largest, start, rest)
+        here = problem.at(theta)
+        assert here is not None  # or there would be no solution
+        return cls(kernels, theta, Z, here.posed, space, target, ratios, here)
+
+    @cached_property
+    def _model(self) -> tuple[FloatArray, FloatArray]:
+        model: tuple[FloatArray, FloatArray] = self.here.model()
+        return model
 
     def null(self) -> Null:
         """Return the model in coordinates where its residuals are white."""
         used = [self.kernels[k] for k in np.flatnonzero(self.theta > 0)]
         posed = self.posed
-        weight = posed.weight if self.known and used else None
+        known = self.target.binary and not self.ratios and bool(used)
+        weight = posed.weight if known else None
         return Null.of(posed.Y, self.Z, posed.root(self.theta), used, weight)
 
 
@@ -311,6 +346,7 @@ def _bounded(
     sizes: FloatArray,
     largest: float,
     start: FloatArray | None,
+    rest: float,
 ) -> FloatArray:
     """Return the best weights, or a multiple of them with the largest variance allowed.
 
@@ -323,7 +359,7 @@ def _bounded(
             raise _StrongError(history.theta[-1])
 
     try:
-        theta = _solved(problem, start, watch).theta
+        theta = _solved(problem, start, rest, watch).theta
     except _StrongError as strong:
         theta = strong.args[0]
     return np.asarray(theta * (largest / max(float(theta @ sizes), largest)))
@@ -332,6 +368,7 @@ def _bounded(
 def _solved(
     problem: EvidenceProblem | LaplaceProblem,
     start: FloatArray | None,
+    rest: float,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     first = None
@@ -342,8 +379,8 @@ def _solved(
         try:
             return solve(
                 problem,
-                AverageInformation(rest=_REST),
-                tol=_REST,
+                AverageInformation(rest=rest),
+                tol=rest,
                 max_iter=500,
                 callback=callback,
                 start=first,
