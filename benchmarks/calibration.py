@@ -1,12 +1,14 @@
 """Calibration: uniformity of p-values, power of tests, and coverage of intervals.
 
 *Uniformity.* Targets are simulated many times from covariates (or none), the effect of
-another kernel if tests are given the others (a sine of its column, for two classes also
-one three times as strong), and noise, without any effect of the tested kernels. A test
-is calibrated if the share of p-values below a level equals that level, up to binomial
-error, and if the p-values are uniform (Kolmogorov-Smirnov; the likelihood ratio has
-p = 1 for about half of the targets, and permutations have few distinct values, so only
-their levels are checked). Tests given only covariates are done for twenty kernels of
+another kernel if tests are given the others (a sine of its column; for two classes also
+one three times as strong, and one drawn anew for each target from the Gaussian process
+of that kernel, with a variance of the log odds of 4, at least five samples having each
+class), and noise, without any effect of the tested kernels. A test is calibrated if the
+share of p-values below a level equals that level, up to binomial error, and if the
+p-values are uniform (Kolmogorov-Smirnov; the likelihood ratio has p = 1 for about half
+of the targets, and permutations have few distinct values, so only their levels are
+checked). Tests given only covariates are done for twenty kernels of
 each target. Their p-values are nearly independent, since the columns are; if the number
 below 0.05 varies more between targets than it should, their effective number is reduced
 accordingly in the test of deviations.
@@ -58,6 +60,9 @@ CASES = {
 CASES["strong-others"] = [
     (n, "two classes", "others, strong", "score") for n in (50, 200)
 ]
+CASES["drawn-others"] = [
+    (n, "two classes", "others, drawn", "score") for n in (50, 200)
+]
 CASES["permutations"] = [
     (50, "numbers", "covariates", "permutation"),
     (60, "three classes", "covariates", "permutation"),
@@ -94,7 +99,7 @@ class Case:
         if "subjects" in self.target:  # samples of a subject are similar
             self.groups = np.repeat(np.arange(20), n // 20)
             X = 0.5 * X + rng.standard_normal((20, M))[self.groups]
-        self.strong, self.given = "strong" in self.given, self.given.split(",")[0]
+        self.given, _, effect = self.given.partition(", ")
         columns = [0, M - 1] if self.given == "others" else range(M)
         self.tested = TestedKernels.of(
             X, [kernels.RBF(0.5, columns=[j]) for j in columns]
@@ -102,15 +107,25 @@ class Case:
         self.which = [0] if self.given == "others" else None
         self.fixed = Z if covariates else None
         self.mean = 0.7 * Z[:, 0] if covariates else np.zeros(n)
-        if self.given == "others":
-            size = 3.0 if self.strong else 1.0
+        self.root = np.zeros((n, n))
+        if effect == "drawn":
+            K = self.tested.forms[1].dense()
+            values, vectors = np.linalg.eigh(4.0 * K / np.trace(K) * n)
+            self.root = vectors * np.sqrt(np.maximum(values, 0.0))
+        elif self.given == "others":
+            size = 3.0 if effect == "strong" else 1.0
             self.mean = self.mean + size * np.sin(2.0 * X[:, M - 1])
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """Return a target."""
         n, mean = self.n, self.mean
-        if self.target == "two classes":
-            return (rng.random(n) < 1.0 / (1.0 + np.exp(-mean))).astype(int)
+        while self.target == "two classes":
+            odds = (
+                mean + self.root @ rng.standard_normal(n) if self.root.any() else mean
+            )
+            y = (rng.random(n) < 1.0 / (1.0 + np.exp(-odds))).astype(int)
+            if not self.root.any() or 5 <= y.sum() <= n - 5:
+                return y
         if self.target == "20 subjects, one label each":
             return rng.permutation(np.arange(20) % 2)[self.groups]
         if self.target == "20 subjects, numbers within":

@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from mklearn import KernelBank, kernels, solve
 from mklearn.inference import kernel_tests
 from mklearn.inference.forms import Form
+from mklearn.inference.nulls import Null
 from mklearn.problems.laplace import LaplaceProblem, Reduced, Whole
 from mklearn.solvers import Status
 from mklearn.solvers.evidence import AverageInformation
@@ -157,3 +158,25 @@ def test_noise_is_not_found_beside_a_kernel_that_nearly_separates(size):
     # and five or more p-values of at most 0.001 once in a million times if one in 200
     assert np.sum(np.array(p) <= 0.05) < 13
     assert np.sum(np.array(p) <= 1e-3) < 5
+
+
+def test_forms_of_labels_have_the_variance_of_all_outcomes():
+    """Eight labels have 256 outcomes, so mean and variance of a form are sums."""
+    rng = np.random.default_rng(0)
+    n = 8
+    mean = rng.uniform(0.05, 0.95, n)
+    w = mean * (1.0 - mean)
+    outcomes = (np.arange(2**n)[:, None] >> np.arange(n)) % 2
+    chance = np.prod(np.where(outcomes == 1, mean, 1.0 - mean), axis=1)
+    Z = np.ones((n, 1))
+    null = Null.of(np.zeros((n, 1)), Z, lambda V: np.sqrt(w)[:, None] * V, weight=w)
+    L = rng.standard_normal((n, 2))
+    form = null.seen(Form.of_features(L))
+    residuals = ((outcomes - mean) / np.sqrt(w)).T
+    values = form.quads(residuals - null.basis @ (null.basis.T @ residuals))
+    average = chance @ values
+    assert form.trace() == pytest.approx(average, rel=1e-12)
+    spread = np.sqrt(chance @ (values - average) ** 2)
+    normal = np.sqrt(2.0 * form.inner(form))  # of normal residuals
+    found = null.standardised(form, average + spread)
+    assert found == pytest.approx(average + normal, rel=1e-12)

@@ -16,7 +16,12 @@ from mklearn import (
     mkl_path,
     solve,
 )  # fmt: skip
-from mklearn.inference import certified_selection, selection_of, selection_path
+from mklearn.inference import (
+    certified_path,
+    certified_selection,
+    selection_of,
+    selection_path,
+)
 from mklearn.problems import EpsilonInsensitive, Hinge, Logistic, Squared, SquaredHinge
 
 LOSSES = [Hinge, SquaredHinge, Squared, Logistic, EpsilonInsensitive]
@@ -145,3 +150,63 @@ def test_classes_with_weights_of_their_own():
     search = MKLClassifierCV(kernels.per_feature("rbf"), Cs=[1.0], norms=[1]).fit(X, y)
     with pytest.raises(ValueError, match="after a search"):
         certified_selection(search, X, y)
+
+
+@pytest.mark.parametrize("labels", [False, True], ids=["numbers", "classes"])
+def test_a_path_of_models_whose_truth_is_known(labels):
+    """Kernels on orthogonal columns, of which the target has two of different size.
+
+    A linear kernel orthogonal to the residuals of any model with the first two has zero
+    slope there, so its weight is zero at every optimum.
+    """
+    n = 64
+    bits = (np.arange(n)[:, None] >> np.arange(6)) % 2
+    X = 1.0 - 2.0 * bits  # products of columns have a mean of zero
+    y = 2.0 * X[:, 0] + X[:, 1]
+    family = kernels.per_feature("linear")
+    if labels:
+        y = np.where(y > 0, "yes", "no")
+        model = MKLClassifier(family, loss="squared_hinge", norm=1, tol=1e-8)
+    else:
+        model = MKLRegressor(family, norm=1, tol=1e-8)
+    path = certified_path(model, X, y, [10.0, 0.01])
+    assert path.Cs == (10.0, 0.01) and path.names == path.selections[0].names
+    # labels depend on the first column only
+    known = 1 if labels else 2
+    for states in path.states:
+        assert states[0] == "not zero"
+        assert set(states[known:]) == {"zero"}
+    assert not hasattr(model, "solution_")  # the model itself is not fitted
+
+
+def test_paths_and_their_tables():
+    pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(60)
+    model = MKLRegressor(kernels.per_feature("rbf"), norm=1, tol=1e-8).fit(X, y)
+    path = certified_path(model, X, y, [0.01, 1.0])
+    frame = path.frame()
+    assert frame["C"].tolist() == [0.01] * 3 + [1.0] * 3
+    assert frame["state"].tolist() == [s for states in path.states for s in states]
+    shown = model.inference_frame(selection=path.selections[1])
+    assert shown["proved"].tolist() == list(path.states[1])
+    with pytest.raises(ValueError, match="other weights"):
+        model.inference_frame(selection=path.selections[0])
+
+
+@pytest.mark.parametrize(
+    "change, Cs, words",
+    [
+        ({}, [], "positive costs"),
+        ({}, [1.0, -1.0], "positive costs"),
+        ({}, [1.0, np.nan], "positive costs"),
+        ({"norm": 2}, [1.0], "norm=1"),
+        ({"approximation": "nystroem", "rank": 20}, [1.0], "without approximation"),
+    ],
+)
+def test_paths_that_cannot_be_proved(change, Cs, words):
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    model = MKLRegressor(kernels.per_feature("rbf"), norm=1).set_params(**change)
+    with pytest.raises(ValueError, match=words):
+        certified_path(model, X, X[:, 0], Cs)

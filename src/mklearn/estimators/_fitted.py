@@ -271,6 +271,7 @@ class FittedMachine(BaseEstimator):
         level: float = 0.95,
         control: str = "holm",
         profile: Any = None,
+        selection: Any = None,
     ) -> Any:
         """Return a DataFrame of kernel weights with intervals and p-values.
 
@@ -294,14 +295,17 @@ class FittedMachine(BaseEstimator):
             :meth:`EvidenceMKLRegressor.profile_intervals`, in place of those of
             standard errors, which are too short for few samples. A mapping may contain
             them for ``"share"`` and for ``"weight"``.
+        selection : CertifiedSelection, optional
+            As returned by :func:`mklearn.inference.certified_selection` for this model.
+            It gives the column ``proved``: "zero", "not zero" or "undecided".
 
         Returns
         -------
         DataFrame
             kernel, weight, weight_low, weight_high, share (of the variance explained
             for EvidenceMKLRegressor, else ``kernel_contributions_``), share_low,
-            share_high, p, p_holm, selected; columns that cannot be computed are left
-            out.
+            share_high, p, p_holm, selected, proved; columns that cannot be computed are
+            left out.
 
         Examples
         --------
@@ -319,7 +323,13 @@ class FittedMachine(BaseEstimator):
         """
         check_is_fitted(self)
         columns = inference_columns(
-            self, tests, stability, level=level, control=control, profile=profile
+            self,
+            tests,
+            stability,
+            level=level,
+            control=control,
+            profile=profile,
+            selection=selection,
         )
         pd = pandas_for(
             "inference_frame()", "read the attributes of the model and of the tests"

@@ -18,6 +18,7 @@ def inference_columns(
     level: float = 0.95,
     control: str = "holm",
     profile: Any = None,
+    selection: Any = None,
 ) -> dict[str, Any]:
     """Return the columns of ``inference_frame`` of a fitted model.
 
@@ -30,6 +31,7 @@ def inference_columns(
     control : str
     profile : array of shape (M, 2), or mapping of "share" and "weight" to such arrays
         Intervals that replace those of standard errors.
+    selection : CertifiedSelection, optional
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
@@ -37,6 +39,7 @@ def inference_columns(
     for what, known in (
         ("tests", getattr(tests, "names", names)),
         ("stability", getattr(stability, "kernel_names", names)),
+        ("selection", getattr(selection, "names", names)),
     ):
         if tuple(known) != names:
             raise ValueError(
@@ -79,6 +82,13 @@ def inference_columns(
         columns[f"p_{control}"] = tests.adjusted(control)
     if stability is not None:
         columns["selected"] = stability.selection_frequency
+    if selection is not None:
+        if not np.array_equal(selection.weights, model.kernel_weights_):
+            raise ValueError(
+                "selection is that of other weights than those of the model; compute "
+                "it with certified_selection(model, X, y)."
+            )
+        columns["proved"] = list(selection.states)
     return columns
 
 

@@ -8,7 +8,9 @@ from mklearn.inference.kernel_tests import (
     kernel_tests,
 )
 from mklearn.inference.selection import (
+    CertifiedPath,
     CertifiedSelection,
+    certified_path,
     certified_selection,
     selection_of,
     selection_path,
@@ -16,10 +18,12 @@ from mklearn.inference.selection import (
 from mklearn.inference.tails import ratio_tail, tail_probability
 
 __all__ = [
+    "CertifiedPath",
     "CertifiedSelection",
     "HierarchicalTests",
     "KernelTests",
     "TestedKernels",
+    "certified_path",
     "certified_selection",
     "hierarchical_tests",
     "kernel_tests",

@@ -32,6 +32,7 @@ from mklearn.inference.tails import (
     flat,
     largest_ratio_tail,
     ratio_tails,
+    tail_probability,
     weight_ratios,
 )
 from mklearn.kernels.bank import KernelBank, beside_grams
@@ -58,7 +59,9 @@ class KernelTests:
     names : tuple of str
     statistic : array of shape (n_kernels,)
         ``e'Ke / e'e`` of the residuals e without the kernel ("score", "permutation"),
-        or twice the difference of the log likelihoods ("lr").
+        or twice the difference of the log likelihoods ("lr"). For the score test of two
+        classes given other kernels, whose residuals have a known variance of one,
+        ``e'Ke`` is divided by the degrees of freedom instead.
     p_values : array of shape (n_kernels,)
     resolution : float
         The smallest possible p-value. For permutations this is
@@ -174,11 +177,12 @@ def kernel_tests(
         two classes, by its Laplace approximation).
     method : {"score", "lr", "permutation"}
         "score" computes the tail of ``e'Ke / e'e``, exactly for normal noise of unknown
-        variance. "lr" compares likelihoods with and without the kernel, with the
-        weights of the others fixed at their estimates without it; the distribution at
-        the boundary is simulated from the spectrum of the kernel, with the same
-        relative error in every tail. "permutation" permutes residuals (Freedman and
-        Lane).
+        variance; for two classes given other kernels, of ``e'Ke`` with the variance
+        that errors of labels have. "lr" compares likelihoods with and without the
+        kernel, with the weights of the others fixed at their estimates without it; the
+        distribution at the boundary is simulated from the spectrum of the kernel, with
+        the same relative error in every tail. "permutation" permutes residuals
+        (Freedman and Lane).
     groups : array of shape (n,), optional
         Subject of each sample, for permutations. If y is constant within subjects,
         subjects of equal size are permuted as a whole; otherwise samples are permuted
@@ -410,7 +414,8 @@ class _Asked:
             _check_left(target, Z)
         forms = tested.forms
         others = parts if self.given == "others" else None
-        without = null_models(forms, target, Z, others)
+        ratios = self.method != "score"
+        without = null_models(forms, target, Z, others, ratios)
         if self.method == "permutation":
             orders = _orders(n, target.Y, given.groups, self.count, self.rng)
             found = _permuted(tested, parts, without, *orders)
@@ -705,8 +710,14 @@ def _computed(
         if method == "lr":
             statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
         else:
-            statistic[k] = float(left.quads(e)[0]) / total
-            spectra.append((k, values, counts))
+            form = float(left.quads(e)[0])
+            if null.weight is None:
+                statistic[k] = form / total
+                spectra.append((k, values, counts))
+                continue
+            statistic[k] = form / null.free
+            known = null.standardised(left, form)
+            p[k] = tail_probability(known, values, counts)
     if spectra:
         which, values_of, counts_of = zip(*spectra, strict=True)
         p[list(which)] = ratio_tails(statistic[list(which)], values_of, counts_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,17 +19,22 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.laplace import LaplaceProblem, Posed, Reduced, Space, Whole
 from mklearn.solvers import Iterate, Solution, solve
-from mklearn.solvers.evidence import AverageInformation
+from mklearn.solvers.evidence import AverageInformation, weights_without
 
 FloatArray = NDArray[np.float64]
 
 _REST = 1e-6  # tolerance for the log likelihood of the other weights
+# The same if they are those of a model without a kernel, started from one with it: the
+# statistic is orthogonal to their scores, so they need not be more exact.
+_REST_WITHOUT = 1e-4
 _LOW = 0.5  # fraction of n below which the ranks of kernels and covariates are low
 _NOTHING = 1e-7  # relative size of a kernel that counts as zero up to rounding
-# Largest variance of the log odds that other kernels may explain. Beyond it, labels
-# are fitted so closely that their residuals are no longer what the null model says,
-# and far too many p-values are small: simulations in benchmarks/calibration.py.
-_ODDS = 1.0
+# Largest variance of the log odds that other kernels may explain: where they separate
+# the classes, weights would grow without bound. A form in residuals of known variance
+# shrinks if labels are fitted too closely, so tests only lose power there. The ratio of
+# a form and the sum of squares does not, and far too many p-values are small unless the
+# bound is low: simulations in benchmarks/calibration.py.
+_ODDS, _ODDS_OF_RATIOS = 16.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -45,17 +51,26 @@ class Null:
         Map from vectors to these coordinates.
     others : tuple of Form
         Kernels whose weights were estimated, in these coordinates and projected.
+    weight : array of shape (n,) or None
+        Variances of the labels of two classes, so that the variance of the residuals
+        is known; None if it is estimated.
     """
 
     left: FloatArray
     basis: FloatArray
     root: Root
     others: tuple[Form, ...] = ()
+    weight: FloatArray | None = None
     _information: FloatArray | None = field(default=None, repr=False)
 
     @classmethod
     def of(
-        cls, Y: FloatArray, Z: FloatArray, root: Root, kernels: Sequence[Form] = ()
+        cls,
+        Y: FloatArray,
+        Z: FloatArray,
+        root: Root,
+        kernels: Sequence[Form] = (),
+        weight: FloatArray | None = None,
     ) -> Null:
         """Return the null model with the whitening map ``root``."""
         basis = qr(root(Z), mode="economic")[0]
@@ -66,9 +81,11 @@ class Null:
         known = None
         if others:
             products = np.array([[a.inner(b) for b in others] for a in others])
-            traces = np.array([a.trace() for a in others])
-            known = products - np.outer(traces, traces) / free
-        return cls(left, basis, root, others, known)
+            known = products
+            if weight is None:
+                traces = np.array([a.trace() for a in others])
+                known = products - np.outer(traces, traces) / free
+        return cls(left, basis, root, others, weight, known)
 
     @property
     def free(self) -> int:
@@ -83,7 +100,7 @@ class Null:
         """Return a kernel made orthogonal to the estimated ones; None if it vanishes.
 
         The score of its weight is made uncorrelated with the scores of the estimated
-        weights and of the noise variance.
+        weights and of the noise variance, unless that is known.
 
         Parameters
         ----------
@@ -96,11 +113,44 @@ class Null:
         if self._information is None:
             return B
         across = np.array([B.inner(other) for other in self.others])
-        traces = np.array([other.trace() for other in self.others])
-        across -= traces * B.trace() / self.free
+        if self.weight is None:
+            traces = np.array([other.trace() for other in self.others])
+            across -= traces * B.trace() / self.free
         c = np.linalg.lstsq(self._information, across, rcond=1e-10)[0]
         left = B.minus(c, self.others)
         return None if left.inner(left) <= _NOTHING**2 * size else left
+
+    def standardised(self, form: Form, value: float) -> float:
+        """Return the value of a form, for labels, on the scale of normal residuals.
+
+        Residuals are a linear map of normal variables (the other kernels) and of the
+        independent errors of the labels. The excess kurtosis of a label with variance w
+        is ``1 / w - 6``, so the variance of the form is that for normal residuals plus
+        ``sum_i (1 / w_i - 6) D_ii^2``, where D is the form in units of the labels'
+        standard deviations. The distance from the mean is divided by the standard
+        deviation and multiplied by that for normal residuals.
+
+        Parameters
+        ----------
+        form : Form
+            In these coordinates.
+        value : float
+        """
+        assert self.weight is not None
+        normal = 2.0 * form.inner(form)
+        diagonal = form.quads(self._labels)
+        exact = normal + float((1.0 / self.weight - 6.0) @ diagonal**2)
+        mean = form.trace()
+        # a form that does not vary, up to rounding, stays at its mean
+        exact = max(exact, _NOTHING * normal)
+        return mean + (value - mean) * (normal / exact) ** 0.5
+
+    @cached_property
+    def _labels(self) -> FloatArray:
+        """The errors of the labels, each of variance one, in these coordinates."""
+        assert self.weight is not None
+        units = self.root(np.diag(self.weight**-0.5))
+        return units - self.basis @ (self.basis.T @ units)
 
 
 class Target(Protocol):
@@ -114,7 +164,11 @@ class Target(Protocol):
 
 
 def null_models(
-    kernels: Sequence[Form], target: Target, Z: FloatArray, parts: Sequence[Any] | None
+    kernels: Sequence[Form],
+    target: Target,
+    Z: FloatArray,
+    parts: Sequence[Any] | None,
+    ratios: bool = True,
 ) -> Callable[[int], Null]:
     """Return a function from the index of a part to the null model without it.
 
@@ -127,6 +181,9 @@ def null_models(
     parts : sequence of lists of int, or None
         Kernels that are tested together; the null model of a part has all others. None
         for null models with covariates only.
+    ratios : bool
+        Whether tests compare a form with the sum of squares. Otherwise the variance of
+        the residuals of two classes is taken as known where kernels have weight.
     """
     if parts is None:
         same = _covariates(target, Z)
@@ -134,15 +191,14 @@ def null_models(
     M = len(kernels)
     if len(parts) == 1:
         left = [m for m in range(M) if m not in parts[0]]
-        return lambda k: _Fitted.of(left, kernels, target, Z).null()
-    every = _Fitted.of(list(range(M)), kernels, target, Z)
+        return lambda k: _Fitted.of(left, kernels, target, Z, ratios).null()
+    every = _Fitted.of(list(range(M)), kernels, target, Z, ratios)
     whole = every.null()
 
     def without(k: int) -> Null:
         if not every.theta[list(parts[k])].any():
             return whole  # the optimal weights without the part are the same
-        left = [m for m in range(M) if m not in parts[k]]
-        return _Fitted.of(left, kernels, target, Z, every.theta[left]).null()
+        return every.without(list(parts[k])).null()
 
     return without
 
@@ -196,12 +252,22 @@ class _Fitted:
     Z : array of shape (n, q)
     posed : Posed
         The restricted likelihood of values, or of working values.
+    space : Space
+    target : Target
+    ratios : bool
+        As in :func:`null_models`.
+    here : Evidence or Labels
+        The likelihood at the weights.
     """
 
     kernels: list[Form]
     theta: FloatArray
     Z: FloatArray
     posed: Posed
+    space: Space
+    target: Target
+    ratios: bool
+    here: Any
 
     @classmethod
     def of(
@@ -210,26 +276,56 @@ class _Fitted:
         kernels: Sequence[Form],
         target: Target,
         Z: FloatArray,
-        start: FloatArray | None = None,
+        ratios: bool,
     ) -> _Fitted:
-        """Estimate the weights of some kernels, starting from ``start``."""
+        """Estimate the weights of some kernels."""
         some = [kernels[m] for m in which]
-        space = _space(some, Z)
+        return cls._best(some, _space(some, Z), target, ratios, None, _REST)
+
+    def without(self, removed: list[int]) -> _Fitted:
+        """Return the model without some of the kernels."""
+        left = [m for m in range(len(self.kernels)) if m not in removed]
+        start = weights_without(self.theta, self._model, removed)[left]
+        some, space = [self.kernels[m] for m in left], self.space.part(left)
+        return self._best(some, space, self.target, self.ratios, start, _REST_WITHOUT)
+
+    @classmethod
+    def _best(
+        cls,
+        kernels: list[Form],
+        space: Space,
+        target: Target,
+        ratios: bool,
+        start: FloatArray | None,
+        rest: float,
+    ) -> _Fitted:
+        Z = space.Z
         if not target.binary:
             posed = space.posed(target.Y, np.ones(len(Z)), None)
-            return cls(some, _solved(posed.problem, start).theta, Z, posed)
+            theta = _solved(posed.problem, start, rest).theta
+            here: Any = posed.problem.at(theta)
+            return cls(kernels, theta, Z, posed, space, target, ratios, here)
         y = target.Y[:, 0]
         problem = LaplaceProblem(space, y, logit(_logistic(y, Z)))
-        theta = _bounded(problem, np.array([k.trace() / len(y) for k in some]), start)
-        found = problem.at(theta)
-        assert found is not None  # or there would be no solution
-        return cls(some, theta, Z, found.posed)
+        sizes = np.array([k.trace() / len(y) for k in kernels])
+        largest = _ODDS_OF_RATIOS if ratios else _ODDS
+        theta = _bounded(problem, sizes, largest, start, rest)
+        here = problem.at(theta)
+        assert here is not None  # or there would be no solution
+        return cls(kernels, theta, Z, here.posed, space, target, ratios, here)
+
+    @cached_property
+    def _model(self) -> tuple[FloatArray, FloatArray]:
+        model: tuple[FloatArray, FloatArray] = self.here.model()
+        return model
 
     def null(self) -> Null:
         """Return the model in coordinates where its residuals are white."""
         used = [self.kernels[k] for k in np.flatnonzero(self.theta > 0)]
         posed = self.posed
-        return Null.of(posed.Y, self.Z, posed.root(self.theta), used)
+        known = self.target.binary and not self.ratios and bool(used)
+        weight = posed.weight if known else None
+        return Null.of(posed.Y, self.Z, posed.root(self.theta), used, weight)
 
 
 def _space(kernels: list[Form], Z: FloatArray) -> Space:
@@ -246,7 +342,11 @@ class _StrongError(Exception):
 
 
 def _bounded(
-    problem: LaplaceProblem, sizes: FloatArray, start: FloatArray | None
+    problem: LaplaceProblem,
+    sizes: FloatArray,
+    largest: float,
+    start: FloatArray | None,
+    rest: float,
 ) -> FloatArray:
     """Return the best weights, or a multiple of them with the largest variance allowed.
 
@@ -255,19 +355,20 @@ def _bounded(
     """
 
     def watch(history: Any) -> None:
-        if history.theta[-1] @ sizes > 20.0 * _ODDS:
+        if history.theta[-1] @ sizes > 20.0 * largest:
             raise _StrongError(history.theta[-1])
 
     try:
-        theta = _solved(problem, start, watch).theta
+        theta = _solved(problem, start, rest, watch).theta
     except _StrongError as strong:
         theta = strong.args[0]
-    return np.asarray(theta * (_ODDS / max(float(theta @ sizes), _ODDS)))
+    return np.asarray(theta * (largest / max(float(theta @ sizes), largest)))
 
 
 def _solved(
     problem: EvidenceProblem | LaplaceProblem,
     start: FloatArray | None,
+    rest: float,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     first = None
@@ -278,8 +379,8 @@ def _solved(
         try:
             return solve(
                 problem,
-                AverageInformation(rest=_REST),
-                tol=_REST,
+                AverageInformation(rest=rest),
+                tol=rest,
                 max_iter=500,
                 callback=callback,
                 start=first,

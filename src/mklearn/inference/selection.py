@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -117,19 +118,10 @@ def certified_selection(
     >>> certified_selection(model, X, y).states[0]
     'not zero'
     """
-    if not hasattr(model, "posed") or "C" not in model.get_params(deep=False):
-        raise ValueError(
-            "certified_selection needs an MKLClassifier or MKLRegressor, got "
-            f"{type(model).__name__}; after a search, fit one of these with what was "
-            "chosen."
-        )
+    _check_model(model)
     check_is_fitted(model)
     solutions = model.solution_
     several = isinstance(solutions, list)
-    if model.get_params(deep=False).get("approximation") is not None:
-        raise ValueError(
-            "certified_selection needs exact kernels; fit without approximation."
-        )
     found = []
     for problem, solution in zip(
         model.posed(X, y, sample_weight),
@@ -149,6 +141,120 @@ def certified_selection(
             )
         found.append(selection_of(problem, solution, tol=tol, max_iter=max_iter))
     return found if several else found[0]
+
+
+@dataclass(frozen=True)
+class CertifiedPath:
+    """What is proven about the weights at each of several costs, for p = 1.
+
+    Attributes
+    ----------
+    Cs : tuple of float
+    selections : tuple of CertifiedSelection
+        One for each cost.
+    """
+
+    Cs: tuple[float, ...]
+    selections: tuple[CertifiedSelection, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the kernels."""
+        return self.selections[0].names
+
+    @property
+    def states(self) -> tuple[tuple[str, ...], ...]:
+        """States of the kernels at each cost, as in :class:`CertifiedSelection`."""
+        return tuple(one.states for one in self.selections)
+
+    def frame(self) -> Any:
+        """Return a pandas DataFrame: C, kernel, weight, state and upper bound."""
+        pd = pandas_for("frame()", "read names, Cs and states")
+        parts = []
+        for C, one in zip(self.Cs, self.selections, strict=True):
+            part = one.frame()
+            part.insert(0, "C", C)
+            parts.append(part)
+        return pd.concat(parts, ignore_index=True)
+
+
+def certified_path(
+    model: Any,
+    X: Any,
+    y: Any,
+    Cs: Any,
+    sample_weight: Any = None,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+) -> CertifiedPath:
+    """Prove which weights are zero or nonzero for each of several costs.
+
+    Parameters
+    ----------
+    model : MKLClassifier or MKLRegressor with ``norm=1``
+        Copies of it are fitted with each cost; it may be fitted or not, and is not
+        changed. With a smaller ``tol`` of the model, more kernels can be decided.
+    X, y, sample_weight
+        As in ``fit``.
+    Cs : sequence of float
+        Costs, in any order, which is kept.
+    tol, max_iter
+        As in :func:`certified_selection`.
+
+    Returns
+    -------
+    CertifiedPath
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mklearn import MKLRegressor, kernels
+    >>> from mklearn.inference import certified_path
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 3))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+    >>> model = MKLRegressor(kernels.per_feature("rbf"), norm=1, tol=1e-8)
+    >>> path = certified_path(model, X, y, [0.01, 1.0])
+    >>> [states[0] for states in path.states]
+    ['not zero', 'not zero']
+    """
+    _check_model(model)
+    costs = np.asarray(Cs, dtype=np.float64)
+    if costs.ndim != 1 or not len(costs) or not (costs > 0).all():
+        raise ValueError(f"Cs must be a list of positive costs, got {Cs!r}.")
+    if not weight_set(model.get_params(deep=False)["norm"]).sparse:
+        raise ValueError(
+            "Only norm=1 gives weights of exactly zero, got "
+            f"norm={model.get_params(deep=False)['norm']!r}."
+        )
+    found = []
+    for C in costs:
+        fitted = clone(model).set_params(C=float(C))
+        fitted.fit(X, y, sample_weight=sample_weight)
+        one = certified_selection(
+            fitted, X, y, sample_weight, tol=tol, max_iter=max_iter
+        )
+        if isinstance(one, list):
+            raise ValueError(
+                "Each class or target has its own kernel weights; call "
+                "certified_selection for each cost, which returns one result for each."
+            )
+        found.append(one)
+    return CertifiedPath(tuple(costs.tolist()), tuple(found))
+
+
+def _check_model(model: Any) -> None:
+    if not hasattr(model, "posed") or "C" not in model.get_params(deep=False):
+        raise ValueError(
+            "Certified selection needs an MKLClassifier or MKLRegressor, got "
+            f"{type(model).__name__}; after a search, fit one of these with what was "
+            "chosen."
+        )
+    if model.get_params(deep=False).get("approximation") is not None:
+        raise ValueError(
+            "Certified selection needs exact kernels; fit without approximation."
+        )
 
 
 @one_blas_thread

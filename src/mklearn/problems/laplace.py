@@ -35,6 +35,9 @@ class Space(Protocol):
 
     Z: FloatArray  # ones and covariates, (n, q)
 
+    def part(self, which: Sequence[int]) -> Space:
+        """Return the space with some of the kernels."""
+
     def posed(self, Y: FloatArray, weight: FloatArray, noise: float | None) -> Posed:
         """Return the restricted likelihood of values with these weights."""
 
@@ -126,6 +129,10 @@ class Whole:
     bank: KernelBank
     Z: FloatArray
 
+    def part(self, which: Sequence[int]) -> Whole:
+        """Return the space with some of the kernels."""
+        return Whole(self.bank.select(list(which)), self.Z)
+
     def posed(self, Y: FloatArray, weight: FloatArray, noise: float | None) -> Posed:
         """Return the restricted likelihood of values with these weights."""
         problem = EvidenceProblem(self.bank, Y, weight, self.Z, noise)
@@ -152,6 +159,10 @@ class Reduced:
 
     columns: Sequence[FloatArray]
     Z: FloatArray
+
+    def part(self, which: Sequence[int]) -> Reduced:
+        """Return the space with some of the kernels."""
+        return Reduced([self.columns[m] for m in which], self.Z)
 
     @cached_property
     def _all(self) -> FloatArray:

@@ -80,6 +80,34 @@ class AverageInformation:
             here = found
 
 
+def weights_without(
+    theta: FloatArray, model: tuple[FloatArray, FloatArray], removed: list[int]
+) -> FloatArray:
+    """Return the best weights with some of them zero, by a quadratic model.
+
+    Parameters
+    ----------
+    theta : array of shape (M,)
+    model : tuple of arrays of shape (M,) and (M, M)
+        Gradient and curvature of minus the evidence at ``theta``.
+    removed : list of int
+    """
+    slopes, curvature = model
+    bent = np.sqrt(np.maximum(np.diagonal(curvature), 0.0))
+    kept = np.setdiff1d(np.flatnonzero(bent > 0), removed)
+    new = np.zeros(len(bent))
+    if len(kept):
+        units = np.divide(1.0, bent, where=bent > 0, out=np.zeros_like(bent))
+        scaled = curvature * np.outer(units, units)
+        values, vectors = np.linalg.eigh(scaled[np.ix_(kept, kept)])
+        values = np.maximum(values, 0.0) + _LEAST
+        goal = (scaled @ (theta * bent) - slopes * units)[kept]
+        root = np.sqrt(values)[:, None] * vectors.T
+        new[kept] = nnls(root, vectors.T @ goal / np.sqrt(values))[0]
+        new *= units
+    return new
+
+
 @dataclass(frozen=True)
 class _Model:
     """A quadratic model of minus the evidence around some weights.
