@@ -247,7 +247,7 @@ def run_fit(
         test=None if test is None else _tested(models, name, whole, test, scorer),
         views=views.result() or getattr(refitted, options.by_view, None),
         large=large,
-        tests=_tests(data, model, options.seed),
+        tests=_tests(data, model, options.seed, say),
         profile=_profile(data, model),
         stability=shares.stability,
         seed=options.seed,
@@ -257,14 +257,25 @@ def run_fit(
     )
 
 
-def _tests(data: Data, model: Any, seed: int) -> KernelTests | None:
+def _tests(
+    data: Data, model: Any, seed: int, say: Callable[[str], Any]
+) -> KernelTests | None:
     """Return a test of each kernel of a model; None if there are too many samples.
 
-    More than two classes are tested by permutations. There is no test for survival
-    times.
+    More than two classes, and subjects, are tested by permutations. Where covariates
+    leave nothing to test, ``say`` is told why.
     """
-    if data.task == TIMES or len(data.y) > _MOST_TESTED:
+    if len(data.y) > _MOST_TESTED:
         return None
+    try:
+        return _tested_kernels(data, model, seed)
+    except ValueError as error:
+        say(f"The kernels are not tested. {error}")
+        return None
+
+
+def _tested_kernels(data: Data, model: Any, seed: int) -> KernelTests:
+    """Return a test of each kernel of a model."""
     inner = fitted_on_views(model)
     many = data.task == CLASSES and len(np.unique(data.y)) > 2
     method = "permutation" if many or data.groups is not None else "score"

@@ -45,12 +45,15 @@ class Null:
         Map from vectors to these coordinates.
     others : tuple of Form
         Kernels whose weights were estimated, in these coordinates and projected.
+    scaled : bool
+        Whether the variance of the residuals is one; otherwise it is unknown.
     """
 
     left: FloatArray
     basis: FloatArray
     root: Root
     others: tuple[Form, ...] = ()
+    scaled: bool = False
     _information: FloatArray | None = field(default=None, repr=False)
 
     @classmethod
@@ -68,7 +71,7 @@ class Null:
             products = np.array([[a.inner(b) for b in others] for a in others])
             traces = np.array([a.trace() for a in others])
             known = products - np.outer(traces, traces) / free
-        return cls(left, basis, root, others, known)
+        return cls(left, basis, root, others, _information=known)
 
     @property
     def free(self) -> int:
