@@ -50,6 +50,7 @@ from mklearn.kernels import Kernel, KernelBank
 from mklearn.kernels.families import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare, takes_groups
 from mklearn.persistence import save, versions
+from mklearn.problems import TwoLevel
 from mklearn.report import (
     Predictions,
     Report,
@@ -367,11 +368,17 @@ class _ByView:
         return None if self._scorer is None else self._scorer.result()
 
 
+def _norm_words(norm: Any) -> str:
+    if isinstance(norm, TwoLevel):
+        return f"{norm.outer:g}:{norm.inner:g}"
+    return f"{norm:g}"
+
+
 def run_compare(
     data: Data,
     options: Settings,
     methods: Sequence[str],
-    norms: Sequence[float],
+    norms: Sequence[Any],
     callback: Tick | None = None,
 ) -> Run:
     """Compare several methods and norms with the baselines, on the same folds."""
@@ -382,7 +389,7 @@ def run_compare(
             one = replace(options, method=method, norm=norm)
             if not with_norm:
                 one = replace(one, reg=None)  # C does not apply to methods with reg
-            name = f"{method}, norm={norm:g}" if with_norm else method
+            name = f"{method}, norm={_norm_words(norm)}" if with_norm else method
             models[name] = make_model(data, one)
     models.update(make_baselines(data, options))
     folds = make_folds(data, options.cv, options.seed, options.repeats)
