@@ -263,9 +263,11 @@ def written(rows: dict[str, list[dict]]) -> str:
     )
     uniform = [row for part in CASES for row in rows.get(part, [])]
     title = "Are p-values uniform and intervals right?"
+    command = "calibration.py"
     if set(rows) == {"times"}:
         title = "Are p-values for times to an event uniform?"
-    parts = [page(title, "calibration.py", uniform, more)]
+        command += " --part times"
+    parts = [page(title, command, uniform, more)]
     if "power" in rows:
         parts.append(
             "\n## How often is an effect found?\n\nThe share of targets with an effect "

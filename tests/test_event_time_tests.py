@@ -69,6 +69,33 @@ def test_one_column_is_the_score_test_of_cox(ties, stratified):
         assert p == pytest.approx(chi2.sf(expected, 1), rel=1e-7)
 
 
+def test_two_values_are_the_log_rank_test_of_scikit_survival():
+    compare = pytest.importorskip("sksurv.compare", reason="needs scikit-survival")
+    X, y, _ = patients()
+    arm = (X[:, 0] > 0).astype(float)
+    target = np.array([(e > 0, t) for t, e in y], dtype=[("e", bool), ("t", float)])
+    expected = compare.compare_survival(target, arm)
+    found = kernel_tests(arm[:, None], target, "linear")
+    assert found.statistic[0] == pytest.approx(expected[0], rel=1e-9)
+    assert found.p_values[0] == pytest.approx(expected[1], rel=1e-8)
+
+
+@pytest.mark.parametrize("ties", ["breslow", "efron"])
+def test_one_column_is_the_score_test_of_statsmodels(ties):
+    api = pytest.importorskip("statsmodels.api", reason="needs statsmodels")
+    X, y, strata = patients(ties=True)
+    given = {"status": y[:, 1], "strata": strata, "ties": ties}
+    without = api.PHReg(y[:, 0], X[:, [2]], **given).fit()
+    whole = api.PHReg(y[:, 0], X[:, [0, 2]], **given)
+    effects = np.append(0.0, without.params)
+    spread = np.linalg.inv(-whole.hessian(effects))[0, 0]
+    found = kernel_tests(
+        X[:, [0]], y, "linear", fixed=X[:, [2]], strata=strata, ties=ties
+    )
+    expected = whole.score(effects)[0] ** 2 * spread
+    assert found.statistic[0] == pytest.approx(expected, rel=1e-5)
+
+
 def test_statistic_and_weights_are_their_definitions():
     X, y, _ = patients(40)
     found = kernel_tests(X, y, kernels.RBF(0.5), fixed=X[:, [4]])
