@@ -87,7 +87,7 @@ class EventTimes:
             values = check_strata(strata)
             if len(values) != n:
                 raise ValueError(
-                    f"strata has {len(values)} values, but there are {n} samples."
+                    f"strata has {len(values)} values for {plural(n, 'sample')}."
                 )
             stratum = np.unique(values, return_inverse=True)[1]
         return cls(target[:, 0], target[:, 1] > 0, stratum, ties)
