@@ -40,7 +40,7 @@ fuzz: $(VENV)/.stamp-test ## Fuzz the readers of files: make fuzz SECONDS=10
 attack: $(VENV)/.stamp-test ## Attack model files and the command line: make attack ARGS=--quick
 	$(VENV)/bin/python benchmarks/attack.py $(ARGS)
 
-PEERS = tests/test_inference_peers.py tests/test_survival.py tests/test_groups.py tests/test_score_by_view.py
+PEERS = tests/test_inference_peers.py tests/test_event_time_tests.py tests/test_survival.py tests/test_groups.py tests/test_score_by_view.py
 test-peers: $(VENV)/.stamp-peers ## Run the comparisons with other packages, which are installed
 	$(VENV)/bin/python -m pytest $(PEERS) -k "peers or ridge_cox or statsmodels or survival_svm or scikit_survival or latent_group or shapiq" $(PYTEST_ARGS)
 

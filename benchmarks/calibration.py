@@ -13,6 +13,10 @@ each target. Their p-values are nearly independent, since the columns are; if th
 below 0.05 varies more between targets than it should, their effective number is reduced
 accordingly in the test of deviations.
 
+Times to an event are exponential, and so are the times of censoring, which depend on
+the column of the first kernel, except for permutations, which this would invalidate.
+About six in ten times are events.
+
 *Power.* Targets with an effect of the kernel are tested by score, likelihood ratio and
 permutations: how often is p at most 0.05?
 
@@ -44,6 +48,7 @@ from mklearn.inference import TestedKernels, kernel_tests
 from mklearn.kernels.normalise import fit_normaliser
 
 LEVELS = (0.05, 0.01, 0.001)
+TIMES = "times to an event"
 M = 20  # number of kernels of a target, if they share a null model
 PERMUTATIONS = 199
 # samples, target, given, method
@@ -70,6 +75,12 @@ CASES["permutations"] = [
     (60, "20 subjects, numbers within", "covariates", "permutation"),
     (60, "three classes", "others", "permutation"),
     (50, "two classes", "others", "permutation"),
+]
+CASES["times"] = [
+    (50, TIMES, "covariates", "score"),
+    (200, TIMES, "covariates", "score"),
+    (50, f"{TIMES}, ties and strata", "covariates", "score"),
+    (50, TIMES, "covariates", "permutation"),
 ]
 CASES["likelihood-ratios"] = [
     (50, "numbers", "covariates", "lr"),
@@ -107,6 +118,8 @@ class Case:
         self.which = [0] if self.given == "others" else None
         self.fixed = Z if covariates else None
         self.mean = 0.7 * Z[:, 0] if covariates else np.zeros(n)
+        self.leaves = np.exp(-X[:, 0] * (self.method != "permutation"))
+        self.strata = np.arange(n) % 2 if "strata" in self.target else None
         self.root = np.zeros((n, n))
         if effect == "drawn":
             K = self.tested.forms[1].dense()
@@ -126,6 +139,15 @@ class Case:
             y = (rng.random(n) < 1.0 / (1.0 + np.exp(-odds))).astype(int)
             if not self.root.any() or 5 <= y.sum() <= n - 5:
                 return y
+        if self.target.startswith(TIMES):
+            lived, left = (
+                rng.exponential(np.exp(-mean)),
+                rng.exponential(2 * self.leaves),
+            )
+            time = np.minimum(lived, left)
+            if self.strata is not None:
+                time = np.ceil(5 * time)
+            return np.column_stack([time, lived <= left])
         if self.target == "20 subjects, one label each":
             return rng.permutation(np.arange(20) % 2)[self.groups]
         if self.target == "20 subjects, numbers within":
@@ -143,6 +165,7 @@ class Case:
                 self.tested, self.draw(rng), fixed=self.fixed, given=self.given,
                 method=self.method, n_permutations=PERMUTATIONS, which=self.which,
                 random_state=int(rng.integers(2**31)), groups=self.groups,
+                strata=self.strata, ties="breslow" if self.strata is None else "efron",
             ).p_values
             for _ in range(draws)
         ])  # fmt: skip
@@ -255,7 +278,11 @@ def written(rows: dict[str, list[dict]]) -> str:
     )
     uniform = [row for part in CASES for row in rows.get(part, [])]
     title = "Are p-values uniform and intervals right?"
-    parts = [page(title, "calibration.py", uniform, more)]
+    command = "calibration.py"
+    if set(rows) == {"times"}:
+        title = "Are p-values for times to an event uniform?"
+        command += " --part times"
+    parts = [page(title, command, uniform, more)]
     if "power" in rows:
         parts.append(
             "\n## How often is an effect found?\n\nThe share of targets with an effect "

@@ -26,7 +26,7 @@ environment (it is under the GPL), whose interpreter is passed as an option.
 A fit that takes more CPU seconds than ``--seconds``, or more than 6 GB, is stopped.
 
     python benchmarks/omics.py [--quick] [--scmkl PYTHON] [--sizes CELLSxSETS ...]
-        [--seconds N] [--page FILE] [--rows FILE]
+        [--splits N] [--seconds N] [--page FILE] [--rows FILE]
 """
 
 from __future__ import annotations
@@ -397,6 +397,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--scmkl", help="an interpreter that has scMKL")
     parser.add_argument("--sizes", nargs="+", help="such as 5000x50; all by default")
+    parser.add_argument("--splits", type=int, help="number of splits of every size")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="of CPU for a fit")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--rows", type=Path, help="output of an earlier run")
@@ -411,6 +412,8 @@ def main() -> None:
     sizes = [(700, 50, 2)] if asked.quick else SIZES
     if asked.sizes:
         sizes = [size for size in sizes if f"{size[0]}x{size[1]}" in asked.sizes]
+    if asked.splits:
+        sizes = [(n, count, asked.splits) for n, count, _ in sizes]
     rows: list[dict] = []
     if asked.rows:
         lines = asked.rows.read_text().splitlines()
@@ -437,6 +440,8 @@ def main() -> None:
         command = "omics.py --scmkl PYTHON" if asked.scmkl else "omics.py"
         if asked.sizes:
             command += f" --sizes {' '.join(asked.sizes)}"
+        if asked.splits:
+            command += f" --splits {asked.splits}"
         command += f" --seconds {asked.seconds}"
         text = page(
             "Gene sets on single cells, compared with scMKL", command, rows, said

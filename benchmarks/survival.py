@@ -15,7 +15,11 @@ Part ``large``: rows of flchain resampled with noise, so that no two are equal, 
 100 000; each fit runs in its own process, whose peak memory is measured (with
 ``--quick``, all in one, and both parts can be named).
 
-    python benchmarks/survival.py sets|large [--quick] [--only SET] [--resume LOG]
+Part ``costs``: GSE7390 as one table and as two views, clinic and genes, with the
+default kernels and with linear ones only: the mean concordance over the same folds at
+each norm and cost, to tell what kernels and norms lose from what their choice loses.
+
+    python benchmarks/survival.py sets|large|costs [--quick] [--only SET] [--resume LOG]
         [--page FILE]
 """
 
@@ -247,12 +251,49 @@ def large(quick: bool, only: str, rows: list[dict]) -> list[dict]:
     return rows
 
 
-PARTS = {"sets": sets, "large": large}
+# --- costs and norms ------------------------------------------------------------------
+
+
+def costs(quick: bool, only: str, rows: list[dict]) -> list[dict]:
+    """Return the concordance of GSE7390 at each norm and cost."""
+    X, y = load("GSE7390")
+    found: dict[tuple, dict] = {}
+    for train, test in StratifiedByEvent(5).split(X, y):
+        A, B, names = prepared(X, train, test)
+        for samples, here, there in (
+            ("one table", A, B),
+            ("two views", as_views(A, names), as_views(B, names)),
+        ):
+            for kind in ("auto", "linear"):
+                for p in (2.0,) if quick else (1.0, 2.0, np.inf):
+                    for C in COSTS[::3] if quick else COSTS:
+                        model = MKLCox(kind, norm=p, C=C, tol=1e-2).fit(here, y[train])
+                        c = concordance_index(y[test], model.predict(there))
+                        row = found.setdefault((samples, kind, p), {})
+                        row.setdefault(C, []).append(c)
+        if quick:
+            break
+    rows = [
+        {
+            "samples": samples, "kernels": kind, "norm": p,
+            **{f"C = {C:g}": float(np.mean(c)) for C, c in row.items()},
+        }
+        for (samples, kind, p), row in found.items()
+    ]  # fmt: skip
+    print(*rows, sep="\n", flush=True)
+    return rows
+
+
+PARTS = {"sets": sets, "large": large, "costs": costs}
 TITLES = {
+    "costs": "Times to an event: costs and norms on GSE7390",
     "sets": "Times to an event: concordance compared with scikit-survival",
     "large": "Times to an event: many rows",
 }
 MORE = {
+    "costs": " Mean concordance over five folds of 198 patients with 51 events, by the "
+    "cost; its standard error over folds is about 0.04, that of differences less. A "
+    "single linear kernel has the same weight at each norm.",
     "sets": " Five folds (three of flchain, if listed). `error` is the standard "
     "error over folds, `CPU` the mean processor time of a fit with its choices. "
     "`beside Cox` compares with chosen ridge Cox regression on the same folds.",
@@ -288,6 +329,8 @@ def run_part(args: argparse.Namespace) -> bool:
     if args.page:
         title, more = TITLES[args.part], MORE[args.part]
         args.page.write_text(page(title, f"survival.py {args.part}", rows, more))
+    if args.part == "costs":
+        return max(max(list(row.values())[3:]) for row in rows) < 0.5
     ours = [row for row in rows if row["method"].startswith("MKLCox")]
     base = [row for row in rows if row["method"].startswith("ridge")]
     return min(r["concordance"] for r in ours) < base[0]["concordance"] - 0.1

@@ -5,13 +5,14 @@ Which graph kernel tells small worlds from chance?
 Graphs have no columns, but there are kernels for them, and each captures a different
 property: how many nodes there are of a kind, how far apart they are, what their
 neighbourhoods look like. Here is one Gram matrix for each, from grakel where it is
-installed and from a few lines of this example otherwise. The learned weights say which
-of them matters.
+installed (``pip install grakel``) and from a few lines of this example otherwise; the
+first line that is printed says which. The learned weights say which of them matters.
 
 Half of the graphs are rings with some edges moved, the other half has as many edges
 between any nodes. Nodes are labelled by their degree.
 """
 
+from importlib.metadata import version
 from importlib.util import find_spec
 
 import matplotlib.pyplot as plt
@@ -93,6 +94,7 @@ if find_spec("grakel") is None:
     print("grakel is not installed: kernels are those of this example")
     grams = by_hand()
 else:
+    print(f"kernels are those of grakel {version('grakel')}")
     grams = by_grakel()
 
 # %%

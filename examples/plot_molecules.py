@@ -7,11 +7,13 @@ and by the Tanimoto kernel on these. There are several kinds of fingerprints, an
 not known in advance which one suits a property: here each is a view, and the weights
 say which of them a model of boiling points uses.
 
-Fingerprints are those of RDKit where it is installed. Without it, the pieces are those
-of the formula as it is written (SMILES): single symbols, and two or three in a row.
+Fingerprints are those of RDKit where it is installed (``pip install rdkit``). Without
+it, the pieces are those of the formula as it is written (SMILES): single symbols, and
+two or three in a row. The first line that is printed says which are shown.
 """
 
 from collections import Counter
+from importlib.metadata import version
 from importlib.util import find_spec
 
 import matplotlib.pyplot as plt
@@ -75,6 +77,7 @@ if find_spec("rdkit") is None:
     print("RDKit is not installed: fingerprints are those of this example")
     views = by_hand()
 else:
+    print(f"fingerprints are those of RDKit {version('rdkit')}")
     views = by_rdkit()
 
 # %%

@@ -32,7 +32,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.svm import SVC
 from typer.testing import CliRunner
 
-from mklearn import MKLRegressorCV, __version__
+from mklearn import MKLRegressorCV, TwoLevel, __version__
 from mklearn.cli import application, inputs, models
 from mklearn.cli.commands import make_app
 from mklearn.model_selection import Comparison
@@ -1103,6 +1103,20 @@ def test_numbers_parse_or_say_why(text):
         assert "--norm takes" in str(error)
         return
     assert number == "auto" or number > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "norm"),
+    [("2:1", TwoLevel(2, 1)), ("1:inf", TwoLevel(1, np.inf)), ("inf", np.inf)],
+)
+def test_two_level_norms_parse(text, norm):
+    assert inputs.parse_norm("--norm", text, ["auto"]) == norm
+
+
+@pytest.mark.parametrize("text", ["0.5", "2:0.5", "2:1:1", "2:", ":", "two", "nan:1"])
+def test_what_is_not_a_norm_is_told(text):
+    with pytest.raises(TableError, match="--norm takes a norm p from 1 to inf"):
+        inputs.parse_norm("--norm", text, ["auto"])
 
 
 @settings(max_examples=80, deadline=None)

@@ -74,6 +74,11 @@ def test_fit_compares_by_concordance(fitted):
 def test_the_report_shows_curves(fitted):
     page = (fitted[1] / "report.html").read_text()
     assert "Times to the event" in page and "Concordance" in page
+    assert "Tests and intervals for the kernels" in page
+    content = json.loads((fitted[1] / "results.json").read_text())
+    names = [row["name"] for row in content["model"]["kernels"]]
+    p = dict(zip(names, content["inference"]["p"], strict=True))
+    assert p["genes:linear"] < 1e-3 < p["clinic:linear"]
     assert "Confusion" not in page
     pytest.importorskip("matplotlib")
     assert "Kaplan-Meier" in page

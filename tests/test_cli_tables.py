@@ -9,7 +9,9 @@ import pytest
 pytest.importorskip("typer", reason="typer is not installed")
 from typer.testing import CliRunner
 
+from mklearn import TwoLevel
 from mklearn.cli.commands import make_app
+from mklearn.persistence import load
 
 rng = np.random.default_rng(0)
 N = 60
@@ -82,6 +84,23 @@ def test_a_regression_with_gene_sets(files):
         "--out", files / "out", "--by-view", "none", "--json",
     )  # fmt: skip
     assert told.exit_code == 0, told.output
+
+
+@pytest.mark.parametrize("reg", [["--reg", "1"], []])
+def test_two_norms_keep_every_view(files, reg):
+    out = files / "out"
+    told = run(
+        "fit", files / "clinic.csv", "--target", "state", *options(files), "--out", out,
+        "--gene-sets", f"rna={files / 'sets.gmt'}", "--cv", "2", "--norm", "2:1",
+        "--by-view", "none", *reg,
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+    content = json.loads((out / "results.json").read_text())
+    used = {row["view"] for row in content["model"]["kernels"] if row["weight"] > 0}
+    assert used == {"clinic", "rna", "protein"}
+    assert "two-level norm" in (out / "report.html").read_text()
+    model = load(out / "model.mkl").estimator_
+    assert getattr(model, "norm" if reg else "norm_") == TwoLevel(2, 1)
 
 
 @pytest.mark.parametrize(

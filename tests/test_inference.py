@@ -757,6 +757,19 @@ def test_constant_kernels_and_constant_covariates_say_nothing():
 # --- what others rely on --------------------------------------------------------------
 
 
+@pytest.mark.parametrize("method", ["score", "lr", "permutation"])
+@pytest.mark.parametrize("labels", [False, True])
+def test_kernels_on_covariates_say_nothing(data, method, labels):
+    X, _, y = data
+    y = np.where(y > np.median(y), "ill", "well") if labels else y
+    family = [kernels.Linear(columns=[0]), kernels.Linear(columns=[0, 1])]
+    found = kernel_tests(X, y, family, fixed=X[:, :2], method=method)
+    assert found.p_values.tolist() == [1.0, 1.0]
+    grams = [X[:, :1] @ X[:, :1].T, X[:, :2] @ X[:, :2].T]
+    found = kernel_tests(grams, y, "precomputed", fixed=X[:, :2], method=method)
+    assert found.p_values.tolist() == [1.0, 1.0]
+
+
 def test_names_of_the_interface(data):
     """Names and defaults that scripts are written against."""
     wanted = {

@@ -5,15 +5,19 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
+from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 from mklearn import (
+    Hinge,
     KernelBank,
     LpBall,
     MKLClassifier,
     MKLClassifierCV,
     MKLRegressor,
+    MKLRegressorCV,
     MultiView,
     TwoLevel,
+    mkl_path,
 )
 from mklearn.inference import kernel_tests
 from mklearn.kernels import (
@@ -27,6 +31,7 @@ from mklearn.kernels import (
     per_view,
 )
 from mklearn.persistence import load, save
+from mklearn.plotting import PathDisplay
 
 rng = np.random.default_rng(0)
 N = 60
@@ -405,3 +410,50 @@ def test_products_that_make_no_sense(make, error, message):
 def test_a_product_is_definite_if_its_factors_are():
     assert (Linear() * RBF()).definite
     assert not (Linear() * Precomputed(gram=np.eye(3))).definite
+
+
+# --- searches -------------------------------------------------------------------------
+
+
+def test_searches_try_two_level_norms():
+    tried = [1, TwoLevel(2, 1), TwoLevel(4, 2)]
+    given = {"Cs": [0.1, 1.0], "cv": 3, "select": None}
+    model = MKLClassifierCV(KERNELS, norms=tried, **given).fit(X, Y)
+    assert model.scores_.shape == (3, 2, 3) and model.duality_gap_ <= 1e-3
+    assert model.norms_.tolist() == tried and model.norm_ in tried
+    one = MKLClassifierCV(KERNELS, norms=tried[1:2], **given).fit(X, Y)
+    assert one.norm_ == tried[1]
+    plain = MKLClassifier(KERNELS, norm=tried[1], C=one.C_).fit(X, Y)
+    assert plain.solution_.upper == pytest.approx(one.solution_.upper, rel=2e-3)
+    with pytest.raises(ValueError, match="no order"):
+        PathDisplay.from_estimator(model, against="norm")
+    with pytest.raises(ValueError, match="from 1 to inf, or TwoLevel"):
+        MKLClassifierCV(KERNELS, norms=["sparse"]).fit(X, Y)
+    targets = rng.normal(size=(N, 2))
+    with pytest.raises(ValueError, match="weights='shared'"):
+        MKLRegressorCV(KERNELS, norms=tried, weights="per-target").fit(X, targets)
+
+
+def test_the_scores_of_a_search_are_those_of_its_cells():
+    norm, folds = TwoLevel(2, 1), StratifiedKFold(3)
+    search = MKLClassifierCV(
+        KERNELS, norms=[norm], Cs=[1.0], cv=folds, select=None, tol=1e-5
+    ).fit(X, Y)
+    cell = MKLClassifier(KERNELS, norm=norm, C=1.0, tol=1e-5)
+    expected = cross_val_score(cell, X, Y, cv=folds)
+    np.testing.assert_allclose(search.scores_[0, 0], expected, atol=1 / 20 + 1e-9)
+
+
+def test_no_kernel_of_given_groups_is_left_out():
+    norm = TwoLevel(2, 1, groups=[m % 2 for m in range(12)])
+    model = MKLClassifierCV("auto", norms=[norm], Cs=[1.0], cv=3).fit(X, Y)
+    assert model.rejected_ == () and model.norm_ == norm
+
+
+def test_paths_take_two_level_norms():
+    bank, target = KernelBank(X, KERNELS), np.where(Y, 1.0, -1.0)[:, None]
+    path = mkl_path(
+        bank, lambda C: Hinge(target, C * np.ones((N, 1))), [0.1, 1.0],
+        [2, TwoLevel(2, 1)],
+    )  # fmt: skip
+    assert path.gap.max() <= 1e-3

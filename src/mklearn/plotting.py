@@ -19,6 +19,7 @@ from mklearn.data.spelling import plural
 from mklearn.estimators._inference import inference_columns
 from mklearn.fitted import kernel_alignment, kernel_rows, widest
 from mklearn.kernels import KernelBank, alignment
+from mklearn.problems import TwoLevel
 from mklearn.solvers import Solution
 
 OKABE_ITO = (
@@ -739,6 +740,11 @@ class PathDisplay:
         check_is_fitted(estimator, "path_")
         if against not in ("C", "norm"):
             raise ValueError(f"against must be 'C' or 'norm', got {against!r}.")
+        if against == "norm" and estimator.norms_.dtype == object:
+            raise ValueError(
+                "Two-level norms have no order that weights could be drawn against; "
+                "use against='C'."
+            )
         theta = np.stack([path.theta for path in estimator.path_])
         i, k = estimator.best_index_
         if against == "C":
@@ -1034,7 +1040,9 @@ class ClassKernelHeatmapDisplay:
         return self
 
 
-def _norm_name(p: float) -> str:
+def _norm_name(p: Any) -> str:
+    if isinstance(p, TwoLevel):
+        return f"{_norm_name(p.outer)} between groups, {_norm_name(p.inner)} within"
     if np.isinf(p):
         return "∞"
     near = Fraction(float(p)).limit_denominator(64)

@@ -50,6 +50,7 @@ from mklearn.kernels import Kernel, KernelBank
 from mklearn.kernels.families import BY_NAME
 from mklearn.model_selection import Comparison, Split, compare, takes_groups
 from mklearn.persistence import save, versions
+from mklearn.problems import TwoLevel
 from mklearn.report import (
     Predictions,
     Report,
@@ -247,7 +248,7 @@ def run_fit(
         test=None if test is None else _tested(models, name, whole, test, scorer),
         views=views.result() or getattr(refitted, options.by_view, None),
         large=large,
-        tests=_tests(data, model, options.seed),
+        tests=_tests(data, model, options.seed, say),
         profile=_profile(data, model),
         stability=shares.stability,
         seed=options.seed,
@@ -257,14 +258,25 @@ def run_fit(
     )
 
 
-def _tests(data: Data, model: Any, seed: int) -> KernelTests | None:
+def _tests(
+    data: Data, model: Any, seed: int, say: Callable[[str], Any]
+) -> KernelTests | None:
     """Return a test of each kernel of a model; None if there are too many samples.
 
-    More than two classes are tested by permutations. There is no test for survival
-    times.
+    More than two classes, and subjects, are tested by permutations. Where covariates
+    leave nothing to test, ``say`` is told why.
     """
-    if data.task == TIMES or len(data.y) > _MOST_TESTED:
+    if len(data.y) > _MOST_TESTED:
         return None
+    try:
+        return _tested_kernels(data, model, seed)
+    except ValueError as error:
+        say(f"The kernels are not tested. {error}")
+        return None
+
+
+def _tested_kernels(data: Data, model: Any, seed: int) -> KernelTests:
+    """Return a test of each kernel of a model."""
     inner = fitted_on_views(model)
     many = data.task == CLASSES and len(np.unique(data.y)) > 2
     method = "permutation" if many or data.groups is not None else "score"
@@ -356,11 +368,17 @@ class _ByView:
         return None if self._scorer is None else self._scorer.result()
 
 
+def _norm_words(norm: Any) -> str:
+    if isinstance(norm, TwoLevel):
+        return f"{norm.outer:g}:{norm.inner:g}"
+    return f"{norm:g}"
+
+
 def run_compare(
     data: Data,
     options: Settings,
     methods: Sequence[str],
-    norms: Sequence[float],
+    norms: Sequence[Any],
     callback: Tick | None = None,
 ) -> Run:
     """Compare several methods and norms with the baselines, on the same folds."""
@@ -371,7 +389,7 @@ def run_compare(
             one = replace(options, method=method, norm=norm)
             if not with_norm:
                 one = replace(one, reg=None)  # C does not apply to methods with reg
-            name = f"{method}, norm={norm:g}" if with_norm else method
+            name = f"{method}, norm={_norm_words(norm)}" if with_norm else method
             models[name] = make_model(data, one)
     models.update(make_baselines(data, options))
     folds = make_folds(data, options.cv, options.seed, options.repeats)

@@ -120,8 +120,9 @@ _ID = "Column of sample names, in each table; it is copied to the predictions."
 _TABLE = "An additional table as name=FILE, joined on --id as a view; may be repeated."
 _SETS = "Gene sets in a GMT file, one kernel per set: FILE, or view=FILE."
 _NORM = (
-    "Norm p of the kernel weights: 1 (sparse) to inf (plain sum), or 'auto' (the "
-    "default for mkl) to choose it by cross-validation."
+    "Norm p of the kernel weights: 1 (sparse) to inf (plain sum); two norms as 2:1, "
+    "between views and within them; or 'auto' (the default for mkl) to choose p by "
+    "cross-validation."
 )
 _REG = (
     "C for mkl, sum and bilinear, reg for the other methods: a number, or 'auto' (the "
@@ -222,7 +223,7 @@ def fit(
             scoring = None  # there is no other
         options = models.Settings(
             method,
-            None if norm is None else inputs.parse_number("--norm", norm, ["auto"]),
+            None if norm is None else inputs.parse_norm("--norm", norm, ["auto"]),
             None if reg is None else _parse_reg(reg, _REG_WORDS),
             kernels, cv, jobs, seed, by_view, *_scores(scoring, class_weight), repeats,
             approximation, rank, subsample, _parse_sets(gene_sets or []), loss,
@@ -394,10 +395,7 @@ def compare(
         wanted = inputs.parse_list(methods)
         for method in wanted or [""]:
             require("--methods", method, models.METHODS)
-        sizes = [
-            float(inputs.parse_number("--norms", p, ["inf"]))
-            for p in inputs.parse_list(norms)
-        ]
+        sizes = [inputs.parse_norm("--norms", p) for p in inputs.parse_list(norms)]
         if not sizes:
             fail("--norms takes comma-separated numbers, got none")
         cost = None if reg is None else _parse_reg(reg, ("auto",))

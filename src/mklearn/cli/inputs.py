@@ -23,6 +23,7 @@ from mklearn.data.labels import told
 from mklearn.data.spelling import plural
 from mklearn.data.subjects import group_folds
 from mklearn.estimators.event_times import concordance_index
+from mklearn.problems import LpBall, TwoLevel
 from mklearn.report.facts import class_counts
 from mklearn.table import (
     Layout,
@@ -98,6 +99,23 @@ def parse_number(
             f"{option} takes numbers from {1.0 / most:g} to {most:g}, got {text!r}."
         )
     return number
+
+
+def parse_norm(option: str, text: str, words: Sequence[str] = ("inf",)) -> Any:
+    """Return a norm, or two as a two-level norm, ``between:within``; or a word."""
+    try:
+        if ":" in text:
+            parts = [float(parse_number(option, p, ["inf"])) for p in text.split(":")]
+            return TwoLevel(*parts)
+        number = parse_number(option, text, words)
+        if number not in words:
+            LpBall(float(number))
+        return float(number) if number == "inf" else number
+    except (TypeError, ValueError) as error:
+        raise TableError(
+            f"{option} takes a norm p from 1 to inf, or two as 2:1, between views and "
+            f"within them; got {text!r}."
+        ) from error
 
 
 def parse_list(text: str) -> list[str]:

@@ -65,6 +65,7 @@ from mklearn.kernels import (
 )
 from mklearn.kernels.families import BY_NAME, Family
 from mklearn.kernels.groups import GroupFamily
+from mklearn.problems import TwoLevel
 from mklearn.problems.losses import loss_names
 from mklearn.solvers.path import NORMS
 from mklearn.table import Layout, TableError, TableModel
@@ -101,7 +102,7 @@ class Settings:
     """
 
     method: str = "mkl"
-    norm: float | str | None = None
+    norm: float | str | TwoLevel | None = None
     reg: float | str | None = None
     kernels: str = "auto"
     cv: int = 5
@@ -262,6 +263,11 @@ def make_model(data: Data, options: Settings) -> Any:
         raise TableError(
             f"--method {options.method} needs classes, but the target is numeric; use "
             "--method mkl, sum or evidence, or --task classification."
+        )
+    if isinstance(options.norm, TwoLevel) and data.layout is None:
+        raise TableError(
+            "A norm between views and within them needs a table with views; Gram "
+            "matrices have none. Give a single norm."
         )
     if data.task == TIMES and options.method not in ("mkl", "sum"):
         raise TableError("--survival needs --method mkl or sum.")
@@ -457,7 +463,7 @@ def _estimator(data: Data, options: Settings, kernels: Any) -> Any:
     return _weighted(data, options, kernels, "auto" if norm is None else norm)
 
 
-def _weighted(data: Data, options: Settings, kernels: Any, norm: float | str) -> Any:
+def _weighted(data: Data, options: Settings, kernels: Any, norm: Any) -> Any:
     """Return a model with a given norm, or a search for it, with the cost."""
     C = "auto" if options.reg is None else options.reg
     search: Any

@@ -29,9 +29,9 @@ from mklearn.estimators._predictor import KnownScores
 from mklearn.estimators._training import GramTraining
 from mklearn.kernels.dense import DenseGrams
 from mklearn.kernels.families import width_ranges
-from mklearn.problems import LpBall
+from mklearn.problems import LpBall, TwoLevel
 from mklearn.problems.targets import FewerColumns
-from mklearn.problems.weights import WeightSet
+from mklearn.problems.weights import WeightSet, for_kernels, weight_set
 from mklearn.solvers import Iterate, Path, Solution, mkl_path
 from mklearn.solvers.path import check_costs, rough_path, scaled
 
@@ -59,12 +59,12 @@ class _Scored:
             return 0.0
         return A[k] if self.fewer is None else self.fewer.spread(A[k])
 
-    def with_sums(self, sums: _Scored, norms: tuple[float, ...]) -> _Scored:
+    def with_sums(self, sums: _Scored, norms: tuple[Any, ...]) -> _Scored:
         """Return these results with those of the sum for all infinite norms."""
         if len(self.scores) == len(norms):
             return self
-        order = np.cumsum(np.isfinite(norms)) - 1
-        order = np.where(np.isinf(norms), len(self.scores), order)
+        plain = np.isinf(exponents(norms))
+        order = np.where(plain, len(self.scores), np.cumsum(~plain) - 1)
 
         def rows(mine: FloatArray, other: FloatArray) -> FloatArray:
             return np.concatenate([mine, other])[order]
@@ -153,28 +153,40 @@ class PathSearch(SearchMixin, BaseMKL):
         if len(kept) < len(whole.names):
             training = whole.among(kept)
             folds = replace(folds, training=training)
-        norms = tuple(float(p) for p in self.norms)
-        rest = norms if sums is None else tuple(p for p in norms if np.isfinite(p))
+        norms = tuple(p if isinstance(p, TwoLevel) else float(p) for p in self.norms)
+        orders = exponents(norms)
+        rest = norms
+        if sums is not None:
+            rest = tuple(p for p, q in zip(norms, orders, strict=True) if q < np.inf)
         found: list[Any] = sums or []
         if rest:
-            job = partial(self._run_fold, norms=rest, weighted=weighted)
+            # the Grams of a fold do not know the views of their kernels
+            sets = tuple(
+                for_kernels(weight_set(p), training.kernels, training.names)
+                for p in rest
+            )
+            job = partial(self._run_fold, norms=sets, weighted=weighted)
             (found,) = folds.run(job, self.n_jobs)
         if rest and sums is not None:
             pairs = zip(found, sums, strict=True)
             found = [one.with_sums(plain, norms) for one, plain in pairs]
-        self.Cs_, self.norms_ = found[0].path.Cs, np.array(found[0].path.norms)
+        self.Cs_, self.norms_ = found[0].path.Cs, np.array(norms)
         self.path_ = tuple(
-            replace(one.path, theta=_spread(one.path.theta, kept, len(whole.names)))
+            replace(
+                one.path,
+                norms=norms,
+                theta=_spread(one.path.theta, kept, len(whole.names)),
+            )
             for one in found
         )
         self.scores_ = np.stack([one.scores for one in found], axis=2)
         self.mean_scores_ = self.scores_.mean(axis=2)
         self._warn_paths()
-        i, k = choose_cell(self.scores_, self.Cs_, self.norms_, self.rule)
+        i, k = choose_cell(self.scores_, self.Cs_, orders, self.rule)
         self.best_index_ = (i, k)
-        self.C_, self.norm_ = float(self.Cs_[k]), float(self.norms_[i])
+        self.C_, self.norm_ = float(self.Cs_[k]), norms[i]
         sizes = [(len(fold.members), len(fold.place)) for fold in folds.folds]
-        self.gain_over_sum_ = gain_over_sum(self.scores_, self.norms_, (i, k), sizes)
+        self.gain_over_sum_ = gain_over_sum(self.scores_, orders, (i, k), sizes)
         # folds share most of their samples: their mean is close to the last solution
         theta = np.mean([one.path.theta[i, k] for one in found], axis=0)
         training, shift = self._encoded(training)
@@ -184,8 +196,9 @@ class PathSearch(SearchMixin, BaseMKL):
         for fold, one in zip(folds.folds, found, strict=True):
             A[fold.members] += one.dual(i, k)
             count[fold.members] += 1
+        known = for_kernels(weights, training.kernels, training.names)
         start = Iterate(
-            scaled(theta, weights), problem.loss.repair(A / np.maximum(count, 1))
+            scaled(theta, known), problem.loss.repair(A / np.maximum(count, 1))
         )
         problem, solution = self._solve_shared(training, self.C_, start)
         if len(kept) < len(whole.names):
@@ -210,6 +223,8 @@ class PathSearch(SearchMixin, BaseMKL):
         self.rejected_: tuple[str, ...] = ()
         self.select_scores_: FloatArray | None = None
         choices: list[NDArray[np.intp]] = []
+        if any(getattr(p, "groups", None) is not None for p in self.norms):
+            return everything, None  # they have an entry for each kernel
         if self.select == "widths":
             choices = width_ranges(training.kernels)[::-1]
         elif self.select == "one":
@@ -254,11 +269,9 @@ class PathSearch(SearchMixin, BaseMKL):
         return None
 
     def _weights(self) -> WeightSet:
-        return LpBall(self.norm_)
+        return weight_set(self.norm_)
 
-    def _run_fold(
-        self, part: Part, norms: tuple[float, ...], weighted: bool
-    ) -> _Scored:
+    def _run_fold(self, part: Part, norms: tuple[Any, ...], weighted: bool) -> _Scored:
         """Follow the path on the fold's samples and score every cell on the others."""
         return self._followed(self._ready(part, weighted), norms)
 
@@ -288,7 +301,7 @@ class PathSearch(SearchMixin, BaseMKL):
     def _followed(
         self,
         ready: _Ready,
-        norms: tuple[float, ...],
+        norms: tuple[Any, ...],
         among: NDArray[np.intp] | None = None,
     ) -> _Scored:
         """Follow a path of norms on a fold, with some of the kernels."""
@@ -356,8 +369,13 @@ class PathSearch(SearchMixin, BaseMKL):
         if not np.ndim(norms) == 1 or not len(norms):
             raise ValueError(f"norms must be a list of numbers, got {norms!r}.")
         for p in norms:
+            if isinstance(p, TwoLevel):
+                continue
             if not isinstance(p, Real):
-                raise ValueError(f"norms must be numbers from 1 to inf, got {p!r}.")
+                raise ValueError(
+                    "norms must be numbers from 1 to inf, or TwoLevel norms, got "
+                    f"{p!r}."
+                )
             LpBall(float(p))
         if self.select not in ("widths", "one", None):
             raise ValueError(
@@ -381,6 +399,18 @@ class PathSearch(SearchMixin, BaseMKL):
             )
 
 
+def exponents(norms: Sequence[Any]) -> FloatArray:
+    """Return how plain norms are: p, infinite for the plain sum only.
+
+    Parameters
+    ----------
+    norms : sequence of float or TwoLevel
+    """
+    sets = [weight_set(p) for p in norms]
+    most = np.finfo(np.float64).max
+    return np.array([np.inf if s.fixed else min(s.exponent, most) for s in sets])
+
+
 def choose_cell(
     scores: FloatArray, Cs: FloatArray, norms: FloatArray, rule: str = "best"
 ) -> tuple[int, int]:
@@ -392,6 +422,7 @@ def choose_cell(
         Cells with NaN in any fold do not take part.
     Cs : array of shape (K,)
     norms : array of shape (P,)
+        As :func:`exponents` returns them.
     rule : {"best", "1se", "sum"}
         The best mean score; or any that is at most one standard error of the best one
         below it; or the best plain sum, ``p = inf``, unless another cell is better on

@@ -28,7 +28,7 @@ from mklearn.estimators.event_times import concordance_index
 from mklearn.estimators.regressor import MKLRegressor
 from mklearn.estimators.survival import MKLCox
 from mklearn.kernels import KernelBank
-from mklearn.problems import LpBall
+from mklearn.problems import LpBall, TwoLevel
 from mklearn.problems.targets import OwnSquared
 from mklearn.solvers import Status
 from mklearn.solvers.path import NORMS
@@ -63,8 +63,8 @@ class MKLClassifierCV(PathSearch, MKLClassifier):
     Cs : int or array
         Values of C to try; an integer is the size of a logarithmic grid from 0.001 to
         1000.
-    norms : list of float
-        Norms p to try, from 1 (sparse) to ``inf`` (plain sum).
+    norms : list of float or TwoLevel
+        Norms p to try, from 1 (sparse) to ``inf`` (plain sum), and two-level norms.
     cv : int, splitter or iterable of (train, test)
         Cross-validation folds. An integer gives that many stratified folds of the
         distinct samples: identical samples are never split between training and test
@@ -362,6 +362,11 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
     def _search(self, training: GramTraining, folds: Folds, weighted: bool) -> Any:
         if is_shared(self.weights):
             return super()._search(training, folds, weighted)
+        if any(isinstance(p, TwoLevel) for p in self.norms):
+            raise ValueError(
+                "norms may have TwoLevel norms only with weights='shared', got "
+                f"weights={self.weights!r}."
+            )
         if is_own(self.weights) and self._formula().quadratic:
             return self._search_own(training, folds, weighted)
         return self._search_groups(training, folds, weighted)

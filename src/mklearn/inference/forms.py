@@ -13,6 +13,7 @@ from scipy.linalg.lapack import dpstrf
 FloatArray = NDArray[np.float64]
 Root = Callable[[FloatArray], FloatArray]
 
+_EXPLAINED = 1e-12  # fraction of the trace that counts as zero up to rounding
 # Tolerance of pivots, relative to the largest diagonal entry. The error of a truncated
 # kernel is below n times this fraction of its largest eigenvalue, and so is that of
 # log p.
@@ -66,6 +67,8 @@ class Form:
     def seen(self, root: Root, basis: FloatArray) -> Form:
         """Return the form in coordinates of residuals: ``Q root(.) root' Q``.
 
+        It is exactly zero if the basis explains it up to rounding.
+
         Parameters
         ----------
         root : callable
@@ -74,11 +77,17 @@ class Form:
             Orthonormal; ``Q = I - basis basis'``.
         """
         if self.scales is not None:
-            return Form(_without(root(self.columns), basis), self.scales)
-        B = root(root(self.columns).T)
-        B = B - basis @ (basis.T @ B)
-        B -= (B @ basis) @ basis.T
-        return Form((B + B.T) / 2.0, None)
+            whole = Form(root(self.columns), self.scales)
+            left = Form(_without(whole.columns, basis), self.scales)
+        else:
+            B = root(root(self.columns).T)
+            whole = Form(B, None)
+            B = B - basis @ (basis.T @ B)
+            B -= (B @ basis) @ basis.T
+            left = Form((B + B.T) / 2.0, None)
+        if abs(left.trace()) <= _EXPLAINED * abs(whole.trace()):
+            return Form(np.zeros((len(left.columns), 1)), np.ones(1))
+        return left
 
     def apply(self, E: FloatArray) -> FloatArray:
         """Return the product with vectors, shape (n, k)."""

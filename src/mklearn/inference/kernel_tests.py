@@ -26,13 +26,14 @@ from mklearn.data.spelling import plural
 from mklearn.data.subjects import check_groups
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views, paired
+from mklearn.inference.event_times import EventTimes, are_times
 from mklearn.inference.forms import Form
 from mklearn.inference.nulls import Null, null_models
 from mklearn.inference.tails import (
     flat,
     largest_ratio_tail,
     ratio_tails,
-    tail_probability,
+    tail_probabilities,
     weight_ratios,
 )
 from mklearn.kernels.bank import KernelBank, beside_grams
@@ -59,9 +60,9 @@ class KernelTests:
     names : tuple of str
     statistic : array of shape (n_kernels,)
         ``e'Ke / e'e`` of the residuals e without the kernel ("score", "permutation"),
-        or twice the difference of the log likelihoods ("lr"). For the score test of two
-        classes given other kernels, whose residuals have a known variance of one,
-        ``e'Ke`` is divided by the degrees of freedom instead.
+        or twice the difference of the log likelihoods ("lr"). Where the variance of the
+        residuals is known (the score test of two classes given other kernels, and of
+        times to an event), ``e'Ke`` is divided by its mean if the kernel has no effect.
     p_values : array of shape (n_kernels,)
     resolution : float
         The smallest possible p-value. For permutations this is
@@ -152,6 +153,8 @@ def kernel_tests(
     n_permutations: int = 999,
     random_state: Any = 0,
     which: Any = None,
+    strata: Any = None,
+    ties: str = "breslow",
 ) -> KernelTests:
     """Test for each kernel whether its weight is zero.
 
@@ -160,10 +163,12 @@ def kernel_tests(
     X : array, sparse matrix, DataFrame, MultiView; Grams (n, n, M) if precomputed
         Or a :class:`TestedKernels`, which contains computed kernels to be reused for
         many targets.
-    y : array of shape (n,)
+    y : array of shape (n,), or times to an event
         Numbers, or labels. For two classes the model is logistic; more classes need
         ``method="permutation"``. More than two different integers are taken as numbers,
-        so give such classes as strings.
+        so give such classes as strings. Times to an event are a structured array or two
+        columns, time and event, as in :meth:`MKLCox.fit`; the model is that of Cox, and
+        ``method="lr"`` and ``given="others"`` are not available.
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
     fixed : names or indices, array of shape (n, k), or DataFrame, optional
         Covariates, which enter linearly in addition to the intercept and are not
@@ -193,6 +198,11 @@ def kernel_tests(
     which : sequence of str or int, optional
         Names or indices of the kernels to test, all by default; the remaining ones
         still count as other kernels.
+    strata : array of shape (n,), optional
+        For times to an event only: samples are compared, and permuted, within the same
+        stratum.
+    ties : {"breslow", "efron"}
+        For times to an event only: how tied events are treated.
 
     Returns
     -------
@@ -205,6 +215,12 @@ def kernel_tests(
     explains, so if two kernels carry the same information, neither is found. With
     "others" the weights of the other kernels are estimated; the statistic is made
     orthogonal to their scores, which accounts for the estimation in large samples.
+
+    For times to an event the residuals are martingale residuals, events minus expected
+    events. Their covariance is that of Cox's model, so the score test of one linear
+    kernel on one column is the score test of Cox regression (without covariates and
+    ties, and with two values, the log-rank test), and censoring may depend on the
+    kernel. Permutations are valid only if it does not, given the covariates.
 
     References
     ----------
@@ -233,6 +249,10 @@ def kernel_tests(
     Freedman, D. and Lane, D. (1983). A nonstochastic interpretation of reported
     significance levels. *Journal of Business and Economic Statistics* 1, 292-298.
 
+    Cai, T., Tonini, G. and Lin, X. (2011). Kernel machine approach to testing the
+    significance of multiple genetic markers for risk prediction. *Biometrics* 67,
+    975-986.
+
     Examples
     --------
     >>> import numpy as np
@@ -248,7 +268,7 @@ def kernel_tests(
     asked = _Asked.of(
         method, given, groups is None, n_permutations, check_random_state(random_state)
     )
-    given_to = _Given.of(X, kernels, y, fixed, groups)
+    given_to = _Given.of(X, kernels, y, fixed, groups, strata, ties)
     parts = [[m] for m in given_to.tested.numbers(which)]
     return asked.tests(given_to, parts)
 
@@ -309,6 +329,8 @@ def hierarchical_tests(
     groups: Any = None,
     n_permutations: int = 999,
     random_state: Any = 0,
+    strata: Any = None,
+    ties: str = "breslow",
 ) -> HierarchicalTests:
     """Test each view as a whole, and then its kernels.
 
@@ -321,6 +343,8 @@ def hierarchical_tests(
     X, y, kernels, fixed, given, method, groups, n_permutations, random_state
         As in :func:`kernel_tests`; every kernel must belong to a view. With
         ``given="others"`` a view is tested against the kernels of all other views.
+    strata, ties
+        As in :func:`kernel_tests`, for times to an event.
 
     Returns
     -------
@@ -343,7 +367,7 @@ def hierarchical_tests(
     >>> (found.adjusted()[0] < 0.05).tolist()
     [True, False]
     """
-    given_to = _Given.of(X, kernels, y, fixed, groups)
+    given_to = _Given.of(X, kernels, y, fixed, groups, strata, ties)
     tested = given_to.tested
     if any(view is None for view in tested.views):
         raise ValueError(
@@ -399,7 +423,7 @@ class _Asked:
     ) -> KernelTests:
         """Return the tests of parts; kernels of a part are tested by their mean."""
         tested, n = given.tested, given.tested.n
-        target = _Target.of(given.y, n)
+        target = given.target()
         covariates = Covariates.fit(given.table, n)
         Z = covariates.design(given.table, n)
         if target.many and self.method != "permutation":
@@ -410,14 +434,10 @@ class _Asked:
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
             raise ValueError("given='others' needs at least two kernels, got one.")
-        if not target.binary:  # the logistic model detects separated classes itself
-            _check_left(target, Z)
-        forms = tested.forms
-        others = parts if self.given == "others" else None
-        ratios = self.method != "score"
-        without = null_models(forms, target, Z, others, ratios)
+        without = self._nulls(tested.forms, target, Z, parts)
         if self.method == "permutation":
-            orders = _orders(n, target.Y, given.groups, self.count, self.rng)
+            strata = target.stratum if isinstance(target, EventTimes) else None
+            orders = _orders(n, target.Y, given.groups, self.count, self.rng, strata)
             found = _permuted(tested, parts, without, *orders)
         else:
             found = _computed(tested, parts, without, self.method, self.rng)
@@ -429,6 +449,29 @@ class _Asked:
             covariates=covariates.names,
             dropped=covariates.dropped,
         )
+
+    def _nulls(
+        self,
+        forms: Sequence[Form],
+        target: _Target | EventTimes,
+        Z: FloatArray,
+        parts: Sequence[list[int]],
+    ) -> Callable[[int], Null]:
+        """Return a function from the index of a part to the model without it."""
+        others = self.given == "others"
+        if isinstance(target, EventTimes):
+            if others or self.method == "lr":
+                raise ValueError(
+                    "Tests for times to an event have method='score' or 'permutation' "
+                    f"and given='covariates', got method={self.method!r} and "
+                    f"given={self.given!r}."
+                )
+            same = target.null(Z, permuted=self.method == "permutation")
+            return lambda k: same
+        if not target.binary:  # the logistic model detects separated classes itself
+            _check_left(target, Z)
+        ratios = self.method != "score"
+        return null_models(forms, target, Z, parts if others else None, ratios)
 
 
 # --- kernels and targets --------------------------------------------------------------
@@ -442,9 +485,20 @@ class _Given:
     y: Any
     table: Any
     groups: Any
+    strata: Any
+    ties: str
 
     @classmethod
-    def of(cls, X: Any, kernels: Any, y: Any, fixed: Any, groups: Any) -> _Given:
+    def of(
+        cls,
+        X: Any,
+        kernels: Any,
+        y: Any,
+        fixed: Any,
+        groups: Any,
+        strata: Any = None,
+        ties: str = "breslow",
+    ) -> _Given:
         """Compute the kernels; what has names is put into the order of the samples."""
         if isinstance(X, TestedKernels):
             if _are_names(fixed, X.n):
@@ -452,14 +506,26 @@ class _Given:
                     "fixed= names columns of X, which TestedKernels does not have; "
                     "give the covariates as an array or a DataFrame."
                 )
-            return cls(X, y, fixed, groups)
+            return cls(X, y, fixed, groups, strata, ties)
         X = MultiView(X) if holds_views(X) else X
         y, groups = paired(X, y), paired(X, groups, "groups")
+        strata = paired(X, strata, "strata")
         if _are_names(fixed, X.shape[0] if hasattr(X, "shape") else len(X)):
             X, table = _separated(X, kernels, fixed)
         else:
             table = paired(X, fixed, "fixed")
-        return cls(TestedKernels.of(X, kernels), y, table, groups)
+        return cls(TestedKernels.of(X, kernels), y, table, groups, strata, ties)
+
+    def target(self) -> _Target | EventTimes:
+        """Return the checked target."""
+        if are_times(self.y):
+            return EventTimes.of(self.y, self.tested.n, self.strata, self.ties)
+        if self.strata is not None:
+            raise ValueError(
+                "strata= is for times to an event, a structured array or two columns; "
+                "add the strata to fixed= instead."
+            )
+        return _Target.of(self.y, self.tested.n)
 
 
 def _are_names(fixed: Any, n: int) -> bool:
@@ -646,12 +712,6 @@ class _Target:
     @classmethod
     def of(cls, y: Any, n: int) -> _Target:
         y = np.asarray(check_given(y))
-        if y.dtype.names:
-            raise ValueError(
-                "There are tests of kernels for numbers and classes, but not for times "
-                "to an event. Fit a survival model and permute its kernels on new "
-                "samples with mklearn.interpretation.kernel_importance."
-            )
         if y.shape != (n,):
             raise ValueError(f"y must have shape ({n},), got {y.shape}.")
         classes, codes = np.unique(y, return_inverse=True)
@@ -695,11 +755,10 @@ def _computed(
     """Return statistics, p-values, resolution and errors of "score" and "lr" tests."""
     M = len(parts)
     statistic, p, error = np.zeros(M), np.ones(M), np.zeros(M)
-    spectra: list[tuple[int, FloatArray, FloatArray]] = []
+    ratios: list[tuple[int, float, FloatArray, FloatArray]] = []
+    forms: list[tuple[int, float, FloatArray, FloatArray]] = []
     for k, part in enumerate(parts):
         null = without(k)
-        e = null.left
-        total = float(np.sum(null.left**2))
         B = null.seen(_sum(tested, part))
         left = null.adjusted(B)
         if left is None:
@@ -710,17 +769,20 @@ def _computed(
         if method == "lr":
             statistic[k], p[k], error[k] = _likelihood_ratio(B, null, rng)
         else:
-            form = float(left.quads(e)[0])
-            if null.weight is None:
-                statistic[k] = form / total
-                spectra.append((k, values, counts))
+            form = float(left.quads(null.left)[0])
+            if not null.scaled:
+                statistic[k] = form / float(np.sum(null.left**2))
+                ratios.append((k, statistic[k], values, counts))
                 continue
-            statistic[k] = form / null.free
-            known = null.standardised(left, form)
-            p[k] = tail_probability(known, values, counts)
-    if spectra:
-        which, values_of, counts_of = zip(*spectra, strict=True)
-        p[list(which)] = ratio_tails(statistic[list(which)], values_of, counts_of)
+            mean = float(values @ counts)
+            statistic[k] = form / mean
+            forms.append(
+                (k, null.standardised(left, form) / mean, values / mean, counts)
+            )
+    for tails, of in ((ratio_tails, ratios), (tail_probabilities, forms)):
+        if of:
+            which, found, values_of, counts_of = zip(*of, strict=True)
+            p[list(which)] = tails(found, values_of, counts_of)
     return statistic, p, 0.0, error
 
 
@@ -808,12 +870,22 @@ def _permuted(
 
 
 def _orders(
-    n: int, Y: FloatArray, groups: ArrayLike | None, count: int, rng: Any
+    n: int,
+    Y: FloatArray,
+    groups: ArrayLike | None,
+    count: int,
+    rng: Any,
+    strata: NDArray[np.intp] | None = None,
 ) -> tuple[NDArray[np.intp], float]:
     """Return permutations of samples, shape (count, n), that respect subjects.
 
-    The second result is the number of different ones that there are.
+    Samples stay within their strata. The second result is the number of different
+    permutations that there are.
     """
+    if strata is None:
+        strata = np.zeros(n, dtype=np.intp)
+    if groups is None and strata.any():
+        return _within(strata, count, rng)
     if groups is None:
         drawn = np.array([rng.permutation(n) for _ in range(count)])
         return drawn, _arrangements([n])
@@ -823,14 +895,10 @@ def _orders(
         raise ValueError("groups has only one value; leave it out to permute samples.")
     whole = all(np.ptp(Y[rows], axis=0).max() == 0 for rows in members)
     if not whole:
-        found = np.tile(np.arange(n), (count, 1))
-        for rows in members:
-            for k in range(count):
-                found[k, rows] = rng.permutation(rows)
-        return found, _arrangements([len(rows) for rows in members])
-    sizes: dict[int, list[int]] = {}
+        return _within(groups * (strata.max() + 1) + strata, count, rng)
+    sizes: dict[tuple[int, ...], list[int]] = {}
     for g, rows in enumerate(members):
-        sizes.setdefault(len(rows), []).append(g)
+        sizes.setdefault((len(rows), *strata[rows]), []).append(g)
     if all(len(same) == 1 for same in sizes.values()):
         raise ValueError(
             "y is constant within subjects, and no two subjects have the same number "
@@ -842,6 +910,18 @@ def _orders(
             for a, b in zip(same, rng.permutation(same), strict=True):
                 found[k, members[a]] = members[b]
     return found, _arrangements([len(same) for same in sizes.values()])
+
+
+def _within(
+    parts: NDArray[np.intp], count: int, rng: Any
+) -> tuple[NDArray[np.intp], float]:
+    """Return permutations within parts of the samples, and how many there are."""
+    found = np.tile(np.arange(len(parts)), (count, 1))
+    members = [np.flatnonzero(parts == part) for part in np.unique(parts)]
+    for rows in members:
+        for k in range(count):
+            found[k, rows] = rng.permutation(rows)
+    return found, _arrangements([len(rows) for rows in members])
 
 
 def _arrangements(sizes: Sequence[int]) -> float:

@@ -52,8 +52,9 @@ class Null:
     others : tuple of Form
         Kernels whose weights were estimated, in these coordinates and projected.
     weight : array of shape (n,) or None
-        Variances of the labels of two classes, so that the variance of the residuals
-        is known; None if it is estimated.
+        Variances of the labels of two classes, if ``scaled``; None otherwise.
+    scaled : bool
+        Whether the variance of the residuals is one; otherwise it is unknown.
     """
 
     left: FloatArray
@@ -61,6 +62,7 @@ class Null:
     root: Root
     others: tuple[Form, ...] = ()
     weight: FloatArray | None = None
+    scaled: bool = False
     _information: FloatArray | None = field(default=None, repr=False)
 
     @classmethod
@@ -85,7 +87,7 @@ class Null:
             if weight is None:
                 traces = np.array([a.trace() for a in others])
                 known = products - np.outer(traces, traces) / free
-        return cls(left, basis, root, others, weight, known)
+        return cls(left, basis, root, others, weight, weight is not None, known)
 
     @property
     def free(self) -> int:
@@ -113,7 +115,7 @@ class Null:
         if self._information is None:
             return B
         across = np.array([B.inner(other) for other in self.others])
-        if self.weight is None:
+        if not self.scaled:
             traces = np.array([other.trace() for other in self.others])
             across -= traces * B.trace() / self.free
         c = np.linalg.lstsq(self._information, across, rcond=1e-10)[0]
@@ -121,11 +123,12 @@ class Null:
         return None if left.inner(left) <= _NOTHING**2 * size else left
 
     def standardised(self, form: Form, value: float) -> float:
-        """Return the value of a form, for labels, on the scale of normal residuals.
+        """Return the value of a form on the scale of normal residuals.
 
-        Residuals are a linear map of normal variables (the other kernels) and of the
-        independent errors of the labels. The excess kurtosis of a label with variance w
-        is ``1 / w - 6``, so the variance of the form is that for normal residuals plus
+        It is the value itself unless the target consists of labels. Then, residuals are
+        a linear map of normal variables (the other kernels) and of the independent
+        errors of the labels. The excess kurtosis of a label with variance w is
+        ``1 / w - 6``, so the variance of the form is that for normal residuals plus
         ``sum_i (1 / w_i - 6) D_ii^2``, where D is the form in units of the labels'
         standard deviations. The distance from the mean is divided by the standard
         deviation and multiplied by that for normal residuals.
@@ -136,7 +139,8 @@ class Null:
             In these coordinates.
         value : float
         """
-        assert self.weight is not None
+        if self.weight is None:
+            return value
         normal = 2.0 * form.inner(form)
         diagonal = form.quads(self._labels)
         exact = normal + float((1.0 / self.weight - 6.0) @ diagonal**2)

@@ -114,7 +114,37 @@ def ratio_tails(
     rtol : float
     """
     ratios = np.asarray(r, dtype=np.float64)
-    found = np.empty(len(ratios))
+    return _of_many(np.zeros(len(ratios)), ratios, values, counts, rtol)
+
+
+def tail_probabilities(
+    q: ArrayLike,
+    weights: Sequence[FloatArray],
+    counts: Sequence[FloatArray],
+    rtol: float = 1e-10,
+) -> FloatArray:
+    """Return :func:`tail_probability` of many values, each with its own weights.
+
+    Parameters
+    ----------
+    q : array of shape (b,)
+    weights, counts : sequences of b arrays
+        Of any lengths.
+    rtol : float
+    """
+    values = np.asarray(q, dtype=np.float64)
+    return _of_many(values, np.zeros(len(values)), weights, counts, rtol)
+
+
+def _of_many(
+    q: FloatArray,
+    ratios: FloatArray,
+    values: Sequence[FloatArray],
+    counts: Sequence[FloatArray],
+    rtol: float,
+) -> FloatArray:
+    """Return ``P(sum_i (v_i - r) X_i^2 > q)`` for each q and r."""
+    found = np.empty(len(q))
     sizes = np.array([len(v) for v in values])
     order = np.argsort(sizes, kind="stable")
     start = 0
@@ -129,7 +159,7 @@ def ratio_tails(
         for row, m in enumerate(some):
             w[row, : sizes[m]] = values[m] - ratios[m]
             k[row, : sizes[m]] = counts[m]
-        found[some] = _tails(np.zeros(len(some)), w, k, rtol)
+        found[some] = _tails(q[some], w, k, rtol)
     return found
 
 

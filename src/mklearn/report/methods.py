@@ -15,6 +15,7 @@ from mklearn.data.spelling import plural
 from mklearn.estimators import MKLCox, MKLSurvivalSVM
 from mklearn.fitted import KernelRow, kernel_rows, proofs, widest
 from mklearn.kernels.groups import GroupFamily
+from mklearn.problems import TwoLevel
 from mklearn.report import words
 from mklearn.report.facts import DataSummary, Report
 
@@ -88,6 +89,12 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
                 "2011)."
             )
             cited.append("lp")
+    if isinstance(norm, TwoLevel):
+        of = "views" if norm.groups is None else "groups of kernels"
+        said.append(
+            f"Kernel weights were learned under a two-level norm, the l{norm.outer:.3g}"
+            f"-norm between {of} and the l{norm.inner:.3g}-norm within them."
+        )
     cost = getattr(model, "C_", getattr(model, "C", None))
     if hasattr(model, "Cs_"):
         said.append(

@@ -20,7 +20,7 @@ from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.dense import DenseGrams
 from mklearn.problems.mkl import MKLProblem, RoughProblem
 from mklearn.problems.protocols import BoxLoss, Loss
-from mklearn.problems.weights import LpBall, WeightSet, weight_set
+from mklearn.problems.weights import LpBall, WeightSet, for_kernels, weight_set
 from mklearn.solvers.base import Iterate, Iterates, Need, Solution, Solver, Status
 from mklearn.solvers.driver import solve
 from mklearn.solvers.registry import choose_solver
@@ -137,7 +137,7 @@ def mkl_path(
     ((2, 2, 6), True)
     """
     norms = tuple(norms)
-    grid = _Grid(check_costs(Cs), [weight_set(norm) for norm in norms], loss_at)
+    grid = _Grid(check_costs(Cs), _sets(norms, bank), loss_at)
     return _follow(
         grid, norms, bank.shape[2], partial(MKLProblem, bank), solver, tol=tol,
         max_iter=max_iter, time_limit=time_limit, callback=callback, verbose=verbose,
@@ -171,9 +171,8 @@ def rough_path(
     limits
         ``max_iter``, ``time_limit``, ``callback``, ``verbose``.
     """
-    norms = tuple(norms)
-    grid = _Grid(check_costs(Cs), [weight_set(norm) for norm in norms], loss_at)
-    bank = grams.bank
+    norms, bank = tuple(norms), grams.bank
+    grid = _Grid(check_costs(Cs), _sets(norms, bank), loss_at)
     total = grams.sum() if any(weights.fixed for weights in grid.sets) else grams
     alone = total.bank
 
@@ -203,6 +202,11 @@ class _FromStart:
         if start is not None and start.scores is not None:
             yield start
         yield from self.solver.iterates(problem, start)
+
+
+def _sets(norms: Iterable[Any], bank: KernelBank) -> list[WeightSet]:
+    """Return the weight sets of norms, for the kernels of a bank."""
+    return [for_kernels(weight_set(norm), bank.kernels, bank.names) for norm in norms]
 
 
 class _Grid:
