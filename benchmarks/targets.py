@@ -376,7 +376,6 @@ def large(args):
 def shared(args):
     """Yield the cost of shared weights with more targets than samples."""
     n, M, t = (60, 3, 120) if args.quick else (300, 4, 1000)
-    K, Y, _ = drawn(n, M, t)
     tiny = drawn(40, M, 50)
     measured(MKLRegressor("precomputed"), ours(tiny[0], 40), tiny[1], 40)  # compiles
     models = {
@@ -386,9 +385,11 @@ def shared(args):
         "MKLRegressorCV()": MKLRegressorCV("precomputed"),
         "EvidenceMKLRegressor()": EvidenceMKLRegressor("precomputed"),
     }
-    for name, model in models.items():
-        _, found = measured(model, ours(K, n), Y, n)
-        yield [{"n": n, "M": M, "t": t, "model": name} | found]
+    for count in (n, t):  # as many targets as samples, then more
+        K, Y, _ = drawn(n, M, count)
+        for name, model in models.items():
+            _, found = measured(model, ours(K, n), Y, n)
+            yield [{"n": n, "M": M, "t": count, "model": name} | found]
 
 
 PARTS = {
