@@ -17,6 +17,8 @@ what else such a row names. `ratio` is the CPU time of himalaya's random search 
 candidates relative to that of the row, in the same run, and `of 100` the same with 100
 candidates. BLAS has one thread; `load` is the number of processes that were ready to
 run on the machine, on average over the minute before the row, the row itself included.
+Sizes may have been measured in separate runs; `commit` is that of a row, and rows of
+older commits have no wall time.
 
 `elsewhere` uses other targets than those on which the default tolerance was chosen: one
 space each; spaces with most of their columns in common; little signal in noise with
@@ -47,7 +49,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from pages import page
+from pages import commit, page
 from parts import each_part
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -429,7 +431,8 @@ def run_part(args: argparse.Namespace) -> None:
         rows = [json.loads(line) for line in args.rows.read_text().splitlines()]
     if not rows or args.cells:
         with threadpool_limits(1, user_api="blas"):
-            for found in PARTS[args.part](args):
+            for each in PARTS[args.part](args):
+                found = [row | {"commit": commit()} for row in each]
                 for row in found:
                     cells = (
                         f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}"
