@@ -446,7 +446,7 @@ def run_part(args: argparse.Namespace) -> None:
     if args.page:
         order = {cell: i for i, cell in enumerate(CELLS)}
         if args.part == "versus":
-            rows.sort(key=lambda row: order.get((row["n"], row["M"], row["t"]), -1))
+            rows.sort(key=lambda row: order.get((row["n"], row["M"], row["t"]), 99))
         about = __doc__.split("\n\n    python")[0].split("\n\n", 1)[1]
         text = page(
             TITLES[args.part],
