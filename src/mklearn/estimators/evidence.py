@@ -545,7 +545,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         kernels : sequence of int, optional
             Indices of the kernels; all by default.
         target : int, optional
-            The column of y, if each target or group has weights of its own. For groups
+            The column of y, if each target or group has its own weights. For groups
             the intervals are those of its whole group. The maximum of the likelihood is
             computed anew to an accuracy of 0.001, because a fit of many targets ends
             near it.
