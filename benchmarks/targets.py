@@ -10,9 +10,15 @@ himalaya is `MultipleKernelRidgeCV`, eleven alphas, five folds, with its numpy b
 unless the row says torch (on the processor; left out where torch is not installed);
 `candidates` are the kernel weights of its random search, 100 by default. Ours is
 `EvidenceMKLRegressor("precomputed", weights="per-target")` with all other settings at
-their defaults, unless the row says otherwise. `CPU s` is the time of the fit; `ratio`
-is the time of himalaya's random search with 20 candidates relative to it, in the same
-run, and `of 100` the same with 100 candidates. BLAS has one thread.
+their defaults, unless the row says otherwise. `CPU s` is the time of the fit alone, in
+a process that has imported the package and compiled its functions; `seconds` is its
+wall time. Rows without a size have the time of a process that imports the package, and
+what else such a row names. `ratio` is the CPU time of himalaya's random search with 20
+candidates relative to that of the row, in the same run, and `of 100` the same with 100
+candidates. BLAS has one thread; `load` is the number of processes that were ready to
+run on the machine, on average over the minute before the row, the row itself included.
+Sizes may have been measured in separate runs; `commit` is that of a row, and rows of
+older commits have no wall time.
 
 `elsewhere` uses other targets than those on which the default tolerance was chosen: one
 space each; spaces with most of their columns in common; little signal in noise with
@@ -33,14 +39,17 @@ import argparse
 import importlib.util
 import itertools
 import json
+import os
 import resource
+import subprocess
+import sys
 import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from pages import page
+from pages import commit, page
 from parts import each_part
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -94,13 +103,17 @@ def r2(truth, values) -> np.ndarray:
 
 
 def measured(model, K, Y, n: int):
-    """Return the fitted model, seconds of CPU of the fit, and the median R2."""
-    began = time.process_time()
+    """Return the fitted model, and the cost of the fit with the median R2."""
+    began, clock = time.process_time(), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(K[0], Y[:n])
-    cpu = time.process_time() - began
-    return model, cpu, float(np.median(r2(Y[n:], np.asarray(model.predict(K[1])))))
+    cost = {
+        "CPU s": time.process_time() - began,
+        "seconds": time.perf_counter() - clock,
+    }
+    score = float(np.median(r2(Y[n:], np.asarray(model.predict(K[1])))))
+    return model, cost | {"median R2": score, "load": os.getloadavg()[0]}
 
 
 def ours(K, n: int):
@@ -201,7 +214,7 @@ def elsewhere(args):
     n, M, t = (80, 3, 40) if args.quick else (200, 4, 300)
     kinds = ("one space each", "spaces alike", "little signal", "digits")
     for kind in kinds:
-        size = (100 if args.quick else 600) if kind == "digits" else n
+        size = (200 if args.quick else 600) if kind == "digits" else n
         K, Y = images(size) if kind == "digits" else simulated(kind, n, M, t)
         cell = {"targets": kind, "n": size, "M": K.shape[2], "t": Y.shape[1]}
         measured(own(), ours(K, size), Y[:, :20], size)  # compiles
@@ -215,55 +228,86 @@ def elsewhere(args):
                 name = f"himalaya, {candidates} candidates"
                 models[name] = (search(candidates, Y.shape[1]), theirs)
         for name, (model, made) in models.items():
-            _, cpu, score = measured(model, made(K, size), Y, size)
-            yield [cell | {"model": name, "CPU s": cpu, "median R2": score}]
+            _, found = measured(model, made(K, size), Y, size)
+            yield [cell | {"model": name} | found]
+
+
+IMPORTS = {
+    "import of mklearn": "from mklearn import EvidenceMKLRegressor",
+    "import of himalaya": "from himalaya.kernel_ridge import MultipleKernelRidgeCV",
+    "import, and a first fit of ten targets, mklearn": """
+import numpy as np
+from mklearn import EvidenceMKLRegressor
+rng = np.random.default_rng(0)
+K = np.stack([X @ X.T for X in rng.standard_normal((3, 50, 5))], axis=2)
+EvidenceMKLRegressor("precomputed", weights="per-target").fit(
+    K, rng.standard_normal((50, 10)))
+""",
+}
+
+
+def imports():
+    """Yield rows of processes that import the packages, and compile."""
+    for name, code in IMPORTS.items():
+        if "himalaya" in name and MultipleKernelRidgeCV is None:
+            continue
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        clock = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code],
+            check=True,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        cost = {"CPU s": cpu, "seconds": time.perf_counter() - clock}
+        yield [{"n": "", "M": "", "t": "", "model": name} | cost]
 
 
 def versus(args):
     """Yield rows of all cells."""
     quick = [(100, 3, 60)]
+    if not args.cells:
+        yield from imports()
     for n, M, t in args.cells or (quick if args.quick else CELLS):
         K, Y, _ = drawn(n, M, t)
         cell = {"n": n, "M": M, "t": t}
+        small = n * M * t <= 6_000_000
         measured(own(), ours(K, n), Y[:, :20], n)  # compiles
         units = {}
 
-        def row(name, cpu, score, cell=cell, units=units):
+        def row(name, found, cell=cell, units=units):
             against = {
-                label: units[k] / cpu
+                label: units[k] / found["CPU s"]
                 for k, label in ((20, "ratio"), (100, "of 100"))
                 if k in units and "himalaya" not in name
             }
-            return [cell | {"model": name, "CPU s": cpu, "median R2": score} | against]
+            return [cell | {"model": name} | found | against]
 
         for candidates in (20, 100):
             if MultipleKernelRidgeCV is None or n * t * candidates > args.most:
                 continue
-            model = search(candidates, t)
-            _, units[candidates], score = measured(model, theirs(K, n), Y, n)
-            name = f"himalaya, {candidates} candidates"
-            yield row(name, units[candidates], score)
+            _, found = measured(search(candidates, t), theirs(K, n), Y, n)
+            units[candidates] = found["CPU s"]
+            yield row(f"himalaya, {candidates} candidates", found)
         if 20 in units and importlib.util.find_spec("torch"):
             with on_torch():
-                _, cpu, score = measured(search(20, t), theirs(K, n), Y, n)
-            yield row("himalaya on torch, 20 candidates", cpu, score)
-        for label, options in (("defaults", {}), ("tol=0.1", {"tol": 0.1})):
-            if options and n * M * t > 2_000_000:
-                continue
-            _, cpu, score = measured(own(**options), ours(K, n), Y, n)
-            yield row(label, cpu, score)
-        if n * M * t <= 2_000_000:
-            for other in (MKLRegressor, MKLRegressorCV):
-                model = other("precomputed", weights="per-target")
-                _, cpu, score = measured(model, ours(K, n), Y, n)
-                yield row(f"{other.__name__}()", cpu, score)
-        if MultipleKernelRidgeCV is not None and n * M * t <= 2_000_000:
+                _, found = measured(search(20, t), theirs(K, n), Y, n)
+            yield row("himalaya on torch, 20 candidates", found)
+        models = {"defaults": own()}
+        if small:
+            models["tol=0.1"] = own(tol=0.1)
+            for one in (MKLRegressor, MKLRegressorCV):
+                models[f"{one.__name__}()"] = one("precomputed", weights="per-target")
+        for name, model in models.items():
+            yield row(name, measured(model, ours(K, n), Y, n)[1])
+        if MultipleKernelRidgeCV is not None and small:
             gradient = MultipleKernelRidgeCV(
                 kernels="precomputed", solver="hyper_gradient", cv=5,
                 solver_params={"progress_bar": False}, random_state=0,
             )  # fmt: skip
-            _, cpu, score = measured(gradient, theirs(K, n), Y, n)
-            yield row("himalaya, hyper-gradient", cpu, score)
+            _, found = measured(gradient, theirs(K, n), Y, n)
+            yield row("himalaya, hyper-gradient", found)
 
 
 def recovery(args):
@@ -272,13 +316,13 @@ def recovery(args):
     K, Y, truth = drawn(n, M, t)
     found = {}
     for name, options in (("mklearn", {}), ("mklearn, tol=0.1", {"tol": 0.1})):
-        model, _, _ = measured(own(**options), ours(K, n), Y, n)
+        model, _ = measured(own(**options), ours(K, n), Y, n)
         # kernels have mean diagonal one: variances are in units of the noise
         weights = model.kernel_weights_
         found[name] = weights / (1.0 + weights.sum(axis=1, keepdims=True))
     if MultipleKernelRidgeCV is not None:
         for candidates in (20,) if args.quick else (20, 100):
-            other, _, _ = measured(search(candidates, t), theirs(K, n), Y, n)
+            other, _ = measured(search(candidates, t), theirs(K, n), Y, n)
             # its penalty is one for kernels times exp(deltas)
             theta = np.exp(np.asarray(other.deltas_)).T
             share = theta / (1.0 + theta.sum(axis=1, keepdims=True))
@@ -334,7 +378,6 @@ def large(args):
 def shared(args):
     """Yield the cost of shared weights with more targets than samples."""
     n, M, t = (60, 3, 120) if args.quick else (300, 4, 1000)
-    K, Y, _ = drawn(n, M, t)
     tiny = drawn(40, M, 50)
     measured(MKLRegressor("precomputed"), ours(tiny[0], 40), tiny[1], 40)  # compiles
     models = {
@@ -344,10 +387,11 @@ def shared(args):
         "MKLRegressorCV()": MKLRegressorCV("precomputed"),
         "EvidenceMKLRegressor()": EvidenceMKLRegressor("precomputed"),
     }
-    for name, model in models.items():
-        _, cpu, score = measured(model, ours(K, n), Y, n)
-        yield [{"n": n, "M": M, "t": t, "model": name, "CPU s": cpu,
-                "median R2": score}]  # fmt: skip
+    for count in (n, t):  # as many targets as samples, then more
+        K, Y, _ = drawn(n, M, count)
+        for name, model in models.items():
+            _, found = measured(model, ours(K, n), Y, n)
+            yield [{"n": n, "M": M, "t": count, "model": name} | found]
 
 
 PARTS = {
@@ -387,7 +431,8 @@ def run_part(args: argparse.Namespace) -> None:
         rows = [json.loads(line) for line in args.rows.read_text().splitlines()]
     if not rows or args.cells:
         with threadpool_limits(1, user_api="blas"):
-            for found in PARTS[args.part](args):
+            for each in PARTS[args.part](args):
+                found = [row | {"commit": commit()} for row in each]
                 for row in found:
                     cells = (
                         f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}"

@@ -30,6 +30,7 @@ from mklearn.data.subjects import group_folds
 from mklearn.interpretation import score_by_view
 from mklearn.kernels import RBF, Linear, per_view
 from mklearn.model_selection import compare
+from mklearn.persistence import load, save
 from mklearn.plotting import ViewScoresDisplay
 from mklearn.report import Report, describe_data
 from mklearn.report.html import report_html
@@ -131,6 +132,36 @@ def test_weights_of_each_target(kind):
     whole = clone(model).fit(X[:50], y[:50]).score(X[50:], y[50:])
     assert abs(found.total - whole) <= 1e-9
     assert found.scores[0] > found.scores[2]
+
+
+@pytest.mark.parametrize("scoring", ["r2", "correlation"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        EvidenceMKLRegressor(per_view("linear"), weights="per-target"),
+        EvidenceMKLRegressor(per_view("linear"), weights=["a", "b", "a"]),
+        MKLRegressor(per_view("linear"), weights="per-target"),
+        MKLRegressor(per_view("linear"), weights=["a", "b", "a"]),
+    ],
+    ids=name,
+)
+def test_parts_of_targets_with_their_own_weights(model, scoring, tmp_path):
+    array = pytest.importorskip("dask.array")
+    X, y = regression(outputs=3)
+    fitted = clone(model).fit(X[:50], y[:50])
+    save(fitted, tmp_path / "model.mkl")
+    lazy = array.from_array(y[:50], chunks=(50, 2))
+    models = [fitted, load(tmp_path / "model.mkl"), clone(model).fit(X[:50], lazy)]
+    for one in models:
+        found = score_by_view(one, X[50:], y[50:], scoring=scoring)
+        predicted = one.predict(X[50:])
+        pairs = zip(y[50:].T, predicted.T, strict=True)
+        total = np.mean([np.corrcoef(t, p)[0, 1] for t, p in pairs])
+        if scoring == "r2":
+            total = r2_score(y[50:], predicted)
+        assert abs(found.total - total) <= 1e-12
+        assert abs(found.scores.sum() - total) <= 1e-12
+        assert found.scores[0] > found.scores[2]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_ridge import KernelRidge
@@ -23,8 +24,11 @@ from mklearn import (
     kernels,
 )
 from mklearn.data.checks import NothingToLearnError
+from mklearn.data.clock import Clock
+from mklearn.inference import kernel_tests
 from mklearn.kernels.normalise import fit_normaliser
 from mklearn.persistence import load, save
+from mklearn.plotting import ForestDisplay
 from mklearn.problems.design import Design
 from mklearn.problems.evidence import EvidenceProblem
 from mklearn.problems.losses import Squared
@@ -897,16 +901,130 @@ def test_standard_errors_are_saved_if_they_are_known(tmp_path):
     assert shared.kernel_weights_std_.shape == (4,)
 
 
-def test_what_needs_one_set_of_weights_says_so():
+def test_frames_and_figures_of_targets_with_their_own_weights():
+    X, Y = targets(t=12)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    frame = model.inference_frame(targets=[4, 1])
+    assert "weight_errors_" not in vars(model)  # those of two targets suffice
+    assert list(frame.columns[:3]) == ["target", "kernel", "weight"]
+    assert list(frame["target"]) == [4] * 4 + [1] * 4
+    names = list(model.kernel_names_)
+    assert list(frame["kernel"]) == names + names
+    assert_allclose(frame["weight"], model.kernel_weights_[[4, 1]].ravel())
+    share, std = model.variance_explained_, model.variance_explained_std_
+    assert_allclose(frame["share"], share[[4, 1]].ravel(), rtol=1e-12)
+    high = np.minimum(share + norm.isf(0.025) * std, 1.0)
+    assert_allclose(frame["share_high"], high[[4, 1]].ravel(), rtol=1e-12)
+    assert len(model.inference_frame()) == 12 * 4
+    tests = [kernel_tests(X, Y[:, t], KERNELS) for t in (4, 1)]
+    tested = model.inference_frame(tests, targets=[4, 1])
+    expected = np.concatenate([one.adjusted("holm") for one in tests])
+    assert_allclose(tested["p_holm"], expected)
+    drawn = ForestDisplay.from_estimator(model, target=4)
+    assert_allclose(drawn.estimates, share[4])
+
+
+def test_groups_and_squared_loss_have_tables_of_targets():
+    X, Y = targets(t=4)
+    model = EvidenceMKLRegressor(KERNELS, weights=[0, 1, 1, 0]).fit(X, Y)
+    frame = model.inference_frame(targets=[1, 2])
+    rows = frame.drop(columns="target")
+    assert rows[:4].equals(rows[4:].reset_index(drop=True))
+    other = MKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    frame = other.inference_frame(targets=[3])
+    assert list(frame.columns) == ["target", "kernel", "weight", "share"]
+    assert_allclose(frame["share"], other.kernel_contributions_[3])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"tol": 1e-4}, {"approximation": "nystroem", "rank": 60}]
+)
+def test_profile_intervals_of_a_target_are_those_of_the_target_alone(options):
+    X, Y = targets(t=10)
+    model = EvidenceMKLRegressor(KERNELS, weights="per-target", **options).fit(X, Y)
+    found = model.profile_intervals(X, Y, kernels=[0, 2], target=7)
+    alone = EvidenceMKLRegressor(KERNELS, **options | {"tol": 1e-4}).fit(X, Y[:, 7])
+    expected = alone.profile_intervals(X, Y[:, 7], kernels=[0, 2])
+    # each maximum is known to 0.001, and its share of a drop of 1.92 moves the ends
+    assert_allclose(found[[0, 2]], expected[[0, 2]], atol=2e-3)
+    assert np.isnan(found[[1, 3]]).all()
+    shares = {"share": found, "weight": found}
+    frame = model.inference_frame(targets=[7], profile=shares)
+    assert_allclose(frame["share_low"], found[:, 0])
+
+
+def test_profile_intervals_of_a_group_are_those_of_its_targets():
+    X, Y = targets(t=4)
+    model = EvidenceMKLRegressor(KERNELS, weights=[0, 1, 1, 0]).fit(X, Y)
+    found = model.profile_intervals(X, Y, kernels=[1], target=2)[1]
+    alone = EvidenceMKLRegressor(KERNELS).fit(X, Y[:, 1:3])
+    expected = alone.profile_intervals(X, Y[:, 1:3], kernels=[1])[1]
+    assert_allclose(found, expected, atol=1e-6)
+
+
+def test_tables_of_targets_say_what_they_need():
     X, Y = targets(t=10)
     model = EvidenceMKLRegressor(KERNELS, weights="per-target").fit(X, Y)
-    with pytest.raises(ValueError, match="fit the target alone"):
+    with pytest.raises(ValueError, match="say for which column of y"):
         model.profile_intervals(X, Y)
-    with pytest.raises(ValueError, match="Each target has its own kernel weights"):
-        model.inference_frame()
+    with pytest.raises(ValueError, match="from 0 to 9"):
+        model.profile_intervals(X, Y, target=10)
+    with pytest.raises(ValueError, match="not the samples"):
+        model.profile_intervals(X, Y[::-1], target=3)
+    with pytest.raises(ValueError, match="not the samples"):
+        model.profile_intervals(X, Y[:, :5], target=3)
+    with pytest.raises(ValueError, match=r"such as \[0, 3\]"):
+        model.inference_frame(targets=3)
+    with pytest.raises(ValueError, match="tests has the tests of 1 target"):
+        model.inference_frame(kernel_tests(X, Y[:, 0], KERNELS))
+    with pytest.raises(ValueError, match="say which one to draw"):
+        ForestDisplay.from_estimator(model)
+    with pytest.raises(ValueError, match=r"\(2, 4, 2\)"):
+        model.inference_frame(targets=[0, 1], profile=np.zeros((4, 2)))
+    shared = EvidenceMKLRegressor(KERNELS).fit(X, Y)
+    with pytest.raises(ValueError, match="one set of weights"):
+        shared.inference_frame(targets=[0])
+    with pytest.raises(ValueError, match="read weight_errors_"):
+        shared.errors_of_targets([0])
+    with pytest.raises(ValueError, match="leave it out"):
+        shared.profile_intervals(X, Y, target=0)
+    again = pickle.loads(pickle.dumps(model))
+    with pytest.raises(ValueError, match="before saving the model"):
+        again.inference_frame()
     lazy = array.from_array(Y, chunks=(60, 5))
+    chunked = clone(model).fit(X, lazy)
     with pytest.raises(AttributeError, match="Dask array"):
-        _ = clone(model).fit(X, lazy).kernel_weights_std_
+        _ = chunked.kernel_weights_std_
+    known = chunked.profile_intervals(X, lazy, kernels=[0], target=3)
+    found = model.profile_intervals(X, Y, kernels=[0], target=3)
+    assert_allclose(known[0], found[0], atol=2e-3)
+
+
+def test_certificates_end_with_the_time(monkeypatch):
+    X, Y = targets(t=200)
+    clocks = []
+
+    def until(self, clock):
+        # as if the solver had taken all of the time
+        clocks.append(clock)
+        return replace(self, clock=Clock(end=0.0)), None
+
+    monkeypatch.setattr(OwnSquared, "until", until)
+    model = MKLRegressor(KERNELS, weights="per-target")
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        model.fit(X, Y)
+    monkeypatch.undo()
+    exact = MKLRegressor(KERNELS, weights="per-target").fit(X, Y)
+    bounds = model.solution_.about
+    assert clocks and bounds.proved.sum() == 64 and not bounds.proved[64:].any()
+    assert_allclose(bounds.gaps[:64], exact.solution_.about.gaps[:64], rtol=1e-6)
+    # the others have bounds, if loose ones; their predictions are complete
+    optimum = exact.solution_.about.upper
+    assert (bounds.lower <= optimum).all()
+    assert (bounds.upper >= exact.solution_.about.lower).all()
+    assert_allclose(model.predict(X), exact.predict(X), atol=1e-6)
+    assert_allclose(model.kernel_contributions_, exact.kernel_contributions_, atol=1e-6)
+    assert "gaps of 136 others" in model.solution_.claim
 
 
 # --- precision, blocks, limits --------------------------------------------------------

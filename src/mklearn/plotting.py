@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.spelling import plural
@@ -380,6 +381,7 @@ class ForestDisplay:
         of: str = "share",
         level: float = 0.95,
         profile: Any = None,
+        target: int | None = None,
         ax: Any = None,
         title: str | None = None,
     ) -> ForestDisplay:
@@ -396,15 +398,27 @@ class ForestDisplay:
         level : float
         profile : array of shape (n_kernels, 2) or mapping, optional
             As in ``inference_frame``.
+        target : int, optional
+            The target to draw, if targets have their own weights.
         ax : matplotlib Axes, optional
             The axes to draw into; new ones by default.
         title : str, optional
         """
+        if (
+            target is None
+            and np.ndim(estimator.kernel_weights_) == 2
+            and is_regressor(estimator)
+        ):
+            raise ValueError(
+                "Each target has its own kernel weights; say which one to draw, such "
+                "as target=0."
+            )
         if of not in ("share", "weight"):
             raise ValueError(f"of must be 'share' or 'weight', got {of!r}.")
         found = inference_columns(
-            estimator, tests, stability, level=level, profile=profile
-        )
+            estimator, tests, stability, level=level, profile=profile,
+            targets=None if target is None else [target],
+        )  # fmt: skip
         if f"{of}_low" not in found:
             raise ValueError(
                 f"{type(estimator).__name__} has no standard errors; pass "
@@ -413,7 +427,7 @@ class ForestDisplay:
         notes = None
         if tests is not None:
             notes = [f"p = {p:.2g}" for p in found["p_holm"]]
-        variance = hasattr(estimator, "weight_errors_")
+        variance = hasattr(type(estimator), "weight_errors_")
         share = "share of the variance" if variance else "contribution"
         display = cls(
             estimates=found[of],

@@ -272,15 +272,20 @@ class FittedMachine(BaseEstimator):
         control: str = "holm",
         profile: Any = None,
         selection: Any = None,
+        targets: Any = None,
     ) -> Any:
         """Return a DataFrame of kernel weights with intervals and p-values.
+
+        If each target or group of targets has its own weights, there is a row for each
+        kernel of each target.
 
         Parameters
         ----------
         tests : KernelTests, optional
             Tests of the same kernels, as returned by
             :func:`mklearn.inference.kernel_tests`. They give the columns ``p`` and
-            ``p_holm`` (or that of another ``control``).
+            ``p_holm`` (or that of another ``control``). If targets have their own
+            weights, a list with the tests of each.
         stability : WeightStability, optional
             As returned by :func:`mklearn.interpretation.weight_stability`. It gives the
             column ``selected``, the share of resamples in which a kernel has nonzero
@@ -294,18 +299,22 @@ class FittedMachine(BaseEstimator):
             Intervals of the shares, as returned by
             :meth:`EvidenceMKLRegressor.profile_intervals`, in place of those of
             standard errors, which are too short for few samples. A mapping may contain
-            them for ``"share"`` and for ``"weight"``.
+            them for ``"share"`` and for ``"weight"``. For several targets with their
+            own weights, they have shape (n_targets, n_kernels, 2).
         selection : CertifiedSelection, optional
             As returned by :func:`mklearn.inference.certified_selection` for this model.
             It gives the column ``proved``: "zero", "not zero" or "undecided".
+        targets : sequence of int, optional
+            The targets in the table, as indices of columns of y, if they have their own
+            weights; all by default. The standard errors of each take a factorisation.
 
         Returns
         -------
         DataFrame
-            kernel, weight, weight_low, weight_high, share (of the variance explained
-            for EvidenceMKLRegressor, else ``kernel_contributions_``), share_low,
-            share_high, p, p_holm, selected, proved; columns that cannot be computed are
-            left out.
+            target (if targets have their own weights), kernel, weight, weight_low,
+            weight_high, share (of the variance explained for EvidenceMKLRegressor, else
+            ``kernel_contributions_``), share_low, share_high, p, p_holm, selected,
+            proved; columns that cannot be computed are left out.
 
         Examples
         --------
@@ -323,14 +332,9 @@ class FittedMachine(BaseEstimator):
         """
         check_is_fitted(self)
         columns = inference_columns(
-            self,
-            tests,
-            stability,
-            level=level,
-            control=control,
-            profile=profile,
-            selection=selection,
-        )
+            self, tests, stability, level=level, control=control, profile=profile,
+            selection=selection, targets=targets,
+        )  # fmt: skip
         pd = pandas_for(
             "inference_frame()", "read the attributes of the model and of the tests"
         )

@@ -205,21 +205,30 @@ class LaterErrors:
     problem: Callable[[int], EvidenceProblem]
     units: FloatArray | None
 
-    def at(self, theta: FloatArray) -> tuple[WeightErrors, FloatArray]:
-        """Return the errors at weights (T, M), and those of effects, (q, T)."""
+    def at(
+        self, theta: FloatArray, only: Index | None = None
+    ) -> tuple[WeightErrors, FloatArray]:
+        """Return the errors at weights (T, M), and those of effects, (q, T).
+
+        They are NaN for targets that are not in ``only``.
+        """
         T, M = theta.shape
         found = {
             one.name: np.full((T, M) if one.name in _BY_KERNEL else T, np.nan)
             for one in fields(WeightErrors)
         }
-        effects = None
+        effects, wanted = None, np.full(T, only is None)
+        if only is not None:
+            wanted[only] = True
         for number, group in enumerate(self.groups):
+            if not wanted[group].any():
+                continue
             problem = self.problem(number)
             at = problem.at(theta[group[0]])
             assert at is not None  # or the solution would have no evidence
             errors, std = at.errors(), problem.effects_std(at, self.units)
             if effects is None:
-                effects = np.empty((len(std), T))
+                effects = np.full((len(std), T), np.nan)
             effects[:, group] = std
             for name, values in found.items():
                 values[group] = getattr(errors, name)
@@ -278,8 +287,9 @@ class ChunkFit:
         solver = self.solver
         if seconds == 0.0:  # too late for any computation
             solver = replace(solver, rounds=0)
+        problem, seconds = problem.until(Clock.start(seconds))
         found = run_solver(problem, solver, self.tol, self.max_iter, seconds)
-        shares = problem.contributions(found.theta, found.A)
+        shares = problem.contributions(found.theta, found.A, found.quads)
         return ChunkFound(replace(found, history=History()), shares, shift, explained)
 
 

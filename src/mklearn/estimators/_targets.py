@@ -325,3 +325,18 @@ class NumbersMixin(Decides, RegressorMixin):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def target_indices(targets: Any, n_targets: int) -> NDArray[np.intp]:
+    """Return indices of targets, or raise ValueError if they are none."""
+    found = np.asarray(targets)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or not len(found):
+        raise ValueError(
+            "targets must be a sequence of indices of columns of y, such as [0, 3], "
+            f"got {targets!r}."
+        )
+    if found.min() < 0 or found.max() >= n_targets:
+        raise ValueError(
+            f"targets must be indices from 0 to {n_targets - 1}, got {targets!r}."
+        )
+    return found.astype(np.intp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from mklearn.data.checks import NothingToLearnError, check_values
@@ -30,11 +32,11 @@ from mklearn.estimators._own import (
 )
 from mklearn.estimators._parameters import check_limits
 from mklearn.estimators._predictor import GramPredictor
-from mklearn.estimators._targets import NumbersMixin, Shifted
+from mklearn.estimators._targets import NumbersMixin, Shifted, target_indices
 from mklearn.estimators._training import GramTraining, Training, check_approximation
 from mklearn.problems.evidence import EvidenceProblem, WeightErrors
 from mklearn.problems.targets import Likelihoods, OwnEvidence
-from mklearn.solvers import History, Solution, solve
+from mklearn.solvers import History, Iterate, Solution, solve
 from mklearn.solvers.evidence import AverageInformation
 from mklearn.solvers.profiles import Profile
 from mklearn.solvers.targets import OwnWeights
@@ -418,9 +420,50 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
     def _effects_std(self) -> FloatArray:
         return self._errors_apart()[1]
 
+    def errors_of_targets(self, targets: Any) -> WeightErrors:
+        """Return the standard errors of some targets with separate weights.
+
+        Unlike ``weight_errors_``, which has those of all targets, this takes no time
+        for the others.
+
+        Parameters
+        ----------
+        targets : sequence of int
+            Indices of columns of y.
+
+        Returns
+        -------
+        WeightErrors
+            With a row for each of these targets.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mklearn import EvidenceMKLRegressor, kernels
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 2))
+        >>> Y = X[:, :1] + rng.normal(size=(60, 20))
+        >>> family = kernels.per_feature("linear")
+        >>> model = EvidenceMKLRegressor(family, weights="per-target").fit(X, Y)
+        >>> model.errors_of_targets([3, 5]).shares.shape
+        (2, 2)
+        """
+        check_is_fitted(self)
+        if np.ndim(self.kernel_weights_) != 2:
+            raise ValueError(
+                "errors_of_targets needs targets with separate weights, but these "
+                "share theirs; read weight_errors_."
+            )
+        chosen = target_indices(targets, len(self.kernel_weights_))
+        if "weight_errors_" in self.__dict__:
+            return self.weight_errors_.of_targets(chosen)
+        return self._errors_apart(chosen)[0].of_targets(chosen)
+
     @one_blas_thread
-    def _errors_apart(self) -> tuple[WeightErrors, FloatArray]:
-        """Compute the standard errors of targets with separate weights."""
+    def _errors_apart(
+        self, only: NDArray[np.intp] | None = None
+    ) -> tuple[WeightErrors, FloatArray]:
+        """Compute the standard errors of all or some targets with separate weights."""
         later = vars(self).get("_later")
         if later is None:
             # an AttributeError, as for any attribute that is not there
@@ -431,7 +474,9 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
                 "chunks; read kernel_weights_std_ before saving the model, or fit the "
                 "targets in question with y in memory."
             )
-        errors, effects = later.at(self.kernel_weights_)
+        errors, effects = later.at(self.kernel_weights_, only)
+        if only is not None:
+            return errors, effects
         self.__dict__["weight_errors_"] = errors
         self.__dict__["_effects_std"] = effects
         self._later = None  # the samples are no longer needed
@@ -480,6 +525,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         of: str = "share",
         level: float = 0.95,
         kernels: Any = None,
+        target: int | None = None,
     ) -> FloatArray:
         """Return profile-likelihood intervals for shares of variance, or for weights.
 
@@ -498,6 +544,11 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             Confidence level, between 0 and 1.
         kernels : sequence of int, optional
             Indices of the kernels; all by default.
+        target : int, optional
+            The column of y, if each target or group has its own weights. For groups
+            the intervals are those of its whole group. The maximum of the likelihood is
+            computed anew to an accuracy of 0.001, because a fit of many targets ends
+            near it.
 
         Returns
         -------
@@ -521,34 +572,77 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             raise ValueError(f"of must be 'share' or 'weight', got {of!r}.")
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level!r}.")
-        M, theta = len(self.kernel_names_), self.kernel_weights_
-        if np.ndim(theta) == 2:
-            raise ValueError(
-                "profile_intervals needs one set of kernel weights, but each target or "
-                "group has its own; fit the target alone with weights='shared', or use "
-                "kernel_weights_std_ and variance_explained_std_."
-            )
+        M = len(self.kernel_names_)
         asked = list(range(M) if kernels is None else kernels)
         if not all(isinstance(m, (int, np.integer)) and 0 <= m < M for m in asked):
             raise ValueError(f"kernels must be indices from 0 to {M - 1}, got {asked}.")
-        again = clone(self)
-        problem = again._problem(again._training(X, y, sample_weight))[1]
-        found = None
-        if problem.bank.shape[2] == M:
-            found = problem.at(theta)
-        known = self.evidence_.evidence
-        if found is None or abs(found.value - known) > 1e-6 * max(1.0, abs(known)):
-            raise ValueError(
-                "These are not the samples that the model was fitted on: there its "
-                f"log evidence is {known:.6g}. Give the same X, y and sample_weight as "
-                "to fit."
-            )
+        problem, theta = self._profiled(X, y, sample_weight, target)
         profile = Profile(problem, theta, of == "share")
         drop = 0.5 * float(chi2.isf(1.0 - level, 1))
         ends = np.full((M, 2), np.nan)
         for m in asked:
             ends[m] = profile.interval(int(m), drop)
         return ends
+
+    def _profiled(
+        self, X: Any, y: Any, sample_weight: Any, target: int | None
+    ) -> tuple[EvidenceProblem, FloatArray]:
+        """Return the problem of a profile, and the weights at its maximum."""
+        theta, again, rough = self.kernel_weights_, clone(self), False
+        about: Any = self.evidence_
+        if np.ndim(theta) == 2:
+            if target is None:
+                raise ValueError(
+                    "Each target or group has its own kernel weights; say for which "
+                    "column of y the intervals are, such as target=0."
+                )
+            t = int(target_indices([target], len(theta))[0])
+            groups = target_groups(self.weights, len(theta))
+            number = next(i for i, group in enumerate(groups) if t in group)
+            noise, theta, group = self.noise_[groups[number]], theta[t], groups[number]
+            if is_own(self.weights):
+                known, rough = about.evidence[t], not about.exact[t]
+            else:
+                known = about[number].evidence
+        elif target is not None:
+            raise ValueError(
+                "target= is for targets with separate weights, but those of this model "
+                "share theirs; leave it out."
+            )
+        else:
+            known, noise, group = about.evidence, self.noise_, None
+        if is_dask(y):
+            y = computed([y])[0]
+        training, found = again._training(X, y, sample_weight), None
+        T = len(self.noise_)
+        if group is not None and training.exact and training.target.shape[1] == T:
+            # without a copy of all targets
+            training = replace(training, target=training.target[:, group])
+            T, group = len(group), None
+        training = again._problem(training)[0]
+        if training.n_targets == T:
+            problem = training.evidence(group)
+            if len(problem.bank.names) == len(theta):
+                found = problem.at(theta)
+        # an evidence that is an estimate has an error of some tenths
+        error = 1.0 if rough else 1e-6 * max(1.0, abs(known))
+        if (
+            found is None
+            or abs(found.value - known) > error
+            or np.abs(found.noise - noise).max() > 0.01 * noise.max()
+        ):
+            raise ValueError(
+                "These are not the samples that the model was fitted on: there its "
+                f"log evidence is {known:.6g}. Give the same X, y and sample_weight as "
+                "to fit."
+            )
+        if target is not None and is_own(self.weights):  # the fit ends near the maximum
+            start = Iterate(theta, problem.first().A)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                alone = AverageInformation(rest=_OF_ALL)
+                theta = solve(problem, alone, tol=_OF_ALL, start=start).theta
+        return problem, theta
 
     @one_blas_thread
     def predict(self, X: Any, return_std: bool = False) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mklearn.data.checks import NothingToLearnError
+from mklearn.data.clock import Clock
 from mklearn.data.dask import ColumnChunks
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import EXPLAINED, PosedMixin, StatisticsMixin
@@ -30,7 +31,8 @@ from mklearn.estimators._targets import NumbersMixin, Shifted
 from mklearn.estimators._training import GramTraining, Training
 from mklearn.problems.losses import Pointwise, by_name
 from mklearn.problems.targets import FewerColumns, OwnSquared
-from mklearn.solvers import Iterate, Solution
+from mklearn.solvers import Iterate, Solution, Status
+from mklearn.solvers.driver import warn_if_early
 from mklearn.solvers.registry import choose_solver
 from mklearn.solvers.targets import OwnWeights
 
@@ -233,7 +235,8 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
             assert isinstance(training, GramTraining)
             problem = self._own(training, C, weights)
             solution = self._solve_own(training, problem)
-            shares = problem.contributions(solution.theta, solution.A)
+            theta, A = solution.theta, solution.A
+            shares = problem.contributions(theta, A, solution.quads)
             self._store_own(training, solution, shares, shift)
         else:
             groups = target_groups(self.weights, training.n_targets)
@@ -278,7 +281,12 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
 
     def _solve_own(self, training: GramTraining, problem: OwnSquared) -> Solution:
         """Solve the problems of all targets together, and say if some are not."""
-        return self._solve_by(self._own_solver(), problem, training.clock)
+        problem, seconds = problem.until(training.clock)
+        found = self._solve_by(self._own_solver(), problem, Clock.start(seconds))
+        if found.status is Status.OPTIMAL and not found.about.proved.all():
+            found = replace(found, status=Status.TIME_LIMIT)
+            warn_if_early(found, self.tol)
+        return found
 
     def _own_solver(self) -> OwnWeights:
         return OwnWeights(self.tol, partial(choose_solver, self.solver))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -422,6 +422,11 @@ class WeightErrors:
     shares_std: FloatArray
     explained: Any
     explained_std: Any
+
+    def of_targets(self, targets: NDArray[np.intp]) -> WeightErrors:
+        """Return the errors of some targets with separate weights."""
+        each = {one.name: getattr(self, one.name)[targets] for one in fields(self)}
+        return WeightErrors(**each)
 
 
 @dataclass(frozen=True)

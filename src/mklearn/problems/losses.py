@@ -623,12 +623,24 @@ class Summed(ABC):
 
     def primal(self, F: FloatArray, bias: FloatArray) -> float:
         """Return the summed loss; with covariates ``bias`` has shape (1 + k, T)."""
+        return float(np.sum(self._values(F, bias)))
+
+    def primal_each(self, F: FloatArray, bias: FloatArray) -> FloatArray:
+        """Return the loss of each task, summed over samples, shape (T,)."""
+        return column_sums(self._values(F, bias))
+
+    def _values(self, F: FloatArray, bias: FloatArray) -> FloatArray:
+        """Return the loss of each sample in each task."""
         f = decisions(self.design, F, bias)
-        return float(np.sum(self.C * self.point.value(f, self.Y)))
+        return np.asarray(self.C * self.point.value(f, self.Y))
 
     def dual(self, A: FloatArray) -> float:
         """Return the summed dual term."""
         return float(np.sum(self._terms(A)))
+
+    def dual_each(self, A: FloatArray) -> FloatArray:
+        """Return the dual term of each task, summed over samples, shape (T,)."""
+        return column_sums(self._terms(A))
 
     def _terms(self, A: FloatArray) -> FloatArray:
         """Return the dual term of each sample in each task."""
@@ -640,14 +652,27 @@ class Summed(ABC):
         The maximum of a convex loss over an interval is at one of its ends. Separated
         samples count, so that the bound is one for the loss of all samples.
         """
+        most = self._at_most(F, bias, error)
+        return entries_sum(most) * (1.0 + pairwise(most.size))
+
+    def above_each(
+        self, F: FloatArray, bias: FloatArray, error: FloatArray
+    ) -> FloatArray:
+        """Return the bound ``above`` of each task, shape (T,)."""
+        most = self._at_most(F, bias, error)
+        return column_sums(most) * (1.0 + pairwise(len(most)))
+
+    def _at_most(
+        self, F: FloatArray, bias: FloatArray, error: FloatArray
+    ) -> FloatArray:
+        """Return an upper bound on the loss of each sample in each task."""
         f = decisions(self.design, F, bias)
         size = decisions(self.design, np.abs(F), np.abs(bias), np.abs)
         terms = 16 if self.design is None else 16 + len(bias)
         reach = error + terms * UNIT * (size + np.abs(self.Y))
         ends = (self.point.value(end, self.Y) for end in (f - reach, f + reach))
         cost = self.C if self.spared is None else self.C + self.spared
-        total = entries_sum(cost * np.maximum(*ends))
-        return total * (1.0 + pairwise(f.size))
+        return np.asarray(cost * np.maximum(*ends))
 
     def below(self, A: FloatArray) -> float:
         """Return a lower bound on ``dual`` at the exactly feasible point near A.
@@ -656,12 +681,23 @@ class Summed(ABC):
         that is zero at zero shrinks by no more than its argument, which is scaled to
         make the columns sum to zero.
         """
-        lower, upper = self._interval
-        ends = (np.clip(A * (1.0 + k * UNIT), lower, upper) for k in (-16, 16))
-        terms = np.minimum(*(self._terms(end) for end in ends))
+        terms = self._at_least(A)
         lost = self._misses(A) @ column_sums(np.maximum(terms, 0.0))
         rounded = pairwise(terms.size) * entries_sum(np.abs(terms))
         return entries_sum(terms) - rounded - float(lost)
+
+    def below_each(self, A: FloatArray) -> FloatArray:
+        """Return the bound ``below`` of each task, shape (T,)."""
+        terms = self._at_least(A)
+        lost = self._misses(A) * column_sums(np.maximum(terms, 0.0))
+        rounded = pairwise(len(terms)) * column_sums(np.abs(terms))
+        return column_sums(terms) - rounded - lost
+
+    def _at_least(self, A: FloatArray) -> FloatArray:
+        """Return a lower bound on the dual term of each sample in each task."""
+        lower, upper = self._interval
+        ends = (np.clip(A * (1.0 + k * UNIT), lower, upper) for k in (-16, 16))
+        return np.asarray(np.minimum(*(self._terms(end) for end in ends)))
 
     def strain(self, A: FloatArray) -> FloatArray:
         """Return bounds on the distance of ``A`` from an exactly feasible point."""

@@ -16,7 +16,7 @@ distance to an exactly feasible one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -36,10 +36,12 @@ from mklearn.problems.base import (
     Judge,
     Judgement,
     Kind,
+    relative_error,
+    relative_gap,
     shares,
 )
 from mklearn.problems.coupled import CrammerSinger, OneClass
-from mklearn.problems.losses import Hinge
+from mklearn.problems.losses import Hinge, Squared
 from mklearn.problems.protocols import Loss
 from mklearn.problems.weights import LpBall, WeightSet, excess, for_kernels
 
@@ -154,11 +156,7 @@ class MKLProblem:
         claimed by a solver; if missing, they are computed from the bank.
         """
         theta, A = point.theta, self.loss.repair(point.A)
-        if not self.weights.contains(theta):
-            raise ValueError(
-                "theta is not in the weight set; this is a bug in the solver; please "
-                "report it."
-            )
+        check_member(self.weights, theta)
         F = self.bank.apply(theta, A) if point.scores is None else point.scores
         q = self.bank.quad(A) if point.quads is None else point.quads
         bias = self.loss.bias(F)
@@ -309,6 +307,15 @@ class RoughProblem(MKLProblem):
         )
 
 
+def check_member(weights: WeightSet, theta: FloatArray) -> None:
+    """Raise ValueError if the weights that a solver proposes are not in their set."""
+    if not weights.contains(theta):
+        raise ValueError(
+            "theta is not in the weight set; this is a bug in the solver; please "
+            "report it."
+        )
+
+
 def check_square(bank: KernelBank, loss: Loss) -> None:
     """Raise ValueError unless the bank is square and matches the loss in size."""
     n, m, _ = bank.shape
@@ -343,45 +350,70 @@ def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
     return found
 
 
-def certified_columns(
-    problem: MKLProblem,
-    thetas: FloatArray,
-    A: FloatArray,
-    one: Callable[[MKLProblem, int], MKLProblem],
-) -> Iterator[Certificate]:
-    """Yield the certificate of each task at its own weights.
+@dataclass(frozen=True)
+class ColumnBounds:
+    """Certificates of tasks that each have their own weights.
 
-    The products with the kernels are computed for all tasks together.
+    Attributes
+    ----------
+    upper, lower, error : arrays of shape (T,)
+    bias : array of shape (T,), or (q, T) with covariates
+    A : array of shape (n, T)
+    quads : array of shape (T, M)
+    """
+
+    upper: FloatArray
+    lower: FloatArray
+    error: FloatArray
+    bias: FloatArray
+    A: FloatArray
+    quads: FloatArray
+
+
+def certified_columns(
+    problem: MKLProblem, thetas: FloatArray, A: FloatArray
+) -> ColumnBounds:
+    """Return the certificates of all tasks, each at its own weights.
 
     Parameters
     ----------
     problem : MKLProblem
-        The problem of all tasks.
+        The problem of all tasks, with the squared loss.
     thetas : array of shape (T, M)
     A : array of shape (n, T)
-    one : callable
-        Function of ``problem`` and the index of a task that returns the problem of that
-        task.
     """
-    A, bank = problem.loss.repair(A), problem.bank
+    loss, bank, sizes = problem.loss, problem.bank, problem.sizes
+    assert isinstance(loss, Squared)
+    A = loss.repair(A)
     scores, quads = bank.apply_each(thetas, A), bank.quads(A)
     rounding = bank.rounding(int(np.count_nonzero(A.any(axis=1))))
-    sizes = problem.sizes
     off_quads = rounding * (np.abs(A).T @ sizes) ** 2
     sides = rounding * sizes**2 @ np.abs(thetas).T
     off_scores = np.sqrt(sides * np.sum(np.abs(thetas) * off_quads, axis=1))
+    bias, weights = loss.bias(scores), problem.weights
+    far = (loss.strain(A).T @ sizes) ** 2
+    most = _furthest(quads, off_quads, far)
+    plain, claimed = loss.primal_each(scores, bias), loss.dual_each(A)
+    upper, lower = loss.above_each(scores, bias, off_scores), loss.below_each(A)
     for t, theta in enumerate(thetas):
-        task, at = one(problem, t), slice(t, t + 1)
-        task.__dict__["sizes"] = sizes  # all tasks share the bank
-        known = _Products(
-            task, thetas[at], A[:, at], scores[:, at], quads[t], off_scores[:, at],
-            off_quads[t],
-        )  # fmt: skip
-        found = _outward(task, theta, known, known)
-        if found.rounding > max(_ROUNDING, _SHARE * found.gap):
+        check_member(weights, theta)
+        plain[t] += weights.regulariser(theta, quads[t])
+        claimed[t] -= 0.5 * weights.support(quads[t])
+        upper[t] += problem.penalty(theta, quads[t] + off_quads[t])
+        lower[t] -= 0.5 * weights.support(most[t]) * (1.0 + FEW)
+    upper *= 1.0 + FEW * np.sign(upper)
+    lower *= 1.0 - FEW * np.sign(lower)
+    error = upper - plain + claimed - lower
+    for t, theta in enumerate(thetas):
+        rounded = relative_error(error[t], upper[t], lower[t])
+        if rounded > max(_ROUNDING, _SHARE * relative_gap(upper[t], lower[t])):
+            at = slice(t, t + 1)
             point = Iterate(theta, A[:, at])
-            found = certified(task, point, point)
-        yield found
+            one = replace(loss, Y=loss.Y[:, at], C=loss.C[:, at])
+            found = certified(replace(problem, loss=one), point, point)
+            upper[t], lower[t], error[t] = found.upper, found.lower, found.error
+            bias[..., at], A[:, at] = found.bias, found.A
+    return ColumnBounds(upper, lower, error, bias, A, quads)
 
 
 def _outward(
@@ -466,8 +498,13 @@ class _Products:
         far = (self.problem.loss.strain(self.A).T @ self.problem.sizes) ** 2
         if not self.problem.per_class:
             far = far.sum(axis=0)
-        root = np.sqrt(np.maximum(self.quads, 0.0) + self.off_quads) + np.sqrt(far)
-        return np.asarray(root**2 * (1.0 + FEW))
+        return _furthest(self.quads, self.off_quads, far)
+
+
+def _furthest(quads: FloatArray, error: FloatArray, far: FloatArray) -> FloatArray:
+    """Return upper bounds on quads at points at a squared distance of ``far``."""
+    root = np.sqrt(np.maximum(quads, 0.0) + error) + np.sqrt(far)
+    return np.asarray(root**2 * (1.0 + FEW))
 
 
 def hard_margin(

@@ -8,7 +8,9 @@ targets are computed from products of the kernels with many columns at once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import ClassVar, TypeVar
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
+from mklearn.data.clock import Clock, OutOfTimeError, check_time
 from mklearn.data.spelling import plural
 from mklearn.kernels.bank import KernelBank
 from mklearn.kernels.memory import room_for
@@ -37,13 +40,26 @@ from mklearn.problems.weights import WeightSet
 FloatArray = NDArray[np.float64]
 
 _BLOCK = 2**26  # bytes of products with all kernels that are in memory at a time
+_TOGETHER = 64  # targets that are certified at a time
 _SOLVED = 0.3  # relative residual of a system above which its solution is rejected
 
 
-def target_blocks(n: int, n_kernels: int, n_targets: int) -> list[slice]:
-    """Return blocks of targets whose products with all kernels take little memory."""
+def target_blocks(
+    n: int, n_kernels: int, n_targets: int, most: int | None = None, start: int = 0
+) -> list[slice]:
+    """Return blocks of targets whose products with all kernels take little memory.
+
+    Parameters
+    ----------
+    n, n_kernels, n_targets : int
+    most : int, optional
+        Maximum number of targets in a block.
+    start : int
+        The first target.
+    """
     size = max(1, _BLOCK // (8 * n * max(1, n_kernels)))
-    return [slice(i, min(i + size, n_targets)) for i in range(0, n_targets, size)]
+    size = size if most is None else min(size, most)
+    return [slice(i, min(i + size, n_targets)) for i in range(start, n_targets, size)]
 
 
 @dataclass(frozen=True)
@@ -141,6 +157,10 @@ class Factors:
     def traces(self) -> FloatArray:
         """Return the trace of each kernel, shape (n_kernels,)."""
         return self.totals(np.sum(self.stack**2, axis=0))
+
+    def quads(self, a: FloatArray) -> FloatArray:
+        """Return ``a' C_m a`` of each column of ``a`` (n, T), shape (T, n_kernels)."""
+        return self.totals((self.stack.T @ a) ** 2).T
 
     def columns(self, thetas: FloatArray) -> FloatArray:
         """Return the weight of each column of the stack, shape (R, ...)."""
@@ -375,14 +395,24 @@ class OwnEvidence:
         """Return ``a`` of dual variables ``A = W^½ a``."""
         return np.asarray(A, dtype=float) / self.centred.root[:, None]
 
-    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
-        """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (T, M)."""
+    def until(self, clock: Clock) -> tuple[OwnEvidence, float | None]:
+        """Return the problem, and the seconds that solvers have."""
+        return self, clock.left()
+
+    def contributions(
+        self, theta: FloatArray, A: FloatArray, quads: FloatArray | None = None
+    ) -> FloatArray:
+        """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (T, M).
+
+        ``quads`` are those of A, if they are known.
+        """
+        if quads is not None:
+            return shares(theta * quads)
         if self.factors is None:
             return own_shares(self.bank, theta, A)
         quads = np.empty(theta.shape)
         for block in self.blocks():
-            parts = (self.factors.stack.T @ self._noise_part(A[:, block])) ** 2
-            quads[block] = self.factors.totals(parts).T
+            quads[block] = self.factors.quads(self._noise_part(A[:, block]))
         return shares(theta * quads)
 
     def blocks(self) -> list[slice]:
@@ -410,10 +440,14 @@ class Bounds:
     Attributes
     ----------
     upper, lower : arrays of shape (T,)
+    proved : array of bool of shape (T,)
+        Whether these are the bounds that the weights of a target give; False if the
+        time ended before, so that they are those of the zero function.
     """
 
     upper: FloatArray
     lower: FloatArray
+    proved: NDArray[np.bool_]
 
     @property
     def gaps(self) -> FloatArray:
@@ -424,11 +458,14 @@ class Bounds:
     @property
     def message(self) -> str:
         """What is proved, in words."""
-        gaps = self.gaps
+        gaps, late = self.gaps[self.proved], np.count_nonzero(~self.proved)
+        rest = ""
+        if late:
+            rest = f"; the time ended before the gaps of {late} others were computed"
         return (
             f"Each of {plural(len(gaps), 'target')} has its own weights, within "
             f"{100 * float(gaps.max()):.2g} % of the best possible objective; "
-            f"{100 * float(np.median(gaps)):.2g} % in the median"
+            f"{100 * float(np.median(gaps)):.2g} % in the median{rest}"
         )
 
 
@@ -460,6 +497,8 @@ class OwnSquared:
         A problem of other targets on the same samples, to share factors with.
     C : array of shape (T,), optional
         The factor by which ``cost`` is multiplied for each target; one by default.
+    clock : Clock
+        The time at which certificates must end.
     """
 
     bank: KernelBank
@@ -469,6 +508,7 @@ class OwnSquared:
     design: Design | None = None
     like: OwnSquared | None = field(default=None, repr=False)
     C: FloatArray | None = None
+    clock: Clock = field(default=Clock(), repr=False)
 
     kind: ClassVar[Kind] = "targets"
 
@@ -550,52 +590,122 @@ class OwnSquared:
         return -np.inf
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
-        """Return the bounds of each target, computed from the bank alone."""
-        T = self.n_targets
+        """Return the bounds of each target, computed from the bank alone.
+
+        Those of the first block are computed whatever the clock says. Once it ends, the
+        bounds of further targets are those of the zero function, which take no products
+        with the kernels.
+        """
+        T, theta, A = self.n_targets, point.theta, point.A
         upper, lower, error = (np.zeros(T) for _ in range(3))
         wide = () if self.design is None else (self.design.columns.shape[1],)
-        bias, A = np.zeros((*wide, T)), point.A
-        for block in self.blocks():
-            each = certified_columns(
-                self._of(block),
-                point.theta[block],
-                np.asarray(A[:, block], dtype=float),
-                self.one_of,
-            )
-            for t, found in zip(range(block.start, block.stop), each, strict=True):
-                upper[t], lower[t] = found.upper, found.lower
-                error[t], bias[..., t] = found.error, found.bias[..., 0]
-                A[:, t] = found.A[:, 0]
-        bounds = Bounds(upper, lower)
+        bias, quads = np.zeros((*wide, T)), np.zeros(theta.shape)
+        proved = np.ones(T, dtype=bool)
+        for block in self._certified():
+            clock = self.clock if block.start else Clock()
+            part = np.asarray(A[:, block], dtype=float)
+            try:
+                with clock.within():
+                    check_time()
+                    found = certified_columns(self._of(block), theta[block], part)
+            except OutOfTimeError:
+                late = slice(block.start, T)
+                upper[late], proved[late] = self.at_zero(late), False
+                for rest in self._certified(block.start):
+                    part = np.asarray(A[:, rest], dtype=float)
+                    bias[..., rest] = self._effects(theta[rest], part, rest)
+                    quads[rest] = self._quads(part)
+                break
+            upper[block], lower[block] = found.upper, found.lower
+            error[block], bias[..., block] = found.error, found.bias
+            A[:, block], quads[block] = found.A, found.quads
+        bounds = Bounds(upper, lower, proved)
         return Certificate(
             upper=float(upper.sum()),
             lower=float(lower.sum()),
             bias=bias,
-            theta=point.theta,
+            theta=theta,
             A=A,
             dual=A,
-            weight_bounds=np.ones(point.theta.shape[1]),
+            weight_bounds=np.ones(theta.shape[1]),
             about=bounds,
             claim=bounds.message,
             doubt=bounds.message,
             error=float(error.sum()),
+            quads=quads,
         )
 
-    @staticmethod
-    def one_of(problem: MKLProblem, column: int) -> MKLProblem:
-        """Return the problem of one column of a problem of several."""
-        loss, at = problem.loss, slice(column, column + 1)
-        assert isinstance(loss, Squared)
-        return replace(problem, loss=replace(loss, Y=loss.Y[:, at], C=loss.C[:, at]))
+    def until(self, clock: Clock) -> tuple[OwnSquared, float | None]:
+        """Return the same problem with a clock, and the seconds that solvers have.
 
-    def contributions(self, theta: FloatArray, A: FloatArray) -> FloatArray:
-        """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (T, M)."""
-        return own_shares(self.bank, theta, A)
+        The rest is for the certificates, at most half of the time.
+        """
+        one, left = replace(self, clock=clock), clock.left()
+        return one, None if left is None else left - min(one._certifying(), left / 2)
 
-    def blocks(self) -> list[slice]:
-        """Return blocks of targets."""
+    def _certifying(self) -> float:
+        """Return about how many seconds the certificates of all targets take."""
+        some = next(iter(self._certified()), slice(0, 0))
+        point, began = self.first().theta[some], time.perf_counter()
+        A = self.centred.coefficients(self.values(some)) * self.multiples[some]
+        with suppress(OutOfTimeError), self.clock.within():
+            certified_columns(self._of(some), point, A)
+        return (time.perf_counter() - began) * self.n_targets / max(some.stop, 1)
+
+    def at_zero(self, targets: slice) -> FloatArray:
+        """Return the objective of the zero function, for some targets."""
+        sums = np.concatenate(
+            [
+                np.sum(self.values(block) ** 2, axis=0)
+                for block in self.blocks(targets.start)
+            ]
+        )
+        return np.asarray(0.5 * self.multiples[targets] * sums)
+
+    @cached_property
+    def regression(self) -> FloatArray:
+        """The map from values to coefficients of the design's basis, shape (q, n)."""
+        cost = self.cost[:, None]
+        F = np.ones((len(cost), 1)) if self.design is None else self.design.basis
+        found = np.linalg.solve(F.T @ (cost * F), (cost * F).T)
+        return np.asarray(found, dtype=float)
+
+    @cached_property
+    def _sums(self) -> FloatArray:
+        return self.bank.multiply(self.regression.T)
+
+    def _effects(self, theta: FloatArray, A: FloatArray, block: slice) -> FloatArray:
+        """Return the optimal biases or effects of a block of targets."""
+        off = np.einsum("tm,iqm,it->qt", theta, self._sums, A, optimize=True)
+        found = self.regression @ np.asarray(self.Y[:, block], dtype=float) - off
+        return found[0] if self.design is None else self.design.effects(found)
+
+    def _quads(self, A: FloatArray) -> FloatArray:
+        """Return ``<A, K[m] A>`` of each target, from the factors if they are known."""
+        if self.factors is None:
+            return self.bank.quads(A)
+        return self.factors.quads(A / self.centred.root[:, None])
+
+    def contributions(
+        self, theta: FloatArray, A: FloatArray, quads: FloatArray | None = None
+    ) -> FloatArray:
+        """Return each kernel's share of ``sum_m |w_m|^2 / theta_m``, shape (T, M).
+
+        ``quads`` are those of A, if they are known.
+        """
+        return (
+            own_shares(self.bank, theta, A) if quads is None else shares(theta * quads)
+        )
+
+    def blocks(self, start: int = 0) -> list[slice]:
+        """Return blocks of targets, from a first one on."""
         n, _, M = self.bank.shape
-        return target_blocks(n, M, self.n_targets)
+        return target_blocks(n, M, self.n_targets, start=start)
+
+    def _certified(self, start: int = 0) -> list[slice]:
+        """Return the blocks of targets between which the clock is checked."""
+        n, _, M = self.bank.shape
+        return target_blocks(n, M, self.n_targets, _TOGETHER, start)
 
 
 # --- weights shared by all targets ----------------------------------------------------

@@ -156,12 +156,10 @@ class RidgeGrid:
 
     def _effects(self, n_new: int, design: FloatArray | None) -> FloatArray:
         """Return the map from values to the effects on new samples, (n_new, n)."""
-        cost, own = self.problem.cost[:, None], self.problem.design
-        F = np.ones((len(cost), 1)) if own is None else own.basis
-        found = np.linalg.solve(F.T @ (cost * F), (cost * F).T)
+        found, own = self.problem.regression, self.problem.design
         if own is None or design is None:
             return np.repeat(found, n_new, axis=0)
-        return np.asarray(design @ own.effects(np.asarray(found, dtype=float)))
+        return np.asarray(design @ own.effects(found))
 
     def _map(
         self, cross: KernelBank, effects: FloatArray, number: int

@@ -464,9 +464,9 @@ class _SquaredTask(_Task):
         super().__init__(problem, rest, few)
         self.scale = problem.multiples
         self.lower = np.full(len(self.theta), -np.inf)
-        zero = [np.sum(problem.values(at) ** 2, axis=0) for at in problem.blocks()]
-        upper = 0.5 * self.scale * np.concatenate(zero)
-        self.claims = Bounds(upper, np.zeros(len(self.theta)))
+        T = len(self.theta)
+        upper = problem.at_zero(slice(0, T))
+        self.claims = Bounds(upper, np.zeros(T), np.ones(T, dtype=bool))
 
     def suits(self) -> bool:
         return isinstance(self.problem.weights, LpBall)
