@@ -560,7 +560,7 @@ def samples_section(report: Report) -> str:
         )
         for i, why in chosen
     ]
-    heads = ["sample", "why it is here", "true", "predicted", *found.views]
+    heads = ["sample", "why it is shown", "true", "predicted", *found.views]
     caption = "Contributions of the views for a few test samples"
     return table(caption, heads, rows) + paragraph(said)
 
