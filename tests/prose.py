@@ -92,6 +92,14 @@ PHRASES = {
     r"\bnot known before\b": "not known in advance",
     r"\bwere told by\b|\bwhat was said of\b": "inferred from; predictions for",
     r"\bmak(e|es) no positive\b": "is not positive definite",
+    r"(?<!there) is no (number|json)\b": "is not a ...",
+    r"\bshares? out the\b": "distribute",
+    r"\blose (little|nothing) one by one\b": "leaving out one of them costs little",
+    r"\bsome (tenths|hundredths|hundred)\b": "a few tenths",
+    r"\bmodels of bootstrap samples\b": "models fitted to bootstrap samples",
+    r"\bcertified by its dual\b": "a duality gap certifies",
+    r"\bthat is known\.(?!\w)": "a known ...",
+    r"\bcan be had\b|\bwhat is to be had\b": "is available",
 }
 OF_PAGES = {
     r"(?<!there) (is|are) no (parts?|sums?|landmarks?|tables?)\b": "is not a ...",

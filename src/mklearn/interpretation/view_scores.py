@@ -313,7 +313,7 @@ class ViewScorer:
         if of_times and kind == "product":
             raise ValueError(
                 "The product measure divides a sum of squares, and the concordance of "
-                f"{type(model).__name__} is none; use kind='unique' or 'shapley'."
+                f"{type(model).__name__} is not one; use kind='unique' or 'shapley'."
             )
         if of_times and scoring not in (None, _OF_TIMES):
             raise ValueError(

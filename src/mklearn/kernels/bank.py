@@ -610,7 +610,9 @@ class KernelBank:
         :meth:`cross` and :meth:`reference` still refer to the raw kernel.
         """
         if K.shape != self._size:
-            raise ValueError(f"The Gram must have shape {self._size}, got {K.shape}.")
+            raise ValueError(
+                f"The Gram matrix must have shape {self._size}, got {K.shape}."
+            )
         m = range(len(self.names))[m]
         square = K.shape[0] == K.shape[1] and not cross
         bank = copy.copy(self)

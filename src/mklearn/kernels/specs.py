@@ -1037,7 +1037,9 @@ class Product(ComputedKernel):
     def _seen(self, X: Any) -> list[tuple[Kernel, Any]]:
         """Return the factors, and the samples as each of them sees them."""
         if not isinstance(X, Joint) or len(X.parts) != len(self.factors):
-            raise ValueError(f"Kernel {self.label()!r} is given other features.")
+            raise ValueError(
+                f"Kernel {self.label()!r} was given features of another kernel."
+            )
         return list(zip(self.factors, X.parts, strict=True))
 
 
