@@ -190,7 +190,8 @@ def hsic(K: ArrayLike, L: ArrayLike) -> float:
 def alignment(bank: KernelBank) -> FloatArray:
     """Return the centred alignment of each pair of kernels, shape (M, M).
 
-    ``<G_a, G_b> / (|G_a| |G_b|)`` with centred Grams; one means equal up to scale.
+    ``<G_a, G_b> / (|G_a| |G_b|)`` with centred Gram matrices; one means equal up
+    to scale.
 
     Parameters
     ----------

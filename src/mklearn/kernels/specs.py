@@ -921,7 +921,7 @@ class Product(ComputedKernel):
 
     @property
     def definite(self) -> bool:  # type: ignore[override]
-        """Whether all factors are; then so is their product."""
+        """Whether all factors are definite, and therefore their product."""
         return all(factor.definite for factor in self.factors)
 
     @property

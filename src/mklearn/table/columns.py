@@ -318,7 +318,7 @@ def lacking(
 
 @dataclass(frozen=True)
 class Column:
-    """What training samples say about a column.
+    """What is learned about a column from the training samples.
 
     Attributes
     ----------
@@ -362,7 +362,7 @@ class Column:
                    1.0 / spread if spread > 0 else 1.0)  # fmt: skip
 
     def check(self, name: str) -> None:
-        """Raise ValueError if it is not a sound column of that name."""
+        """Raise ValueError unless this is a valid column of that name."""
         sound = self.kind == SEQUENCE
         if self.kind == NUMBER:
             numbers = (self.fill, self.mean, self.scale)
