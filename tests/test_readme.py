@@ -20,7 +20,7 @@ def test_it_starts_with_the_two_commands():
 
 
 def test_extras_exist():
-    extras = set(re.search(r"'\.\[(.*?)\]'", TEXT)[1].split(","))
+    extras = set(re.search(r'"\.\[(.*?)\]"', TEXT)[1].split(","))
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     for extra in extras:
         assert re.search(rf"^{extra} = \[", project, flags=re.MULTILINE)

@@ -252,7 +252,7 @@ def _kind(values: Any, sequence: bool) -> tuple[str | None, str]:
     if count == 1 and len(present) == len(values):
         return None, "it is constant"
     if count > MANY and count > len(present) / 2:
-        return None, f"its {count} different texts seem to be names of samples"
+        return None, f"its {count} different texts seem to be names or dates"
     return CATEGORY, ""
 
 
