@@ -195,10 +195,11 @@ def fit(
         int, typer.Option(min=2, help="Features for each kernel, if approximated.")
     ] = 300,
     subsample: Annotated[
-        int | None, typer.Option(min=20, help="Rows to compare methods on.")
+        int | None,
+        typer.Option(min=20, help="Number of rows on which methods are compared."),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="Another file, to score all methods on.")
+        Path | None, typer.Option(help="Another table on which all methods are scored.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
     by_view: Annotated[str, typer.Option(help=_BY_VIEW)] = "auto",
