@@ -110,7 +110,10 @@ _TARGET = (
     "Target column; for Gram matrices, an array in the npz file or a file of labels."
 )
 _SURVIVAL = "Columns time,event instead of --target; event is 1, or 0 if censored."
-_VIEWS = "A view as name=column,column,...; repeat the option for each view."
+_VIEWS = (
+    'A view as name=column,column,... or "name=pattern*"; repeat the option for each '
+    "view."
+)
 _COVARIATES = "Comma-separated covariates, such as age,sex, that enter linearly."
 _GROUPS = "Column of subjects; samples of a subject stay in the same fold."
 _KERNELS = (
