@@ -44,6 +44,9 @@ except ImportError as missing:
 def main() -> None:
     """Run the command line."""
     if typer is None:
+        if sys.argv[1:] == ["--version"]:
+            print(f"mklearn {__version__}")
+            return
         fail("the command line needs two additional packages: pip install typer rich")
     for stream in (sys.stdout, sys.stderr):
         # characters that a terminal does not have must not end a command
