@@ -184,7 +184,9 @@ def views_section(report: Report) -> str:
         shown = replace(found, names=tuple(plain))
         ViewScoresDisplay.from_scores(shown, ax=drawn.subplots())
         count = len(rows) - found.names.count("intercept")
-        alt = f"Bars: what each of {count} {found.by}s accounts for in the score"
+        alt = (
+            f"Bars: the part of the score that each of {count} {found.by}s accounts for"
+        )
         parts += figure(drawn, alt, "views")
     return parts
 

@@ -223,11 +223,14 @@ def rise(found: tuple[float, float], scoring: str) -> str:
     by = difference({"difference": mean, "difference_error": error}, scoring)
     by += " points" if _scale(scoring)[2] else ""
     if mean > 2.0 * error:
-        said = f"The score is still rising at the end ({by}): more samples would help."
+        said = (
+            f"The score is still rising at the largest size ({by}): more samples would "
+            "help."
+        )
     else:
         said = (
-            f"At the end the score is no longer clearly rising ({by}): more samples of "
-            "the same kind may not help much."
+            f"At the largest size, the score is no longer clearly rising ({by}): more "
+            "samples of the same kind may not help much."
         )
     return f"{said} All sizes use the settings chosen on all samples."
 
