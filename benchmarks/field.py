@@ -801,7 +801,8 @@ def make_protocol(
     """Return the cells of a run and how they are computed."""
     protocol = Protocol(
         name="field" if training == TRAINING else f"field-{training}",
-        title="Does learning kernels pay?",
+        title="Does learning kernels pay?"
+        + ("" if training == TRAINING else f" {training} training samples"),
         tables=tables,
         work=work,
         choices=chosen(training),

@@ -258,8 +258,8 @@ def head(found: Results, fields: dict[str, Field], sets: Sequence[str]) -> list[
             " **Most data sets have one split only: differences of a point or two are "
             "within the noise of a test part, and no standard error can be given.**"
             if splits < 2
-            else " **Most data sets have two splits only: their standard errors are "
-            "hardly known, and what is called clear may be chance.**"
+            else " **Most data sets have only two splits: their standard errors are "
+            "very uncertain, and what is called clear may be chance.**"
             if splits < 3
             else ""
         ),

@@ -374,13 +374,14 @@ def main() -> int:
         f"(for positive weights). The last column compares {draws:.0e} draws with the "
         "exact tail, in standard errors."
     )
-    parts = [page("Beside other programs", "validation.py", found, more)]
+    parts = [page("Comparison with other programs", "validation.py", found, more)]
     parts.append(
         "\n## Variance components and fixed effects\n\nRestricted likelihood with "
         "crossed random effects, `K_m = Z_m Z_m'`, and two covariates. Standard errors "
         "of weights (in units of the noise) are ours of the average information, those "
-        "of statsmodels of the observed one. What is blank was not installed, did not "
-        "converge, or is not told by the program.\n\n" + table(components(args.limix))
+        "of statsmodels of the observed one. Cells are blank if the program was not "
+        "installed, did not converge, or does not report the number.\n\n"
+        + table(components(args.limix))
     )
     parts.append(
         "\n## The likelihood ratio at the boundary\n\n"

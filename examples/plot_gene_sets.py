@@ -69,7 +69,13 @@ print(f"accuracy on {len(X_test)} new cells: {model.score(X_test, y_test):.3f}")
 shares = pd.Series(model.kernel_contributions_, index=model.kernel_names_)
 print(shares.round(3))
 
-shares.sort_values().plot.barh(color="#0072B2")
-plt.xlabel("contribution to the decision")
-plt.tight_layout()
+# %%
+# With ``norm=2``, sets that add little are used as well:
+
+shared = MKLClassifier(family, norm=2, C=0.1).fit(X_train, y_train)
+both = pd.DataFrame({"norm=1": shares, "norm=2": shared.kernel_contributions_})
+fig, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
+both.sort_values("norm=2").plot.barh(color=["#0072B2", "#E69F00"], ax=ax)
+ax.set_xlabel("contribution to the decision")
+ax.spines[["top", "right"]].set_visible(False)
 plt.show()

@@ -1,6 +1,6 @@
 """
-Which graph kernel tells small worlds from chance?
-==================================================
+Which graph kernel distinguishes small worlds from random graphs?
+=================================================================
 
 Graphs have no columns, but there are kernels for them, and each captures a different
 property: how many nodes there are of a kind, how far apart they are, what their
@@ -8,8 +8,8 @@ neighbourhoods look like. Here is one Gram matrix for each, from grakel where it
 installed (``pip install grakel``) and from a few lines of this example otherwise; the
 first line that is printed says which. The learned weights say which of them matters.
 
-Half of the graphs are rings with some edges moved, the other half has as many edges
-between any nodes. Nodes are labelled by their degree.
+Half of the graphs are rings with some edges moved; the other half have the same number
+of edges between random nodes. Nodes are labelled by their degree.
 """
 
 from importlib.metadata import version

@@ -8,8 +8,9 @@ you interpret weights, fit again with a smaller ``tol`` and check whether they c
 
 Each panel shows the weights of ten RBF kernels of different widths on the breast cancer
 data, for several tolerances. All of these models are certified to their tolerance, and
-models with the same C predict alike. With C = 0.0001, the weights for the tolerances
-0.1 and 0.01 coincide: both are the equal weights that the solver starts from.
+models with the same C make similar predictions. With C = 0.0001, the weights for the
+tolerances 0.1 and 0.01 coincide: both are the equal weights that the solver starts
+from.
 """
 
 import matplotlib.pyplot as plt

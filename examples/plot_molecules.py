@@ -2,14 +2,14 @@
 Boiling points from fingerprints of molecules
 =============================================
 
-Chemists compare molecules by fingerprints, counts of the pieces that they are made of,
-and by the Tanimoto kernel on these. There are several kinds of fingerprints, and it is
-not known in advance which one suits a property: here each is a view, and the weights
-say which of them a model of boiling points uses.
+Chemists compare molecules by fingerprints, counts of the substructures that they
+contain, and by the Tanimoto kernel on these. There are several kinds of fingerprints,
+and it is not known in advance which one suits a property: here each is a view, and the
+weights say which of them a model of boiling points uses.
 
-Fingerprints are those of RDKit where it is installed (``pip install rdkit``). Without
-it, the pieces are those of the formula as it is written (SMILES): single symbols, and
-two or three in a row. The first line that is printed says which are shown.
+The fingerprints are computed by RDKit if it is installed (``pip install rdkit``), and
+otherwise from the formula as text (SMILES): single symbols, and two or three in a row.
+The first line that is printed says which are shown.
 """
 
 from collections import Counter

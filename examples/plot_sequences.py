@@ -4,8 +4,8 @@ Where in the cell? Kernels on protein sequences
 
 Kernels do not need numbers as input. A spectrum kernel compares two sequences by the
 substrings of length k that they share. The signals that direct a protein to its place
-in the cell are often at one of its ends, so the first and the last residues are views
-of their own beside the whole sequence, with three kernels each.
+in the cell are often at one of its ends, so the first and the last residues are
+separate views in addition to the whole sequence, with three kernels each.
 
 The sequences are those of MultiLoc. If the data file is not available, rows of
 handwritten digits, encoded as letters, are used instead.

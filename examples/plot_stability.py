@@ -30,7 +30,6 @@ for ax, norm in zip(axes, (1, 2), strict=True):
     model = MKLClassifier(kernels, norm=norm)
     found = weight_stability(model, X, y, n_resamples=15, random_state=0)
     KernelWeightsDisplay.from_stability(found, ax=ax, title=f"norm = {norm}")
-    ax.set_xlabel("mean weight, 95 % of resamples (number: how often used)")
 plt.show()
 
 # %%

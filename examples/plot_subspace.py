@@ -51,6 +51,8 @@ display = SubspaceDisplay(features=others, y=y_test, names=names)
 display.plot(axes[2]).ax_.set_title("Subspace kernel, the next 2")
 for ax in axes[:2]:
     ax.get_legend().remove()
+for ax, (first, second) in zip(axes, [(1, 2), (1, 2), (3, 4)], strict=True):
+    ax.set(xlabel=f"feature {first}", ylabel=f"feature {second}")
 plt.show()
 
 # %%

@@ -322,6 +322,8 @@ def test_missing_packages_are_one_line_and_two():
         assert result.returncode == 2
         assert result.stdout == "" and result.stderr.count("\n") == 1
         assert "pip install typer rich" in result.stderr
+        version = python(code, "--version")
+        assert (version.returncode, version.stdout) == (0, f"mklearn {__version__}\n")
 
 
 def test_the_library_does_not_need_the_command_line():

@@ -403,12 +403,12 @@ def test_grams(tmp_path):
         )
         assert result.exit_code == 0, result.output
         assert name in result.stdout
-        assert "SVC (sum of the Grams)" in result.stdout
+        assert "SVC (sum of the matrices)" in result.stdout
     np.savez(tmp_path / "r.npz", K=grams, value=X[:, 0] + 0.1 * X[:, 1])
     options = ("--target", "value", "--cv", 2)
     result = run("fit", tmp_path / "r.npz", *options, "--out", tmp_path / "r")
     assert result.exit_code == 0, result.output
-    assert "SVR (sum of the Grams)" in result.stdout
+    assert "SVR (sum of the matrices)" in result.stdout
     assert "best single kernel" in result.stdout
     data = inputs.load_data(tmp_path / "r.npz", "value")
     search = models.make_baselines(data, models.Settings(reg="auto"))[

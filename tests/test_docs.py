@@ -277,13 +277,11 @@ def test_every_first_page_is_found_from_the_landing_page():
 
 
 def test_the_landing_page_shows_the_example_of_the_readme():
-    readme = re.findall(
-        r"```python\n(.*?)```",
-        (ROOT / "README.md").read_text(encoding="utf-8"),
-        re.DOTALL,
-    )
+    for language in ("python", "text"):
+        assert blocks(DOCS / "index.md", language) == blocks(
+            ROOT / "README.md", language
+        )
     (code,) = blocks(DOCS / "index.md", "python")
-    assert code == readme[0]
     assert len([line for line in code.splitlines() if line]) == 10
 
 

@@ -118,7 +118,7 @@ def test_report_counts_and_names():
     assert report.largest_overlap == ("a", "b", 0.5)
     text = str(report)
     assert "2 columns named in groups are not in the table" in text
-    assert "too few of its columns are in the table: 'tiny'" in text
+    assert "too many of the named columns are not in the table: 'tiny'" in text
     assert "1 group is left out because it is too small: 'one'" in text
     frame = report.to_frame()
     assert frame["used"].tolist() == [True, True, False, False]

@@ -320,7 +320,7 @@ def test_align_without_names_goes_by_rows():
     assert len(part) == len(y) == N - 1
     with pytest.raises(ValueError, match="no ids"):
         X.align(Y)
-    with pytest.raises(ValueError, match="40 samples but 39 labels"):
+    with pytest.raises(ValueError, match="39 labels for 40 samples"):
         X.align(values[1:])
     named = MultiView({"rna": RNA})
     with pytest.raises(ValueError, match="No sample has a label"), pytest.warns():

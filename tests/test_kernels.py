@@ -189,7 +189,7 @@ def test_single_column(column):
         ("z", "'z' is not in view 'X'"),
         ([], "uses no column"),
         (slice(3, 3), "uses no column"),
-        ([True, False], "one entry for each of the 5"),
+        ([True, False], "has 5 columns, got"),
         ([0.5], "by index or name"),
     ],
 )
@@ -540,7 +540,7 @@ def test_samples_that_are_all_equal(data):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (np.array([[1.0, np.nan]]), "NaN or infinity in 1 entries"),
+        (np.array([[1.0, np.nan]]), "NaN or infinity in 1 entry"),
         (np.array([[np.inf], [1.0]]), "NaN or infinity"),
         (np.empty((0, 3)), "0 sample"),
         (np.empty((3, 0)), "at least one column"),

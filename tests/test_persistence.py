@@ -295,7 +295,7 @@ def test_foreign_files_are_refused(tmp_path):
         load(tmp_path / "a.npz")
     with pytest.raises(ModelFileError, match="not a model file"):
         load(_forged(path, {"model.json": b'{"format": "other"}'}))
-    with pytest.raises(ModelFileError, match="no JSON"):
+    with pytest.raises(ModelFileError, match="not JSON"):
         load(_forged(path, {"model.json": b"{"}))
     with pytest.raises(OSError):
         load(tmp_path / "absent.mkl")

@@ -267,7 +267,7 @@ def test_absent_views_are_told():
     html = report_html(make_report(data=describe_data(X, [0, 1, 1])))
     assert "samples without it" in html and "are assigned the average" in html
     # what is absent is not called complete
-    assert "of them 1 lack a; no other values were missing" in html
+    assert "1 sample lacks view a; no other values were missing" in html
 
 
 @pytest.mark.parametrize("weights", ["shared", "per-target", ["a", "a", "b"]])

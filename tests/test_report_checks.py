@@ -181,7 +181,7 @@ def test_equal_samples_and_split_subjects_are_found():
     groups = np.arange(N) // 2
     assert sample_checks(NOISE, Y, folds, groups) == ()
     (said,) = sample_checks(NOISE, Y, folds, np.arange(N) % 30)
-    assert said.startswith("30 subjects have samples in both the training and the test")
+    assert said.startswith("The samples of 30 subjects are in both the training")
     bank = KernelBank(NOISE, ["linear"])
     assert sample_checks(bank, Y, folds) == ()
 

@@ -42,7 +42,7 @@ def draw(axes, model, X, y):
     axes.set_xlabel(
         "share of the kernel weights (median and 95 % of 30 bootstrap samples)"
     )
-    axes.set_title("Which description of the cells counts?", loc="left")
+    axes.set_title("Which description of the cells matters?", loc="left")
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -38,7 +38,7 @@ class KernelRow:
 
 
 def kernel_rows(model: Any) -> list[KernelRow]:
-    """Return the kernels of a fitted model in their order, with what they count."""
+    """Return the kernels of a fitted model in order, with their weights and shares."""
     check_is_fitted(model)
     weights = np.atleast_2d(model.kernel_weights_).mean(axis=0)
     shares = np.atleast_2d(model.kernel_contributions_).mean(axis=0)

@@ -298,7 +298,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any
             members[_CONTENT], parse_constant=_no_number, parse_float=_finite
         )
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} is damaged: {_CONTENT} is no JSON.") from error
+        raise ModelFileError(f"{path} is damaged: {_CONTENT} is not JSON.") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelFileError(f"{path} is not a model file of mklearn.")
     version = content.get("format_version")
@@ -322,7 +322,7 @@ def _open(path: str | os.PathLike[str]) -> tuple[dict[str, bytes], dict[str, Any
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _finite(text: str) -> float:
@@ -342,7 +342,7 @@ def _read_members(file: BinaryIO) -> dict[str, bytes]:
         names = {info.filename for info in infos}
         ours = all(_is_ours(info) for info in infos)
         if not ours or len(names) != len(infos):
-            raise ValueError("it is a zip archive but no model file")
+            raise ValueError("it is a zip archive but not a model file")
         # overlapping members could take the square of that, before any digest
         if sum(info.file_size for info in infos) > size:
             raise ValueError("its members are larger than the file")
@@ -534,7 +534,7 @@ class _Reader:
     def _make_array(self, value: dict[str, Any]) -> NDArray[Any]:
         number = value["is"]
         if type(number) is not int:
-            raise ValueError(f"{number!r} is no number of an array")
+            raise ValueError(f"{number!r} is not the number of an array")
         if number not in self._arrays:
             array = _read_array(self._members[_array_name(number)])
             self._check_axes(array.shape)

@@ -23,8 +23,9 @@ from mklearn.kernels import KernelBank, alignment
 from mklearn.problems import TwoLevel
 from mklearn.solvers import Solution
 
+# safe for the colour-blind; grey in place of yellow, which is too light on white
 OKABE_ITO = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442",
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999",
 )  # fmt: skip
 
 
@@ -137,7 +138,7 @@ class KernelWeightsDisplay:
             names=stability.kernel_names,
             notes=[f"{100 * f:.0f} %" for f in stability.selection_frequency],
             interval=stability.interval,
-            label=f"mean weight θ, {100 * stability.level:g} % of resamples "
+            label=f"mean weight θ, {100 * stability.level:g} % of resamples\n"
             "(number: how often used)",
         )
         default = f"Kernel weights over {len(stability.weights)} resamples"

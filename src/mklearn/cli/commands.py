@@ -44,6 +44,9 @@ except ImportError as missing:
 def main() -> None:
     """Run the command line."""
     if typer is None:
+        if sys.argv[1:] == ["--version"]:
+            print(f"mklearn {__version__}")
+            return
         fail("the command line needs two additional packages: pip install typer rich")
     for stream in (sys.stdout, sys.stderr):
         # characters that a terminal does not have must not end a command
@@ -110,7 +113,10 @@ _TARGET = (
     "Target column; for Gram matrices, an array in the npz file or a file of labels."
 )
 _SURVIVAL = "Columns time,event instead of --target; event is 1, or 0 if censored."
-_VIEWS = "A view as name=column,column,...; repeat the option for each view."
+_VIEWS = (
+    'A view as name=column,column,... or "name=pattern*"; repeat the option for each '
+    "view."
+)
 _COVARIATES = "Comma-separated covariates, such as age,sex, that enter linearly."
 _GROUPS = "Column of subjects; samples of a subject stay in the same fold."
 _KERNELS = (
@@ -196,10 +202,11 @@ def fit(
         int, typer.Option(min=2, help="Features for each kernel, if approximated.")
     ] = 300,
     subsample: Annotated[
-        int | None, typer.Option(min=20, help="Rows to compare methods on.")
+        int | None,
+        typer.Option(min=20, help="Number of rows on which methods are compared."),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option(help="Another file, to score all methods on.")
+        Path | None, typer.Option(help="Another table on which all methods are scored.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
     by_view: Annotated[str, typer.Option(help=_BY_VIEW)] = "auto",

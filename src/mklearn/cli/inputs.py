@@ -511,7 +511,7 @@ def _check_repeats(repeats: int) -> None:
 
 
 class _EventGroupFolds:
-    """Folds that keep groups together, and share out the events where possible."""
+    """Folds that keep groups together, and spread the events evenly where possible."""
 
     def __init__(
         self, n_folds: int, groups: NDArray[Any], event: NDArray[np.bool_], seed: int

@@ -228,7 +228,7 @@ def gene_families(
         if view is None and len(numbers) == 1:
             view = numbers[0]
         if view not in numbers:
-            told = "say whose they are by" if view is None else f"got {view!r} in"
+            told = "name their view by" if view is None else f"got {view!r} in"
             raise TableError(
                 f"{told} --gene-sets VIEW=FILE; the views of numbers are "
                 f"{', '.join(numbers)}."
@@ -726,7 +726,7 @@ def _others(data: Data, options: Settings) -> dict[str, Any]:
     tried: dict[str, Any] = {"C": SVM_COSTS}
     if grams:
         svm.set_params(kernel="precomputed")
-        found = {f"{type(svm).__name__} (sum of the Grams)": (svm, tried)}
+        found = {f"{type(svm).__name__} (sum of the matrices)": (svm, tried)}
         make = GramModel
     else:
         columns = _count_numbers(data)

@@ -31,7 +31,7 @@ from mklearn.data.labels import (
     spelt_otherwise,
     told,
 )
-from mklearn.data.spelling import did_you_mean
+from mklearn.data.spelling import did_you_mean, plural
 
 Columns = int | str | slice | Sequence[int] | Sequence[str] | None
 
@@ -355,9 +355,8 @@ class MultiView:
             array, _ = _as_view(values, name)
             if _n_rows(array) != len(self):
                 raise ValueError(
-                    f"The new view {name!r} has {_n_rows(array)} samples, but the "
-                    "others "
-                    f"have {len(self)}."
+                    f"The new view {name!r} has {plural(_n_rows(array), 'sample')}, "
+                    f"but the others have {len(self)}."
                 )
             made._data[name] = array
             made._columns[name] = None if known is None else tuple(map(str, known))
@@ -540,7 +539,7 @@ class MultiView:
             mask = self._absent[name]
             holes = "" if mask is None else f" ({np.count_nonzero(mask)} absent)"
             kinds.append(f"{name}: {'strings' if v.ndim == 1 else v.shape[1]}{holes}")
-        return f"MultiView({len(self)} samples; {', '.join(kinds)})"
+        return f"MultiView({plural(len(self), 'sample')}; {', '.join(kinds)})"
 
     def _repr_html_(self) -> str:
         """Return a table of the views, as notebooks show it."""
@@ -556,8 +555,8 @@ class MultiView:
         known = "" if self.ids is None else f": {escape(told(self.ids[:3]))}, ..."
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         return (
-            f"<p>MultiView, {len(self)} samples{known}</p><table><thead><tr>{head}</tr>"
-            f"</thead><tbody>{body}</tbody></table>"
+            f"<p>MultiView, {plural(len(self), 'sample')}{known}</p><table><thead>"
+            f"<tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 
     def align(self, y: Any, on: str | None = None) -> tuple[MultiView, Any]:
@@ -604,8 +603,9 @@ class MultiView:
         if labels is None or (labels.counted and self._counts_otherwise(labels)):
             if n != len(self):
                 raise ValueError(
-                    f"There are {len(self)} samples but {n} labels without names; give "
-                    "a Series with the ids of the samples as its index, or a DataFrame "
+                    "Without names, each sample needs a label: got "
+                    f"{plural(n, 'label')} for {plural(len(self), 'sample')}. Give a "
+                    "Series with the ids of the samples as its index, or a DataFrame "
                     "and the column of ids as on=..."
                 )
             place = np.arange(n)
@@ -641,22 +641,19 @@ class MultiView:
         if not known.all():
             rows = np.flatnonzero(~known)
             who = rows if self.ids is None else self.ids[rows]
-            samples = (
-                "1 sample has no label and is dropped"
+            fate = (
+                "has no label and is dropped"
                 if len(rows) == 1
-                else f"{len(rows)} samples have no label and are dropped"
+                else "have no label and are dropped"
             )
-            parts.append(f"{samples}: {told(who)}")
+            parts.append(f"{plural(len(rows), 'sample')} {fate}: {told(who)}")
         if labels is not None and self.ids is not None:
             unused = np.setdiff1d(np.arange(len(labels.values)), place)
             if len(unused):
                 who = labels.values[unused]
-                these = (
-                    "1 label belongs"
-                    if len(unused) == 1
-                    else f"{len(unused)} labels belong"
-                )
-                parts.append(f"{these} to no sample: {told(who)}")
+                belong = "belongs" if len(unused) == 1 else "belong"
+                these = plural(len(unused), "label")
+                parts.append(f"{these} {belong} to no sample: {told(who)}")
         if parts:
             warnings.warn("; ".join(parts) + ".", stacklevel=3)
 
@@ -709,8 +706,8 @@ class MultiView:
         if wanted and all(isinstance(column, (bool, np.bool_)) for column in wanted):
             if len(wanted) != n:
                 raise ValueError(
-                    f"A mask of columns needs one entry for each of the {n} columns of "
-                    f"view {name!r}, got {len(wanted)}."
+                    "A mask of columns needs one entry for each column: view "
+                    f"{name!r} has {plural(n, 'column')}, got {len(wanted)}."
                 )
             return np.flatnonzero(wanted)
         return np.array([self._find(name, column, n) for column in wanted], np.intp)
@@ -727,8 +724,8 @@ class MultiView:
                 )
             if count > 1:
                 raise ValueError(
-                    f"View {name!r} has {count} columns called {column!r}; give the "
-                    "index of one of them."
+                    f"View {name!r} has {plural(count, 'column')} called {column!r}; "
+                    "give the index of one of them."
                 )
             return names.index(column)
         if isinstance(column, (bool, np.bool_)) or not isinstance(
@@ -740,7 +737,8 @@ class MultiView:
             )
         if not -n <= column < n:
             raise ValueError(
-                f"Column {column} is out of range: view {name!r} has {n} columns."
+                f"Column {column} is out of range: view {name!r} has "
+                f"{plural(n, 'column')}."
             )
         return int(column) % n
 
@@ -905,7 +903,8 @@ def _as_view(view: Any, name: str) -> tuple[Any, tuple[str, ...] | None]:
         )
     if columns is not None and len(columns) != array.shape[1]:
         raise ValueError(
-            f"View {name!r} got {len(columns)} names for {array.shape[1]} columns."
+            f"View {name!r} got {plural(len(columns), 'name')} for "
+            f"{plural(array.shape[1], 'column')}."
         )
     if sparse.issparse(array) and not array.has_canonical_format:
         array = array.copy()  # duplicate entries are summed, not in the input
@@ -1008,8 +1007,8 @@ def _require_finite(values: NDArray[np.float64], name: str) -> None:
     bad = values.size - np.count_nonzero(np.isfinite(values))
     if bad:
         raise ValueError(
-            f"View {name!r} contains NaN or infinity in {bad} entries; impute them or "
-            "drop the samples first. (Only entire rows of a view may be missing; to "
-            "impute within each fold, use MultiView(..., allow_nan=True) and a "
-            "ViewTransformer.)"
+            f"View {name!r} contains NaN or infinity in {plural(int(bad), 'entry')}; "
+            "impute the values or drop the samples first. (Only entire rows of a view "
+            "may be missing; to impute within each fold, use MultiView(..., "
+            "allow_nan=True) and a ViewTransformer.)"
         )

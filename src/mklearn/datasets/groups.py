@@ -21,21 +21,22 @@ def make_groups(
 ) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return standard normal samples whose class depends on three groups of columns.
 
-    Each group has four columns. The first counts by the distance from zero (a shell),
-    the second by a wave along its diagonal, the third linearly; the other ones are
-    noise. A kernel of one width on all columns mixes these up; a bank with some widths
-    for each group lets learning tell what matters, and at which scale.
+    Each group has four columns. The class depends on the distance of the first group
+    from zero (a shell), on a wave along the diagonal of the second, and linearly on the
+    third; all other groups are noise. A single kernel on all columns cannot separate
+    these effects; with kernels of several widths for each group, learning shows which
+    groups matter, and at which scale.
 
-    Rows are independent, so that a block of a large task is a call with a seed of its
-    own: ``random_state=[7, block]``.
+    Rows are independent, so that a large data set can be generated in blocks, each with
+    its own seed: ``random_state=[7, block]``.
 
     Parameters
     ----------
     n_samples : int
     n_noise : int
-        Groups that carry no information.
+        Number of uninformative groups.
     flip : float
-        Share of labels that are turned over: no classifier can err less.
+        Share of labels that are flipped; no classifier can have a smaller error.
     random_state : int, sequence of int, Generator or None
         As for :func:`numpy.random.default_rng`.
 

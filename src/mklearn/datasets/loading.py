@@ -30,10 +30,10 @@ def load(
 ) -> Any:
     """Return a data set by its name.
 
-    The sources, in this order: the file in ``folder``, whose SHA-256 sum must be the
-    known one; scikit-learn's own copy; OpenML. Whatever the source, sizes and class
-    counts must be the documented ones, and the labels are the same. Values are raw:
-    neither scaled nor shuffled.
+    These sources are tried in turn: the file in ``folder``, whose SHA-256 checksum must
+    match; the copy in scikit-learn; OpenML. For every source, sizes and class counts
+    must be as documented, and the labels are the same. Values are raw: neither scaled
+    nor shuffled.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ def load(
     Raises
     ------
     ValueError
-        If there is no such set, or what was found is not it.
+        If there is no such data set, or the data found differ from it.
     FileNotFoundError
-        If no source has it; the message says which file to put where.
+        If no source has the data; the message says which file is needed, and where.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def _missing(name: str, entry: DataSet, folder: Any, why: str) -> str:
     path = find_file(entry, folder)
     place = f"{path} does not exist" if path else f"{VARIABLE} is not set"
     reason = f"{place}, and {why}" if why else place
-    return f"Data set {name!r} is not at hand: {reason}; {_advice(entry)}"
+    return f"Data set {name!r} is not available: {reason}; {_advice(entry)}"
 
 
 def _advice(entry: DataSet) -> str:

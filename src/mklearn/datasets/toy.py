@@ -23,19 +23,19 @@ def make_toy(
     """Return samples of two Gaussians with opposite means and unit covariance.
 
     The means are ``± distance * weights / |weights|``, where ``weights`` is binary and
-    has a share ``sparsity`` of zeros, the features that carry no information. However
-    many they are, the classes overlap by the same :func:`bayes_error`.
+    has a share ``sparsity`` of zeros, the features that carry no information. Their
+    number does not affect the overlap of the classes, see :func:`bayes_error`.
 
     Parameters
     ----------
     n_samples : int
-        Half of them, rounded down, are positive.
+        Number of samples; half of them, rounded down, are positive.
     sparsity : float
-        Share of features without information, from 0 to less than 1; at least one
-        feature carries some.
+        Share of uninformative features, from 0 to less than 1; at least one feature
+        is informative.
     n_features : int
     distance : float
-        Of each mean from zero.
+        Distance of each mean from zero.
     random_state : int, RandomState or None
 
     Returns
@@ -67,12 +67,12 @@ def make_toy(
 
 
 def bayes_error(distance: float = 1.75) -> float:
-    """Return the error that no classifier of :func:`make_toy` can stay below.
+    """Return the smallest error that a classifier of :func:`make_toy` can have.
 
     Parameters
     ----------
     distance : float
-        Of either mean from the origin.
+        Distance of either mean from the origin.
 
     Returns
     -------

@@ -28,29 +28,28 @@ def make_multiview(
     """Return views of three kinds, and which of them are relevant.
 
     - A *relevant* view of strength s is normal with unit covariance around the centre
-      of its class; any two centres are 2 s apart, in directions of its own.
-    - A *redundant* view is a relevant one, turned and with as much noise again: given
-      the other it is uninformative about the class.
+      of its class; any two centres are 2 s apart, and each view has its own directions.
+    - A *redundant* view is a rotated copy of a relevant view with additional noise of
+      the same variance: given the original, it is uninformative about the class.
     - A *noise* view is standard normal.
 
     Given the class, the relevant views are independent. Two classes can therefore be
-    told apart with the error ``bayes_error(s)`` from one view of strength s, and with
-    ``bayes_error(norm(strengths))`` from all.
+    distinguished with the error ``bayes_error(s)`` from one view of strength s, and
+    with ``bayes_error(norm(strengths))`` from all.
 
     Parameters
     ----------
     n_samples : int
-        Spread over the classes as evenly as can be.
+        Number of samples, divided among the classes as evenly as possible.
     n_views : int
-        Of all three kinds; what is neither relevant nor redundant is noise.
+        Number of all views; those that are neither relevant nor redundant are noise.
     relevant : int or sequence of float
         Strengths of the relevant views; a number of views means strength 1 each.
     n_redundant : int
-        The first copies the first relevant view, the second the second, and so on
-        around.
+        Number of redundant views, which copy the relevant views in turn.
     n_classes : int
     n_features : int
-        Columns of each view, at least ``n_classes - 1``.
+        Number of columns of each view, at least ``n_classes - 1``.
     random_state : int, RandomState or None
 
     Returns
@@ -59,8 +58,8 @@ def make_multiview(
         Views "relevant0", ..., "redundant0", ..., "noise0", ... in random order.
     y : array of shape (n_samples,) of 0, ..., n_classes - 1
     indices : array of int
-        Where the relevant views are in ``X.names``, in the order of their strengths as
-        given; the kernels of ``per_view`` have the same order.
+        Positions of the relevant views in ``X.names``, in the order of the given
+        strengths; the kernels of ``per_view`` have the same order.
 
     Examples
     --------

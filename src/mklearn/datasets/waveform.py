@@ -29,8 +29,8 @@ def make_waveform(
     ----------
     n_samples : int
     n_noise : int
-        Columns of standard normal noise after the wave; 19 give the 40 features of
-        UCI's second version.
+        Number of columns of standard normal noise after the wave; 19 give the 40
+        features of UCI's second version.
     random_state : int, RandomState or None
 
     Returns

@@ -121,7 +121,7 @@ class PathSearch(SearchMixin, BaseMKL):
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : array
         sample_weight : array of shape (n_samples,), optional
             Multiplied by C, and used in the scores as well. A weight of 2 is equivalent

@@ -36,8 +36,8 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
     kernels : kernel, name, callable, list of these, "auto" or "precomputed"
         As in :class:`MKLClassifier`.
     fixed : str, int, or list of these, optional
-        Covariates, as in :class:`MKLClassifier`; each class has effects of its own, and
-        an intercept beside them.
+        Covariates, as in :class:`MKLClassifier`; each class has its own effects, and
+        an intercept in addition to them.
     C : float
         Cost of errors, the κ of the paper.
     weights : {"per-class", "shared"}
@@ -166,7 +166,7 @@ class BilinearMKLClassifier(LabelsMixin, BaseMKL):
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : array of shape (n_samples,)
             Class labels, numbers or strings.
         sample_weight : array of shape (n_samples,), optional

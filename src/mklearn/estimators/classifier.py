@@ -85,7 +85,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
         Multiplies C for the samples of each class.
     psd : {"check", "clip", "ignore"}
         What to do with precomputed or callable kernels that are not positive
-        semidefinite: raise an error, clip the negative eigenvalues, or nothing.
+        semidefinite: raise an error, clip the negative eigenvalues, or do nothing.
     tol : float
         Relative duality gap to reach.
     max_iter : int
@@ -222,7 +222,7 @@ class MKLClassifier(LabelsMixin, StatisticsMixin, PosedMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : array of shape (n_samples,)
             Class labels, numbers or strings.
         sample_weight : array of shape (n_samples,), optional

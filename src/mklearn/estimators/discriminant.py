@@ -215,7 +215,7 @@ class MKLDiscriminant(
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : array of shape (n_samples,), or indicators of shape (n_samples, n_labels)
         sample_weight : array of shape (n_samples,), optional
             A weight of 2 is equivalent to giving the sample twice, a weight of 0 to

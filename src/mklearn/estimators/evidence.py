@@ -96,7 +96,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         as if the target were fitted alone, which takes nearly as long.
     max_iter : int
     time_limit : float, optional
-        Seconds.
+        Limit in seconds.
     memory_limit : int, optional
         As in :class:`MKLClassifier`, for the kernels. With ``weights="per-target"``,
         coefficients that exceed it are kept in a temporary file.
@@ -234,7 +234,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Outputs share the kernel weights unless ``weights`` says otherwise; each has
             its own noise variance. With ``weights="per-target"`` y is not copied: it

@@ -135,11 +135,11 @@ class MKLOneClass(Decides, OutlierMixin, BaseMKL):
 
     @one_blas_thread
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MKLOneClass:
-        """Learn the kernel weights and the region that holds the samples.
+        """Learn the kernel weights and the region that contains the samples.
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             A weight of 2 is equivalent to giving the sample twice, a weight of 0 to

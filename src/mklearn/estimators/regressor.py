@@ -181,7 +181,7 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             All outputs share the kernel weights unless ``weights`` says otherwise, so
             they should have comparable scales. With ``weights="per-target"``, the

@@ -711,7 +711,7 @@ class MKLCoxCV(PathSearch, MKLCox):
             part = "test" if learned else "training"
             raise ValueError(
                 f"The {part} part of fold {number} has no event that other samples "
-                "outlive; use fewer folds, or folds that share out the events."
+                "outlive; use fewer folds, or folds that all have events."
             )
 
     def _plain(self) -> MKLCox:

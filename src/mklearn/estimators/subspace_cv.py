@@ -44,7 +44,7 @@ class SubspaceClassifierCV(SearchMixin, SubspaceClassifier):
     kernel is formed once, each reg takes one Cholesky factorisation, and the SVMs for
     each C are warm-started from those for the previous one. For nested
     cross-validation, pass the estimator to ``cross_val_score``: it then makes its
-    choice anew on each training part.
+    choice again on each training part.
 
     Parameters
     ----------

@@ -235,7 +235,7 @@ class MKLCox(SurvivalMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : structured array, or array or DataFrame of two columns
             Times, and whether an event was observed (True or 1) or the time is
             censored. A structured array, as in scikit-survival, has one boolean field
@@ -573,7 +573,7 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
 
         Parameters
         ----------
-        X : array, sparse matrix, DataFrame, MultiView; Grams if precomputed
+        X : array, sparse matrix, DataFrame, MultiView, or Gram matrices
         y : structured array, or array or DataFrame of two columns
             Times, and whether they are events or censored, as in :meth:`MKLCox.fit`.
             The times must be positive, because their logarithms are used.

@@ -160,7 +160,7 @@ def kernel_tests(
 
     Parameters
     ----------
-    X : array, sparse matrix, DataFrame, MultiView; Grams (n, n, M) if precomputed
+    X : array, sparse matrix, DataFrame, MultiView, or Gram matrices (n, n, M)
         Or a :class:`TestedKernels`, which contains computed kernels to be reused for
         many targets.
     y : array of shape (n,), or times to an event

@@ -166,7 +166,7 @@ class StabilitySelection:
 
     @property
     def bound(self) -> float:
-        """On the expected number of kernels selected by chance, without assumptions."""
+        """Bound on the expected number of false selections, without assumptions."""
         q, p = self.per_half, len(self.kernel_names)
         return q**2 / ((2.0 * self.threshold - 1.0) * p)
 
@@ -210,7 +210,7 @@ def weight_stability(
 
     Resampling uses sample weights: a sample drawn twice has weight 2. Hence precomputed
     Gram matrices and banks can be resampled like tables, and data-dependent parameters
-    of kernels (widths, standardisation, normalisation) are computed anew each time.
+    of kernels (widths, standardisation, normalisation) are computed again each time.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def weight_stability(
     X, y
         Samples and targets, in the form that the estimator expects.
     method : {"bootstrap", "folds", "pairs"}
-        "bootstrap" draws as many samples with replacement, within each class for
+        "bootstrap" draws n_samples samples with replacement, within each class for
         classifiers; "folds" leaves out one fold at a time; "pairs" draws one half of
         the samples, and then the other half, as stability selection does (see the
         method ``select`` of the result). Since folds share most of their samples, their

@@ -277,12 +277,12 @@ def score_by_view(
 
 
 class ViewScorer:
-    """Scores by view of one fold after the other; what :func:`score_by_view` uses.
+    """Scores by view, one fold after the other; :func:`score_by_view` uses it.
 
     Parameters
     ----------
     model : estimator of mklearn
-        Of the kind that :meth:`add` is given.
+        An estimator of the kind that is passed to :meth:`add`.
     kind, by, scoring, n_permutations, n_jobs, random_state
         As in :func:`score_by_view`.
     also : sequence of {"unique", "shapley"}
@@ -313,7 +313,7 @@ class ViewScorer:
         if of_times and kind == "product":
             raise ValueError(
                 "The product measure divides a sum of squares, and the concordance of "
-                f"{type(model).__name__} is none; use kind='unique' or 'shapley'."
+                f"{type(model).__name__} is not one; use kind='unique' or 'shapley'."
             )
         if of_times and scoring not in (None, _OF_TIMES):
             raise ValueError(
@@ -380,8 +380,7 @@ class ViewScorer:
         model : estimator
             For the product measure, fitted on ``train``; else it is cloned.
         train : tuple of (X, y), or None
-            Samples of the fold to learn from; None where they are not known, and not
-            needed either.
+            Training samples of the fold; None if they are neither known nor needed.
         test : tuple of (X, y)
             Samples to be scored on.
         """

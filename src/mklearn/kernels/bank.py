@@ -296,7 +296,7 @@ class KernelBank:
             in common.
         names : iterable of str, optional
         scale : array of shape (M,), optional
-            What kernels of columns in common are multiplied by.
+            Factors of the kernels, if they have columns in common.
 
         Examples
         --------
@@ -347,7 +347,7 @@ class KernelBank:
 
     @classmethod
     def from_state(cls, state: BankState) -> KernelBank:
-        """Return the bank of a saved state; raise ValueError if nothing fits.
+        """Return the bank of a saved state; raise ValueError if it is inconsistent.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ class KernelBank:
 
     @property
     def present(self) -> NDArray[np.bool_] | None:
-        """Which rows have the view of which kernel, (n_kernels, n_rows); None for all.
+        """Whether rows have the view of a kernel, (n_kernels, n_rows); None if all do.
 
         For cross banks these are the new samples.
         """
@@ -583,7 +583,7 @@ class KernelBank:
         return BankState(self.names, references, present)
 
     def example(self, n: int) -> Any:
-        """Return ``n`` samples such as :meth:`cross` may be given."""
+        """Return ``n`` samples that are valid input of :meth:`cross`."""
         return example((p.features for p in self._parts if p.features), n)
 
     def _without_rows(self, cols: Index | None) -> KernelBank:
@@ -610,7 +610,9 @@ class KernelBank:
         :meth:`cross` and :meth:`reference` still refer to the raw kernel.
         """
         if K.shape != self._size:
-            raise ValueError(f"The Gram must have shape {self._size}, got {K.shape}.")
+            raise ValueError(
+                f"The Gram matrix must have shape {self._size}, got {K.shape}."
+            )
         m = range(len(self.names))[m]
         square = K.shape[0] == K.shape[1] and not cross
         bank = copy.copy(self)
@@ -641,7 +643,7 @@ class KernelBank:
         Parameters
         ----------
         values : array of shape (n,)
-            Not negative.
+            Nonnegative numbers.
         name : str
 
         Examples
@@ -1095,8 +1097,8 @@ class KernelBank:
     def inner(self, matrix: FloatArray, upper: bool = False) -> FloatArray:
         """Return ``sum_ij K[m][i, j] matrix[i, j]`` for every kernel, (n_kernels,).
 
-        ``upper`` says that the matrix is symmetric, and that only its upper triangle
-        is to be read: half of the pairs are.
+        With ``upper``, the matrix is assumed to be symmetric, and only its upper
+        triangle is read, which takes half of the work.
         """
         if matrix.shape != self._size:
             raise ValueError(
@@ -1157,11 +1159,11 @@ class KernelBank:
         return out
 
     def sizes(self) -> FloatArray:
-        """Return what bounds the terms of all entries, shape (n_rows, n_kernels).
+        """Return bounds on the terms of all entries, shape (n_rows, n_kernels).
 
-        Of a square bank of positive semidefinite kernels, no value ``K[m][i, j]``, and
-        no term that a normalisation makes it of, is larger than the product of entries
-        i and j of column m. Rounding errors are in proportion to these.
+        In a square bank of positive semidefinite kernels, the value ``K[m][i, j]``, and
+        each term from which a normalisation computes it, is at most the product of
+        entries i and j of column m. Rounding errors are proportional to these.
         """
         affine, out = self._affine, self._raw_diag()
         if affine is None:
@@ -1178,10 +1180,10 @@ class KernelBank:
         return np.asarray(np.sqrt(np.maximum(out, 0.0)))
 
     def rounding(self, n_terms: int) -> float:
-        """Return the relative error of sums of products with so many entries.
+        """Return the relative error of sums of ``n_terms`` products.
 
-        It is that of any order of summation. Values that are computed when they are
-        needed may differ a little from one question to the next.
+        It holds for any order of summation. Values that are computed on demand may
+        differ slightly from one call to the next.
         """
         unit = float(np.finfo(np.float64).eps) / 2
         again = max(part.source.slip for part in self._parts)
@@ -1216,7 +1218,7 @@ class KernelBank:
         return row_means, row_means @ w
 
     def with_affine(self, affine: Affine | None) -> KernelBank:
-        """Return the bank whose answers are for normalised kernels."""
+        """Return the bank of the normalised kernels."""
         if affine is not None:
             n_rows, n_cols, M = self.shape
             terms: list[tuple[FloatArray | None, tuple[int, ...]]] = [

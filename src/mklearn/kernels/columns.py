@@ -62,7 +62,7 @@ class FeatureSet:
                     f"{np.shape(array)}."
                 )
         if not (self.text or self.filler is None or _is_sound(self.filler, (1, width))):
-            raise ValueError(f"A sample has {width} finite columns, the filler others.")
+            raise ValueError(f"The filler must have {width} finite columns.")
 
     @classmethod
     def fit(
@@ -127,7 +127,7 @@ class FeatureSet:
     def check(self) -> None:
         """Raise ValueError unless there is a sample that replaces absent ones."""
         if self.filler is None or isinstance(self.filler, str) != self.text:
-            raise ValueError("There is no sample that stands for absent ones.")
+            raise ValueError("The sample that represents absent ones is missing.")
 
     def example(self, n: int) -> Any:
         """Return a view of ``n`` samples that is valid input of :meth:`take`."""

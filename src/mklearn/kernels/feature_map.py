@@ -382,18 +382,18 @@ class FeatureMap:
         M, end = len(self.slices), 0
         places: list[int] = []
         if not len(self.names) == len(self.kernels) == M > 0:
-            raise ValueError("Each kernel has a name and features.")
+            raise ValueError("Each kernel needs a name and features.")
         for features, piece, positions in self.pieces:
             if not isinstance(features, Features):
                 raise ValueError("A kernel has no features.")
             features.check()
             if not isinstance(piece, Piece):
-                raise ValueError("Features are of no kind.")
+                raise ValueError("The kind of some features is unknown.")
             piece.check()
             if piece.shared and (
                 self.spherical or features.text or piece.n_columns != features.n_columns
             ):
-                raise ValueError("Columns are those of other samples.")
+                raise ValueError("The columns do not match those of the samples.")
             widths = dict(zip(positions, piece.widths, strict=True))
             for m, width in widths.items():
                 part = self.slices[m]
@@ -401,7 +401,7 @@ class FeatureMap:
                     raise ValueError("Features have other columns.")
             places += positions
         if sorted(places) != list(range(M)):
-            raise ValueError("Kernels have no features, or two.")
+            raise ValueError("Each kernel needs features of exactly one kind.")
         for part in self.slices:
             if part.start != end or part.stop <= end:
                 raise ValueError("Features have other columns.")
@@ -611,7 +611,7 @@ class Explicit(Piece):
     def check(self) -> None:
         """Raise ValueError if the number of features is impossible."""
         if not isinstance(self.kernel, Kernel):
-            raise ValueError("Features are of no kernel.")
+            raise ValueError("Some features belong to no kernel.")
         kernel = self.kernel
         for factor in kernel.factors if isinstance(kernel, Product) else (kernel,):
             degree = factor.parameters().get("degree", 1)

@@ -79,8 +79,8 @@ class GroupReport:
         cover = "It covers" if len(self.sizes) == 1 else "They cover"
         lines = [
             f"{used} used, of {many}{plural(most, 'column')}.",
-            f"{cover} {self.n_covered} of {self.n_columns} columns, {self.n_shared} of "
-            "them more than once.",
+            f"{cover} {self.n_covered} of {plural(self.n_columns, 'column')}, "
+            f"{self.n_shared} of them more than once.",
         ]
         largest = self.largest_overlap
         if largest is not None:
@@ -162,10 +162,9 @@ def _why_left_out(reasons: Mapping[str, str]) -> list[str]:
     lines = []
     for reason in (FEW, SMALL, LARGE):
         names = [name for name, why in reasons.items() if why == reason]
-        their = "its" if len(names) == 1 else "their"
         it = "it is" if len(names) == 1 else "they are"
         why = (
-            f"too few of {their} columns are in the table"
+            "too many of the named columns are not in the table"
             if reason == FEW
             else f"{it} {reason}"
         )
@@ -319,9 +318,11 @@ class GroupFamily(Family):
                 "no column names" if names is None else f"columns {told(names[:3])} ..."
             )
             first = self.groups[0]
-            wanted = f"at least {least}" if most == np.inf else f"{least} to {most}"
+            wanted = f"at least {plural(least, 'column')}"
+            if most != np.inf:
+                wanted = f"{least} to {plural(int(most), 'column')}"
             raise ValueError(
-                f"No group has {wanted} columns of view {view!r}, which has {has}; "
+                f"No group has {wanted} of view {view!r}, which has {has}; "
                 f"{first[0]!r} names {told(first[1][:3])} ... Are both the same kind "
                 "of name (symbols, Ensembl or Entrez ids)?"
             )

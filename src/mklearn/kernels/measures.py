@@ -180,7 +180,7 @@ def hsic(K: ArrayLike, L: ArrayLike) -> float:
     n = len(K)
     if K.shape != (n, n) or L.shape != (n, n) or n < 2:
         raise ValueError(
-            "hsic needs two square Grams of the same two or more samples, got shapes "
+            "hsic needs two square Gram matrices of the same samples, got shapes "
             f"{K.shape} and {L.shape}."
         )
     centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
@@ -190,7 +190,8 @@ def hsic(K: ArrayLike, L: ArrayLike) -> float:
 def alignment(bank: KernelBank) -> FloatArray:
     """Return the centred alignment of each pair of kernels, shape (M, M).
 
-    ``<G_a, G_b> / (|G_a| |G_b|)`` with centred Grams; one means equal up to scale.
+    ``<G_a, G_b> / (|G_a| |G_b|)`` with centred Gram matrices; one means equal up
+    to scale.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from mklearn.data.spelling import plural
 from mklearn.data.views import Columns
 from mklearn.kernels.functions import (
     BASES,
@@ -794,7 +795,8 @@ class Precomputed(ComputedKernel):
         ids = column.astype(np.intp)
         fits = (ids == column) & (ids >= 0) & (ids < n)
         if a.shape[1] != 1 or not fits.all():
-            got = f"{a.shape[1]} columns" if a.shape[1] != 1 else f"{column[~fits][0]}"
+            wide = a.shape[1] != 1
+            got = plural(a.shape[1], "column") if wide else f"{column[~fits][0]}"
             raise ValueError(
                 f"Kernel {self.label()!r} looks up row indices from 0 to {n - 1} in "
                 f"one column, got {got}; give the column as columns=, or put the "
@@ -919,7 +921,7 @@ class Product(ComputedKernel):
 
     @property
     def definite(self) -> bool:  # type: ignore[override]
-        """Whether all factors are; then so is their product."""
+        """Whether all factors are definite, and therefore their product."""
         return all(factor.definite for factor in self.factors)
 
     @property
@@ -1035,7 +1037,9 @@ class Product(ComputedKernel):
     def _seen(self, X: Any) -> list[tuple[Kernel, Any]]:
         """Return the factors, and the samples as each of them sees them."""
         if not isinstance(X, Joint) or len(X.parts) != len(self.factors):
-            raise ValueError(f"Kernel {self.label()!r} is given other features.")
+            raise ValueError(
+                f"Kernel {self.label()!r} was given features of another kernel."
+            )
         return list(zip(self.factors, X.parts, strict=True))
 
 

@@ -574,7 +574,7 @@ def learned_cost(bank: KernelBank, Y: FloatArray) -> MKLProblem:
     traces = bank.diag().sum(axis=0)
     if not (traces > 0).all():
         m = int(np.argmin(traces))
-        raise ValueError(f"Kernel {m} has trace {traces[m]}; a positive one is needed.")
+        raise ValueError(f"Kernel {m} has trace {traces[m]}; it must be positive.")
     return hard_margin(bank.weighted(n / traces), Y, np.ones(n), LpBall(1.0))
 
 

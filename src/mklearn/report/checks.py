@@ -126,9 +126,9 @@ def _rare_classes(report: Report) -> Iterator[str]:
     name, count = min(classes.items(), key=lambda item: item[1])
     if count < RARE * report.data.n_samples and report.scoring == "accuracy":
         yield (
-            f"Class {name} has {count} of {report.data.n_samples} samples and hardly "
-            "affects the accuracy. Look at the errors by class, and score by balanced "
-            "accuracy."
+            f"Class {name} has {count} of {plural(report.data.n_samples, 'sample')} "
+            "and hardly affects the accuracy. Look at the errors by class, and score "
+            "by balanced accuracy."
         )
 
 
@@ -291,8 +291,9 @@ def _same_rows(
     twins = sum(int(np.isin(of[test], of[train]).sum()) for train, test in splits)
     apart = twins / max(sum(len(test) for _, test in splits), 1)
     known = f"; {100 * apart:.1f} % of the test samples have a duplicate in training"
+    same = plural(int((counts[of] > 1).sum()), "sample")
     yield (
-        f"{int((counts[of] > 1).sum())} samples are identical to another in all "
+        f"{same} are identical to another in all "
         f"views{known if apart else ''}: if they are the same subject, drop the "
         "duplicates, or keep them in one fold (groups)."
     )
@@ -325,8 +326,8 @@ def _split_groups(groups: Any, splits: Sequence[Split]) -> Iterator[str]:
     for train, test in splits:
         split |= set(np.intersect1d(groups[train], groups[test]).tolist())
     if split:
+        them = plural(len(split), "subject")
         yield (
-            f"{plural(len(split), 'subject')} {'has' if len(split) == 1 else 'have'} "
-            "samples in both the training and the test part of a fold, which makes the "
-            "score too optimistic: split by groups (GroupKFold)."
+            f"The samples of {them} are in both the training and the test part of a "
+            "fold, which makes the score too optimistic: split by groups (GroupKFold)."
         )

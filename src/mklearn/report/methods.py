@@ -61,9 +61,10 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
     task = "a survival analysis" if of_times else task
     columns = ", ".join(f"{k}: {plural(n, 'column')}" for k, n in views.items())
     said = [
-        f"{data.n_samples} samples{_events(data)} in {plural(len(views), 'view')} "
-        f"({columns}) were used for {task} by multiple kernel learning (Lanckriet et "
-        f"al., 2004) with {_kernels(model, rows, len(views))}."
+        f"{plural(data.n_samples, 'sample')}{_events(data)} in "
+        f"{plural(len(views), 'view')} ({columns}) were used for {task} by multiple "
+        "kernel learning (Lanckriet et al., 2004) with "
+        f"{_kernels(model, rows, len(views))}."
     ]
     if of_times:
         text, sources = _likelihood(model)
@@ -114,17 +115,20 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
     solutions = proofs(model)
     if solutions:
         said.append(
-            "The training objective is certified by its dual to be within "
+            "A duality gap certifies that the training objective is within "
             f"{100 * widest(solutions).gap:.2g} % of the optimum."
         )
     if data.missing:
         verb = "was" if data.missing == 1 else "were"
         said.append(f"{plural(data.missing, 'missing value')} {verb} filled in.")
     if data.absent:
-        lacking = ", ".join(f"{n} lacked {view}" for view, n in data.absent.items())
+        lacking = ", ".join(
+            f"{plural(n, 'sample')} lacked view {view}"
+            for view, n in data.absent.items()
+        )
         said.append(
-            f"Of the samples, {lacking}; samples without a view were assigned the "
-            "average of those that have it."
+            f"{lacking}; samples without a view were assigned the average of those "
+            "that have it."
         )
     if report.comparison is not None:
         folds = report.comparison.scores.shape[1]
@@ -133,9 +137,9 @@ def methods_text(report: Report) -> tuple[str, list[str]]:
             score = "the concordance index (Harrell et al., 1982)"
             cited.append("concordance")
         said.append(
-            f"All models were scored by {score} on the same {folds} folds; standard "
-            "errors of differences are corrected for the overlap of training sets "
-            "(Nadeau and Bengio, 2003)."
+            f"All models were scored by {score} on the same {plural(folds, 'fold')}; "
+            "standard errors of differences are corrected for the overlap of training "
+            "sets (Nadeau and Bengio, 2003)."
         )
         cited.append("differences")
     said.append(
@@ -186,10 +190,10 @@ def _kernels(model: Any, rows: Sequence[KernelRow], n_views: int) -> str:
         return f"{plural(len(rows), 'kernel')}, on {per}: {listed}"
     least, most = min(sizes.values()), max(sizes.values())
     many = len(sizes) if others else "all"
-    each = f"{least} to {most}" if least < most else f"{most}"
+    each = f"{least} to " if least < most else ""
     text = (
         f"{plural(len(rows), 'kernel')}, {many} of them on given sets of columns "
-        f"(such as gene sets) of {each} columns each"
+        f"(such as gene sets) of {each}{plural(most, 'column')} each"
     )
     return f"{text}, the others: {listed}" if others else text
 

@@ -184,7 +184,9 @@ def views_section(report: Report) -> str:
         shown = replace(found, names=tuple(plain))
         ViewScoresDisplay.from_scores(shown, ax=drawn.subplots())
         count = len(rows) - found.names.count("intercept")
-        alt = f"Bars: what each of {count} {found.by}s accounts for in the score"
+        alt = (
+            f"Bars: the part of the score that each of {count} {found.by}s accounts for"
+        )
         parts += figure(drawn, alt, "views")
     return parts
 
@@ -560,7 +562,7 @@ def samples_section(report: Report) -> str:
         )
         for i, why in chosen
     ]
-    heads = ["sample", "why it is here", "true", "predicted", *found.views]
+    heads = ["sample", "why it is shown", "true", "predicted", *found.views]
     caption = "Contributions of the views for a few test samples"
     return table(caption, heads, rows) + paragraph(said)
 

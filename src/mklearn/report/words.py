@@ -7,6 +7,7 @@ from typing import Any
 
 from sklearn.base import is_regressor
 
+from mklearn.data.spelling import plural
 from mklearn.estimators import MKLCox, MKLDiscriminant, MKLOneClass, SubspaceKernel
 from mklearn.solvers import Solution, Status
 
@@ -46,16 +47,16 @@ PROFILE = (
     "weights on standard errors, which are too short for few samples."
 )
 SHORT = (
-    "Intervals are based on standard errors. For some hundred samples they contain the "
-    "truth less often than 95 % of the time; model.profile_intervals(X, y) computes "
-    "better ones, which take longer."
+    "Intervals are based on standard errors. With a few hundred samples, fewer than "
+    "95 % of them contain the truth; model.profile_intervals(X, y) computes better "
+    "ones, which takes longer."
 )
 RESAMPLED = (
-    "Intervals contain 95 % of the values that models of bootstrap samples have."
+    "Intervals contain 95 % of the values over models fitted to bootstrap samples."
 )
 USED = (
-    "The last column is the share of models of bootstrap samples that use the kernel "
-    "at all."
+    "The last column is the share of models fitted to bootstrap samples that use the "
+    "kernel."
 )
 SHARES = (
     "A share is the part of the squared norm of the decision function that is due to "
@@ -71,12 +72,13 @@ PERMUTED = (
 SHARES_SHORT = (
     "A share is a view's part of the decision function, with the interval of 95 % of "
     "resamples. Permuted: the decrease of the score on test samples when the rows of "
-    "the view are permuted; p is the probability that noise would lose as much."
+    "the view are permuted; p is the probability of such a decrease for an "
+    "uninformative view."
 )
 REFITS = {"unique": "left out", "shapley": "Shapley value"}  # heads of columns
 LEFT_OUT = (
     "Left out: the decrease of the score on the folds when the model is fitted without "
-    "the view; views with the same information lose little one by one."
+    "the view, which is small if another view carries the same information."
 )
 SHAPLEY = (
     "Shapley value: the gain of the score when the view is added to others, averaged "
@@ -97,7 +99,7 @@ PARTS_OF_VALUES = (
 )
 ALL_WELL = (
     "None of the automatic checks found a problem: the model is better than guessing, "
-    "no setting is at the end of its grid, the optimum is certified, no view "
+    "no setting is at the edge of its grid, the optimum is certified, no view "
     "dominates, no class is rare, no kernels or samples are duplicates, no column "
     "determines the target."
 )
@@ -115,9 +117,9 @@ BY_VIEW = {
         "or too low on average."
     ),
     "unique": (
-        "The decrease of the score when the model is refitted without a view. Two "
-        "views with the same information lose nothing one by one; information that "
-        "only several views have together is in the rest."
+        "The decrease of the score when the model is refitted without a view. If two "
+        "views carry the same information, leaving out one of them costs nothing; "
+        "information that only several views provide together is in the rest."
     ),
     "shapley": (
         "The gain of the score when a view is added to others, averaged over all "
@@ -221,11 +223,14 @@ def rise(found: tuple[float, float], scoring: str) -> str:
     by = difference({"difference": mean, "difference_error": error}, scoring)
     by += " points" if _scale(scoring)[2] else ""
     if mean > 2.0 * error:
-        said = f"The score is still rising at the end ({by}): more samples would help."
+        said = (
+            f"The score is still rising at the largest size ({by}): more samples would "
+            "help."
+        )
     else:
         said = (
-            f"At the end the score is no longer clearly rising ({by}): more samples of "
-            "the same kind may not help much."
+            f"At the largest size, the score is no longer clearly rising ({by}): more "
+            "samples of the same kind may not help much."
         )
     return f"{said} All sizes use the settings chosen on all samples."
 
@@ -235,16 +240,16 @@ def rise(found: tuple[float, float], scoring: str) -> str:
 
 def missing(filled: int, absent: Mapping[str, int]) -> str:
     """Return a description of missing data: imputed values, and absent views."""
-    lacking = ", ".join(f"{count} lack {view}" for view, count in absent.items())
-    if filled and absent:
-        return f"{filled} missing values were filled in; of the samples, {lacking}"
-    if absent:
-        return f"of them {lacking}; no other values were missing"
-    return (
-        f"{filled} missing values were filled in"
-        if filled
-        else "no values were missing"
-    )
+    said = [
+        f"{plural(count, 'sample')} {'lacks' if count == 1 else 'lack'} view {view}"
+        for view, count in absent.items()
+    ]
+    if filled:
+        were = "was" if filled == 1 else "were"
+        said.append(f"{plural(filled, 'missing value')} {were} filled in")
+    else:
+        said.append(f"no {'other ' if absent else ''}values were missing")
+    return "; ".join(said)
 
 
 # --- cells of tables ------------------------------------------------------------------

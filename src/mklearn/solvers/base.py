@@ -150,7 +150,7 @@ class Solution:
     status : Status
     n_iter : int
     time : float
-        Seconds.
+        Run time in seconds.
     solver : str
     history : History
     weight_bounds : array of the shape of theta

@@ -26,8 +26,8 @@ _ENTER = 100  # and the number that may enter in one iteration
 class AverageInformation:
     """Damped Newton steps on the restricted likelihood, with nonnegative weights.
 
-    The evidence is not concave, so the solution is a local maximum. The starting point
-    are weights that share the variance of the noise equally, or zero if there are more
+    The evidence is not concave, so the solution is a local maximum. The search starts
+    from weights that share the variance of the noise equally, or zero if there are more
     than 300 kernels. If the result is hardly better than zero weights, the method also
     starts from weights that are 10, 100 or 1000 times larger.
 

@@ -252,7 +252,7 @@ def _kind(values: Any, sequence: bool) -> tuple[str | None, str]:
     if count == 1 and len(present) == len(values):
         return None, "it is constant"
     if count > MANY and count > len(present) / 2:
-        return None, f"its {count} different texts seem to be names of samples"
+        return None, f"its {count} different texts seem to be names or dates"
     return CATEGORY, ""
 
 
@@ -318,7 +318,7 @@ def lacking(
 
 @dataclass(frozen=True)
 class Column:
-    """What training samples say about a column.
+    """What is learned about a column from the training samples.
 
     Attributes
     ----------
@@ -362,7 +362,7 @@ class Column:
                    1.0 / spread if spread > 0 else 1.0)  # fmt: skip
 
     def check(self, name: str) -> None:
-        """Raise ValueError if it is not a sound column of that name."""
+        """Raise ValueError unless this is a valid column of that name."""
         sound = self.kind == SEQUENCE
         if self.kind == NUMBER:
             numbers = (self.fill, self.mean, self.scale)

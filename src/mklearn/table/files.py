@@ -28,7 +28,7 @@ GRAMS = (".npz", ".npy")
 
 
 def is_gram_file(path: str | os.PathLike[str]) -> bool:
-    """Tell by its name whether a file holds Gram matrices."""
+    """Return whether a file contains Gram matrices, judging by its name."""
     return Path(path).suffix.lower() in GRAMS
 
 
