@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,6 +166,17 @@ class Judge(Protocol):
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the bounds of two points, without relying on any of their claims."""
+
+
+@runtime_checkable
+class Precise(Protocol):
+    """A problem whose certificate costs less if its rounding errors do not matter."""
+
+    def certify_to(self, point: Iterate, dual: Iterate, tol: float) -> Certificate:
+        """Return the certificate; rounding errors far below ``tol`` may remain.
+
+        They are part of the gap, like all others.
+        """
 
 
 def relative_gap(upper: float, lower: float) -> float:

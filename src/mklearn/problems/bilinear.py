@@ -150,6 +150,10 @@ class BilinearProblem:
         """Return the bounds of two points, computed from the bank alone."""
         return certified(self, point, dual)
 
+    def certify_to(self, point: Iterate, dual: Iterate, tol: float) -> Certificate:
+        """Return the bounds; rounding errors far below ``tol`` may remain."""
+        return certified(self, point, dual, tol)
+
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound given by A, scaled down to be feasible."""
         A = self.loss.repair(A)

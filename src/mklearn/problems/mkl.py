@@ -169,6 +169,10 @@ class MKLProblem:
         """Return the bounds of two points, computed from the bank alone."""
         return certified(self, point, dual)
 
+    def certify_to(self, point: Iterate, dual: Iterate, tol: float) -> Certificate:
+        """Return the bounds; rounding errors far below ``tol`` may remain."""
+        return certified(self, point, dual, tol)
+
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound given by a feasible ``A``."""
         A = self.loss.repair(A)
@@ -293,6 +297,10 @@ class RoughProblem(MKLProblem):
         self._judged[id(point)] = point, found  # the point is kept, so its id is unique
         return found
 
+    def certify_to(self, point: Iterate, dual: Iterate, tol: float) -> Certificate:
+        """Return the bounds as they were judged."""
+        return self.certify(point, dual)
+
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the bounds as they were judged, and their points."""
         found = self.judge(point)
@@ -322,20 +330,23 @@ def check_square(bank: KernelBank, loss: Loss) -> None:
 
 # --- certificates ---------------------------------------------------------------------
 
-# if rounding exceeds _ROUNDING and the share _SHARE of the gap, sums are recomputed in
-# twice the precision, unless there are more than _PRODUCTS products
+# if rounding exceeds _ROUNDING and the share _SHARE of the gap and of the tolerance,
+# sums are recomputed in twice the precision, unless there are more than _PRODUCTS
+# products
 _ROUNDING = 1e-9
 _SHARE = 1e-2
 _PRODUCTS = 2e8
 
 
-def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
+def certified(
+    problem: Problem, point: Iterate, dual: Iterate, tol: float = 0.0
+) -> Certificate:
     """Return the certificate of a problem with kernels, a loss and a weight set."""
     theta = point.theta
     at = _Products.of(problem, theta, point.A)
     under = at if dual.A is point.A else _Products.of(problem, None, dual.A)
     found = _outward(problem, theta, at, under)
-    decides = found.rounding > max(_ROUNDING, _SHARE * found.gap)
+    decides = found.rounding > max(_ROUNDING, _SHARE * max(found.gap, tol))
     if decides and at.count + under.count <= _PRODUCTS:
         one = at is under
         at = at.twofold()

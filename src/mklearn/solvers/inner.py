@@ -205,7 +205,7 @@ class LinearSolver:
         self.matrix = None  # free its memory first
         extra = 0.0
         while True:
-            K = self.bank.combine(theta)
+            K = self.bank.combine_symmetric(theta)
             self.diagonal = np.diagonal(K).copy()
             size = max(float(np.abs(self.diagonal).max()), 1e-300)
             K[np.diag_indices_from(K)] += self.system.ridge + extra * size
@@ -304,7 +304,7 @@ class SmoothSolver:
         """Solve until the inner duality gap is at most ``allowed``."""
         loss = self.loss
         if self.K is None or self.at is None or not np.array_equal(theta, self.at):
-            self.K, self.at = self.problem.bank.combine(theta), theta
+            self.K, self.at = self.problem.bank.combine_symmetric(theta), theta
         A = self.A
         F = self.K @ A
         bias = loss.bias(F)
