@@ -41,6 +41,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit, xlog1py, xlogy
 
 from mklearn.problems.base import (
@@ -968,16 +969,12 @@ def _balanced(A: FloatArray) -> FloatArray:
 
 
 def _root(slope: Callable[[float], float], f: FloatArray) -> float:
-    """Return where a non-decreasing slope in the bias vanishes, by bisection."""
+    """Return where a non-decreasing slope in the bias vanishes."""
     reach = float(np.abs(f).max(initial=0.0)) + 2.0
     low, high = -reach, reach
     while slope(low) > 0:
         low *= 2
     while slope(high) < 0:
         high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    return (low + high) / 2
+    # more accurate than scores of that size
+    return float(brentq(slope, low, high, xtol=UNIT * reach, rtol=8 * UNIT))
