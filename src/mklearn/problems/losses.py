@@ -773,6 +773,17 @@ class BoxSummed(Summed):
 
     def box(self, task: int) -> Box:
         """Return the QP of one task; with two pieces, positive parts come first."""
+        known = self._boxes.get(task)
+        if known is None:
+            known = self._boxes[task] = self._box(task)
+        return known
+
+    @cached_property
+    def _boxes(self) -> dict[int, Box]:
+        """The QPs that were asked for: solvers and models ask again and again."""
+        return {}
+
+    def _box(self, task: int) -> Box:
         y, C = self.Y[:, task], self.C[:, task]
         pieces = self.point.pieces(y)
         ridge = self.point.ridge * per_cost(np.ones_like(C), C)
@@ -960,12 +971,16 @@ def _times(C: FloatArray, end: End) -> FloatArray:
 
 def _balanced(A: FloatArray) -> FloatArray:
     """Return A with the heavier sign of each column scaled to make it sum to zero."""
-    positive = np.maximum(A, 0.0).sum(axis=0)
-    negative = -np.minimum(A, 0.0).sum(axis=0)
+    up = A > 0
+    positive = np.where(up, A, 0.0).sum(axis=0)
+    negative = -np.where(up, 0.0, A).sum(axis=0)
+    if (positive == negative).all():
+        return A
     least = np.minimum(positive, negative)
-    up = np.divide(least, positive, out=np.zeros_like(least), where=positive > 0)
-    down = np.divide(least, negative, out=np.zeros_like(least), where=negative > 0)
-    return A * np.where(A > 0, up, down)
+    # a sign that is missing has no sum to divide by, and nothing to scale
+    more = least / np.where(positive > 0, positive, 1.0)
+    less = least / np.where(negative > 0, negative, 1.0)
+    return A * np.where(up, more, less)
 
 
 def _root(slope: Callable[[float], float], f: FloatArray) -> float:

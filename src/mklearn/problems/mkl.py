@@ -305,13 +305,14 @@ class RoughProblem(MKLProblem):
         """Return the bounds as they were judged, and their points."""
         found = self.judge(point)
         below = found if dual is point else self.judge(dual)
+        A = self.loss.repair(point.A)
         return Certificate(
             upper=found.upper,
             lower=below.lower,
             bias=found.bias,
             theta=point.theta,
-            A=self.loss.repair(point.A),
-            dual=self.loss.repair(dual.A),
+            A=A,
+            dual=A if dual.A is point.A else self.loss.repair(dual.A),
             weight_bounds=np.ones(len(point.theta)),
             about=point,
         )
