@@ -773,27 +773,28 @@ class BoxSummed(Summed):
 
     def box(self, task: int) -> Box:
         """Return the QP of one task; with two pieces, positive parts come first."""
-        known = self._boxes.get(task)
-        if known is None:
-            known = self._boxes[task] = self._box(task)
-        return known
+        return self._boxes[task]
 
     @cached_property
-    def _boxes(self) -> dict[int, Box]:
-        """The QPs that were asked for: solvers and models ask again and again."""
-        return {}
-
-    def _box(self, task: int) -> Box:
-        y, C = self.Y[:, task], self.C[:, task]
-        pieces = self.point.pieces(y)
+    def _boxes(self) -> list[Box]:
+        """The QPs of all tasks: solvers and models ask for them again and again."""
+        C, pieces = self.C, self.point.pieces(self.Y)
         ridge = self.point.ridge * per_cost(np.ones_like(C), C)
-        return Box(
-            np.concatenate([-piece.linear for piece in pieces]),
-            np.concatenate([_times(C, piece.lower) for piece in pieces]),
-            np.concatenate([_times(C, piece.upper) for piece in pieces]),
-            np.tile(ridge, len(pieces)),
-            self.with_bias,
-        )
+
+        def rows(parts: list[FloatArray]) -> FloatArray:
+            """Return a row of contiguous values for each task."""
+            return np.ascontiguousarray(np.concatenate(parts, axis=0).T)
+
+        return [
+            Box(*parts, self.with_bias)
+            for parts in zip(
+                rows([-piece.linear + np.zeros_like(C) for piece in pieces]),
+                rows([_times(C, piece.lower) for piece in pieces]),
+                rows([_times(C, piece.upper) for piece in pieces]),
+                rows([ridge] * len(pieces)),
+                strict=True,
+            )
+        ]
 
 
 class SmoothSummed(Summed):
