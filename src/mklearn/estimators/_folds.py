@@ -224,7 +224,7 @@ class Folds:
         # pass on stored values: if they were recomputed on a subset of the samples,
         # their last digits would differ
         raw = self.training.raw.travelling()
-        dense = _fits(raw)
+        dense = choices is None and _fits(raw)
         if dense and raw.storage != "given":
             raw = DenseGrams.of(raw).bank
         wholes = [replace(self.training, raw=raw)]
