@@ -106,6 +106,16 @@ def test_rounding_is_a_small_part_of_an_ordinary_gap():
         assert solution.status is Status.OPTIMAL
 
 
+def test_rounding_far_below_the_tolerance_may_remain():
+    task = hinge(12, 1e8, LpBall(1))
+    point = solve(task, tol=1e-6).iterate()
+    plain, exact = task.certify_to(point, point, 1.0), task.certify(point, point)
+    assert exact.rounding < plain.rounding < 1e-2  # a share of that tolerance
+    assert plain.lower <= exact.lower <= exact.upper <= plain.upper
+    needed = task.certify_to(point, point, 1e-9)
+    assert (needed.lower, needed.upper) == (exact.lower, exact.upper)
+
+
 @pytest.mark.parametrize(
     "weights",
     [
