@@ -112,6 +112,7 @@ def test_rounding_far_below_the_tolerance_may_remain():
     plain, exact = task.certify_to(point, point, 1.0), task.certify(point, point)
     assert exact.rounding < plain.rounding < 1e-2  # a share of that tolerance
     assert plain.lower <= exact.lower <= exact.upper <= plain.upper
+
     class Own(MKLProblem):
         def certify(self, point, dual):
             return "own"
