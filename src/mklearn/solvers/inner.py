@@ -37,7 +37,7 @@ from mklearn.solvers.working_set import WorkingSetSolver
 FloatArray = NDArray[np.float64]
 
 _INNER_STEPS = 10  # conjugate gradients that cost less than a factorisation
-_FORCING = 0.1  # accuracy of a Newton step, relative to its length
+_FORCING = 0.1  # accuracy of a Newton step, relative to its length, at most
 
 
 class InnerSolver(Protocol):
@@ -290,6 +290,7 @@ class SmoothSolver:
         self.bank = problem.bank
         self.K: FloatArray | None = None
         self.at: FloatArray | None = None
+        self.forcing = _FORCING
 
     def quads(self, A: FloatArray) -> FloatArray:
         """Return ``<A, K[m] A>``."""
@@ -318,6 +319,10 @@ class SmoothSolver:
                 self.A = implied
                 return implied, scores
             yield Iterate(theta, A, complete=False)
+            # superlinear: steps are solved the better the closer they are to the end
+            self.forcing = min(
+                _FORCING, (max(gap, 0.0) / max(abs(size), 1e-300)) ** 0.5
+            )
             target = self._step(F, bias, A)
             # halve the step until the primal value decreases
             step = 1.0
@@ -410,7 +415,7 @@ class CoupledSolver(SmoothSolver):
         Kp = K @ p
         size = first = float(np.sum(rest * Kp))
         for _ in range(_INNER_STEPS):
-            if not size > _FORCING**2 * first:
+            if not size > self.forcing**2 * first:
                 return a
             q = p + self.loss.bent(f, Kp)
             step = size / float(np.sum(q * Kp))
