@@ -553,9 +553,9 @@ class Recorder:
         return self
 
     def noting(self, function):
-        def certified(problem, point, dual):
+        def certified(problem, point, dual, *tol):
             self.rows = []
-            found = function(problem, point, dual)
+            found = function(problem, point, dual, *tol)
             self.found.append((problem, found, self.rows))
             return found
 

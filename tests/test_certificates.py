@@ -106,6 +106,23 @@ def test_rounding_is_a_small_part_of_an_ordinary_gap():
         assert solution.status is Status.OPTIMAL
 
 
+def test_rounding_far_below_the_tolerance_may_remain():
+    task = hinge(12, 1e8, LpBall(1))
+    point = solve(task, tol=1e-6).iterate()
+    plain, exact = task.certify_to(point, point, 1.0), task.certify(point, point)
+    assert exact.rounding < plain.rounding < 1e-2  # a share of that tolerance
+    assert plain.lower <= exact.lower <= exact.upper <= plain.upper
+
+    class Own(MKLProblem):
+        def certify(self, point, dual):
+            return "own"
+
+    own = Own(task.bank, task.loss, task.weights)
+    assert own.certify_to(point, point, 1.0) == "own"
+    needed = task.certify_to(point, point, 1e-9)
+    assert (needed.lower, needed.upper) == (exact.lower, exact.upper)
+
+
 @pytest.mark.parametrize(
     "weights",
     [
@@ -229,14 +246,14 @@ def test_repair_of_one_class(total):
 def test_what_is_not_finite_is_no_model(monkeypatch):
     X = np.random.default_rng(0).normal(size=(20, 3))
     y = (X[:, 0] > 0).astype(int)
-    real = MKLProblem.certify
+    real = MKLProblem.certify_to
 
-    def broken(self, point, dual):
-        found = real(self, point, dual)
+    def broken(self, point, dual, tol):
+        found = real(self, point, dual, tol)
         object.__setattr__(found, "bias", found.bias * np.nan)
         return found
 
-    monkeypatch.setattr(MKLProblem, "certify", broken)
+    monkeypatch.setattr(MKLProblem, "certify_to", broken)
     for model in (MKLClassifier(), MKLOneClass()):
         with pytest.raises(ValueError, match=r"not finite \(bias\).*closer to one"):
             model.fit(X, y)

@@ -10,7 +10,7 @@ from sklearn.datasets import load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -926,6 +926,24 @@ def test_a_singular_kernel_and_hardly_any_reg():
 
 
 # --- competitors ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("criterion", ["rkda", "kfda"])
+def test_a_search_of_one_kernel_scores_what_separate_fits_score(criterion):
+    X, y = samples(60, 2 if criterion == "kfda" else 3)
+    weight = np.random.default_rng(0).integers(1, 3, len(y)).astype(float)
+    given, values = [kernels.RBF(0.1), kernels.RBF(10.0)], [1e-4, 1e-2, 1.0]
+    cv = list(StratifiedKFold(3).split(X, y))
+    one = MKLDiscriminant(criterion=criterion)
+    found = SingleKernelCV(one, given, values=values, cv=cv).fit(X, y, weight)
+    for m, kernel in enumerate(given):
+        for i, reg in enumerate(values):
+            scores = []
+            for train, test in cv:
+                fit = clone(one).set_params(kernels=kernel, reg=reg)
+                fit.fit(X[train], y[train], weight[train])
+                scores.append(fit.score(X[test], y[test], weight[test]))
+            assert np.isclose(found.cv_scores_[m, i], np.mean(scores))
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ from mklearn.inference import kernel_tests
 from mklearn.interpretation import decision_parts, kernel_importance, score_by_view
 from mklearn.persistence import ModelFileError, load, save
 from mklearn.problems.survival import CensoredEpsilon, CensoredSquared, Cox
+from mklearn.solvers.inner import inner_solver
 from mklearn.survival import (
     StepFunction,
     concordance_index,
@@ -139,6 +140,24 @@ def test_value_and_derivatives_are_those_of_the_definition(loss):
     )
     assert_allclose(W, (behind - ahead) / (2 * h), atol=1e-7)
     assert np.linalg.eigvalsh(W).max() <= 1.0 / loss.concavity * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("loss", some_losses(), ids=repr)
+def test_newton_steps_from_factors_of_other_scores(loss):
+    n, rng = len(loss.time), np.random.default_rng(3)
+    Z = rng.normal(size=(n, 4))
+    K = Z @ Z.T + np.eye(n)
+    problem = MKLProblem(KernelBank.from_grams(K[:, :, None]), loss, LpBall(1))
+    solver = inner_solver(problem, None)
+    solver.K, f = K, rng.normal(size=(n, 1))
+    first = solver._step(f, ZERO, np.zeros((n, 1)))  # which keeps its factors
+    near = f + 0.1 * rng.normal(size=(n, 1))
+    found = solver._step(near, ZERO, first)
+    right = loss.slope(near) + loss.bent(near, near)
+    exact = np.linalg.solve(np.eye(n) + loss.bent(near, K), right)
+    # in the norm of K, as far as a step is solved
+    size = (first - exact).T @ K @ (first - exact)
+    assert (found - exact).T @ K @ (found - exact) <= 0.1 * size
 
 
 @pytest.mark.parametrize("loss", some_losses(), ids=repr)

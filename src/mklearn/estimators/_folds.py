@@ -124,10 +124,11 @@ class Part:
         a = self.fold.members
         return self.whole.raw[np.ix_(a, a)].stored(self.budget)
 
-    @property
+    @cached_property
     def raw_cross(self) -> KernelBank:
         """Kernels between the test samples and the training samples."""
-        return self.whole.raw[np.ix_(self.fold.tested, self.fold.members)]
+        cross = self.whole.raw[np.ix_(self.fold.tested, self.fold.members)]
+        return cross.stored(self.budget)
 
     def normalised(self, kind: str | None) -> tuple[GramTraining, KernelBank]:
         """Return training set and test kernels, normalised on the training set."""
@@ -173,6 +174,22 @@ class Part:
         return float(
             model.score(self.raw_cross, target[fold.tested], sample_weight=weight)
         )
+
+    def scores_alone(
+        self, model: Any, target: NDArray[Any], regs: FloatArray
+    ) -> list[float]:
+        """Return the accuracies of a discriminant on a single kernel, by ``reg``."""
+        fold = self.fold
+        known, truth = target[fold.members], target[fold.tested]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            try:
+                found = model._decided_alone(
+                    self.raw, known, self.raw_cross, regs, fold.weight
+                )
+                return [fold.accuracy(labels == truth) for labels in found]
+            except NothingToLearnError:
+                return [0.0] * len(regs)
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,11 @@ _LEFT_OUT = 20_000  # at least this many rows, if available, are left out one by
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A solved problem, the least-squares model on its kernel, and its statistics.
+class Model:
+    """The least-squares model on a weighted sum of kernels, and its statistics.
 
     Attributes
     ----------
-    problem, solution
-        The problem of the kernel weights, and its solution.
     theta : array of shape (M,)
     reg : float
     A, F : arrays of shape (n, T)
@@ -72,15 +70,10 @@ class Fit:
         Within-class scatter and total scatter of the scores.
     size : float
         Total effective weight of the samples.
-    out, labels, weight
-        Scores of left-out samples, their classes or labels, and their weights.
-    press, gcv : float
     effects : array of shape (1 + k, T) or None
         Effects of ones and covariates on the scores, if there are covariates.
     """
 
-    problem: MKLProblem
-    solution: Solution
     theta: FloatArray
     reg: float
     A: FloatArray
@@ -92,17 +85,34 @@ class Fit:
     within: FloatArray
     total: FloatArray
     size: float
-    out: FloatArray
-    labels: NDArray[Any]
-    weight: FloatArray
-    press: float
-    gcv: float
-    effects: FloatArray | None = None
+    effects: FloatArray | None
 
     @property
     def stiff(self) -> FloatArray:
         """``reg A'G A``, the regularisation term of the scatter, shape (T, T)."""
         return np.asarray(self.reg * self.A.T @ self.F)
+
+
+@dataclass(frozen=True)
+class Fit(Model):
+    """A model, the solved problem of its kernel weights, and left-out samples.
+
+    Attributes
+    ----------
+    problem, solution
+        The problem of the kernel weights, and its solution.
+    out, labels, weight
+        Scores of left-out samples, their classes or labels, and their weights.
+    press, gcv : float
+    """
+
+    problem: MKLProblem
+    solution: Solution
+    out: FloatArray
+    labels: NDArray[Any]
+    weight: FloatArray
+    press: float
+    gcv: float
 
 
 class GramSpace:
@@ -158,25 +168,50 @@ class GramSpace:
         self, reg: Any, weights: WeightSet, solve: Solve, start: Iterate | None = None
     ) -> Fit:
         """Solve for one reg, then the least-squares model on the combined kernel."""
-        training = self.training
-        bank, target, w = training.bank, training.target, training.weight
+        training, w = self.training, self.training.weight
         problem = self.problem(reg, weights)
         solution = solve(problem, start)
-        theta = solution.theta[: bank.shape[2]]
+        theta = solution.theta[: training.bank.shape[2]]
         if isinstance(reg, str):
             reg = joint_reg(solution.theta, self.size)
+        model, linear = self._model(problem, theta, float(reg))
+        system, A, beside = linear.system, model.A, training.beside
+        inverse = linear.inverse_diagonal()
+        out = left_out(system.right, A, inverse)
+        mean = np.mean(system.right - system.ridge[:, None] * A - model.F, axis=0)
+        if beside is not None:
+            mean = np.zeros_like(mean)  # the constant is part of the scores
+            # no prediction for samples with a covariate that no other sample has
+            out[np.sum(beside.basis**2, axis=1) > ALONE] = 0.0
+        return Fit(
+            **vars(model),
+            problem=problem,
+            solution=solution,
+            out=out - mean,
+            labels=training.target,
+            weight=w,
+            press=press(system.right, out, w),
+            gcv=gcv(A, inverse, system.ridge, w),
+        )
+
+    def alone(self, reg: float, weights: WeightSet) -> Model:
+        """Return the model on a single kernel, whose weight needs no solution."""
+        problem = self.problem(reg, weights)
+        return self._model(problem, problem.center(), reg)[0]
+
+    def _model(
+        self, problem: MKLProblem, theta: FloatArray, reg: float
+    ) -> tuple[Model, LinearSolver]:
+        """Return the model for given weights, and the solver of its linear system."""
+        training = self.training
+        bank, target, w = training.bank, training.target, training.weight
         system = least_squares(problem, reg, w)
         linear = LinearSolver(bank, system, theta)
         A, F = linear.best(theta)
-        inverse = linear.inverse_diagonal()
-        out = left_out(system.right, A, inverse)
-        rest = system.right - system.ridge[:, None] * A - F
-        beside, effects, mean = training.beside, None, np.mean(rest, axis=0)
+        beside, effects = training.beside, None
         if beside is not None:  # covariates and the constant are part of the scores
-            effects, mean = beside.effects(beside.basis.T @ rest), np.zeros_like(mean)
-            F = F + rest
-            # no prediction for samples with a covariate that no other sample has
-            out[np.sum(beside.basis**2, axis=1) > ALONE] = 0.0
+            rest = system.right - system.ridge[:, None] * A - F
+            effects, F = beside.effects(beside.basis.T @ rest), F + rest
         balance = reg / system.ridge
         total = F.T @ (balance[:, None] * F)
         if self.exclusive:
@@ -184,11 +219,9 @@ class GramSpace:
         else:
             means = (target * w[:, None]).T @ F / self.counts[:, None]
             within = total
-        return Fit(
-            problem=problem,
-            solution=solution,
+        model = Model(
             theta=theta,
-            reg=float(reg),
+            reg=reg,
             A=A,
             F=F,
             targets=system.right,
@@ -198,13 +231,9 @@ class GramSpace:
             within=within,
             total=total,
             size=float(balance.sum()),
-            out=out - mean,
-            labels=target,
-            weight=w,
-            press=press(system.right, out, w),
-            gcv=gcv(A, inverse, system.ridge, w),
             effects=effects,
         )
+        return model, linear
 
     def shares(self, fit: Fit) -> FloatArray:
         """Return each kernel's share in the scores."""

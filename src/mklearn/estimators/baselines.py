@@ -21,6 +21,7 @@ from mklearn.estimators._predictor import GramPredictor, Predictor
 from mklearn.estimators._targets import LabelsMixin, decided
 from mklearn.estimators._training import GramTraining
 from mklearn.estimators.classifier import MKLClassifier
+from mklearn.estimators.discriminant import MKLDiscriminant
 from mklearn.kernels.measures import centred_products
 from mklearn.problems.base import shares
 from mklearn.solvers.rules import alignment_weights
@@ -540,8 +541,12 @@ class SingleKernelCV(SearchMixin, LabelsMixin, BaseKernelMachine):
 
     def _scores_alone(self, part: Part, name: str) -> list[float]:
         """Return the accuracy of one kernel on one fold for every value."""
+        target = part.whole.target
+        if type(self.estimator) is MKLDiscriminant:  # not another class that fits anew
+            model = self._alone(reg=float(self.values_[0]))
+            return part.scores_alone(model, target, self.values_)
         return [
-            part.score(self._alone(**{name: value}), part.whole.target)
+            part.score(self._alone(**{name: value}), target)
             for value in self.values_.tolist()
         ]
 

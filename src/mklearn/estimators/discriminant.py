@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -18,8 +19,9 @@ from mklearn.data.reading import by_blocks
 from mklearn.data.threads import one_blas_thread
 from mklearn.estimators._base import BaseMKL, StatisticsMixin
 from mklearn.estimators._parameters import check_positive
-from mklearn.estimators._spaces import FeatureSpace, Fit, GramSpace, space_of
-from mklearn.estimators._targets import Indicators, LabelsMixin
+from mklearn.estimators._predictor import Predictor
+from mklearn.estimators._spaces import FeatureSpace, Fit, GramSpace, Model, space_of
+from mklearn.estimators._targets import Indicators, LabelsMixin, decided
 from mklearn.estimators._training import Training
 from mklearn.kernels.normalise import CENTRED_TRACE
 from mklearn.problems.discriminant import (
@@ -280,6 +282,32 @@ class MKLDiscriminant(
             models[reg]._keep_fit(space, fit)
         return [models[reg] for reg in regs.tolist()]
 
+    def _decided_alone(
+        self, X: Any, y: Any, X_new: Any, regs: Any, sample_weight: Any = None
+    ) -> Iterator[NDArray[Any]]:
+        """Yield the predictions for new samples, for each of several values of ``reg``.
+
+        This is for a search: all kernels but one have been left out, so there is no
+        problem to solve, and everything that does not depend on ``reg`` is shared.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`, with a single precomputed kernel.
+        X_new : KernelBank
+            The kernel between new samples and X.
+        regs : array of float
+        """
+        self._check_parameters()
+        space = self._space(self._training(X, y, sample_weight))
+        assert isinstance(space, GramSpace)
+        rows: Any = None
+        for reg in _check_regs(regs).tolist():
+            model = space.alone(reg, self._weights())
+            self.predictor_, _ = self._rule(space, model, self._turned(model))
+            rows = self.checked(X_new) if rows is None else rows
+            yield self.classes_[decided(self.predictor_.scores(rows))]
+
     def _choose(self, space: GramSpace | FeatureSpace) -> Fit:
         """Return the best fit of those with the values in ``regs``."""
         self.regs_ = _check_regs(REGS if self.regs is None else self.regs)
@@ -322,18 +350,9 @@ class MKLDiscriminant(
 
     def _keep_fit(self, space: GramSpace | FeatureSpace, fit: Fit) -> None:
         """Store directions, decision rule and probabilities."""
-        rank = fit.A.shape[1] if self._multilabel else len(self.classes_) - 1
-        turn, self.explained_ratio_ = projection(fit.targets, fit.F, fit.balance, rank)
-        self.means_ = fit.means @ turn
-        rules = self._label_rules if self._multilabel else self._class_rule
-        self.coef_, bias = rules(space, fit, turn)
-        coef = fit.coef @ turn
-        plain = space.training.predictor(fit.theta, coef, np.zeros(coef.shape[1]))
-        if fit.effects is not None:
-            assert self._fixed is not None
-            effects = self._fixed.coding.in_units(fit.effects @ turn)
-            plain = plain.with_effects(effects[1:], effects[0])
-        predictor = plain.with_rule(self.coef_, bias)
+        turn = self._turned(fit)
+        predictor, coef = self._rule(space, fit, turn)
+        bias = predictor.bias
         self._keep(space.training, predictor, fit.theta, coef, space.shares(fit))
         out = fit.out @ turn @ self.coef_.T + bias
         if self._multilabel:
@@ -353,8 +372,29 @@ class MKLDiscriminant(
         q = turn.shape[1]
         self._n_features_out = min(q, self.n_components or q)
 
+    def _turned(self, fit: Model) -> FloatArray:
+        """Store the directions, and return the map to them from the scores."""
+        rank = fit.A.shape[1] if self._multilabel else len(self.classes_) - 1
+        turn, self.explained_ratio_ = projection(fit.targets, fit.F, fit.balance, rank)
+        self.means_ = fit.means @ turn
+        return turn
+
+    def _rule(
+        self, space: GramSpace | FeatureSpace, fit: Model, turn: FloatArray
+    ) -> tuple[Predictor, FloatArray]:
+        """Store the rule, and return the predictor and its coefficients."""
+        rules = self._label_rules if self._multilabel else self._class_rule
+        self.coef_, bias = rules(space, fit, turn)
+        coef = fit.coef @ turn
+        plain = space.training.predictor(fit.theta, coef, np.zeros(coef.shape[1]))
+        if fit.effects is not None:
+            assert self._fixed is not None
+            effects = self._fixed.coding.in_units(fit.effects @ turn)
+            plain = plain.with_effects(effects[1:], effects[0])
+        return plain.with_rule(self.coef_, bias), coef
+
     def _class_rule(
-        self, space: GramSpace | FeatureSpace, fit: Fit, turn: FloatArray
+        self, space: GramSpace | FeatureSpace, fit: Model, turn: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Store the rule of normal classes with the covariance of the criterion."""
         k = len(self.classes_)
@@ -366,7 +406,7 @@ class MKLDiscriminant(
         return each, shift
 
     def _label_rules(
-        self, space: GramSpace | FeatureSpace, fit: Fit, turn: FloatArray
+        self, space: GramSpace | FeatureSpace, fit: Model, turn: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Store a rule for each label, along its own scores."""
         k, size, stiff = len(self.classes_), space.size, fit.stiff

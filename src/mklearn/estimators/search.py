@@ -355,6 +355,25 @@ class MKLRegressorCV(PathSearch, MKLRegressor):
         cell._flat = self._flat
         return cell
 
+    def _scorer(self, fold: Fold, weighted: bool) -> Callable[[FloatArray], float]:
+        if self.scoring is not None or len(fold.truth) < 2:
+            return super()._scorer(fold, weighted)
+        weight = fold.row_weight if weighted else None
+        truth = np.asarray(fold.truth).reshape(len(fold.truth), -1)
+        spread = np.average(
+            (truth - np.average(truth, axis=0, weights=weight)) ** 2,
+            axis=0,
+            weights=weight,
+        )
+
+        def r2(values: FloatArray) -> float:
+            error = np.average((truth - values) ** 2, axis=0, weights=weight)
+            same = np.where(error > 0, 0.0, 1.0)  # a constant is right or wrong
+            divisor = np.where(spread > 0, spread, 1.0)
+            return float(np.where(spread > 0, 1.0 - error / divisor, same).mean())
+
+        return r2
+
     _target = NumbersMixin._target  # folds take rows of all targets
     _solve_shared = MKLRegressor._solve_shared
     _fewer = MKLRegressor._fewer

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ UNIT = float(np.finfo(np.float64).eps) / 2
 
 # Bound for an expression of few operations: more than there are in any formula here.
 FEW = 64 * UNIT
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 _ANSWERS: dict[tuple[type, type], bool] = {}
@@ -168,6 +170,17 @@ class Judge(Protocol):
         """Return the bounds of two points, without relying on any of their claims."""
 
 
+@runtime_checkable
+class Precise(Protocol):
+    """A problem whose certificate costs less if its rounding errors do not matter."""
+
+    def certify_to(self, point: Iterate, dual: Iterate, tol: float) -> Certificate:
+        """Return the certificate; rounding errors far below ``tol`` may remain.
+
+        They are part of the gap, like all others.
+        """
+
+
 def relative_gap(upper: float, lower: float) -> float:
     """Return ``|upper - lower| / max(|upper|, |lower|, tiny)``, rounded up.
 
@@ -175,16 +188,16 @@ def relative_gap(upper: float, lower: float) -> float:
     semidefinite, or a claim of a solver is false), and their distance counts as a gap.
     If a bound is not finite, the gap is infinite.
     """
-    if not (np.isfinite(upper) and np.isfinite(lower)):
-        return np.inf
-    size = max(abs(upper), abs(lower), np.finfo(float).tiny)
+    if not (math.isfinite(upper) and math.isfinite(lower)):
+        return math.inf
+    size = max(abs(upper), abs(lower), _TINY)
     return abs(upper - lower) / size * (1.0 + 4 * UNIT)
 
 
 def relative_error(error: float, upper: float, lower: float) -> float:
     """Return the contribution of ``error`` to the relative gap of two bounds."""
-    size = max(abs(upper), abs(lower), np.finfo(float).tiny)
-    return error / size if np.isfinite(size) else 0.0
+    size = max(abs(upper), abs(lower), _TINY)
+    return error / size if math.isfinite(size) else 0.0
 
 
 def pairwise(n: int) -> float:

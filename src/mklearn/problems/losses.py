@@ -41,6 +41,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import expit, xlog1py, xlogy
 
 from mklearn.problems.base import (
@@ -808,16 +809,28 @@ class BoxSummed(Summed):
 
     def box(self, task: int) -> Box:
         """Return the QP of one task; with two pieces, positive parts come first."""
-        y, C = self.Y[:, task], self.C[:, task]
-        pieces = self.point.pieces(y)
+        return self._boxes[task]
+
+    @cached_property
+    def _boxes(self) -> list[Box]:
+        """The QPs of all tasks: solvers and models ask for them again and again."""
+        C, pieces = self.C, self.point.pieces(self.Y)
         ridge = self.point.ridge * per_cost(np.ones_like(C), C)
-        return Box(
-            np.concatenate([-piece.linear for piece in pieces]),
-            np.concatenate([_times(C, piece.lower) for piece in pieces]),
-            np.concatenate([_times(C, piece.upper) for piece in pieces]),
-            np.tile(ridge, len(pieces)),
-            self.with_bias,
-        )
+
+        def rows(parts: list[FloatArray]) -> FloatArray:
+            """Return a row of contiguous values for each task."""
+            return np.ascontiguousarray(np.concatenate(parts, axis=0).T)
+
+        return [
+            Box(*parts, self.with_bias)
+            for parts in zip(
+                rows([-piece.linear + np.zeros_like(C) for piece in pieces]),
+                rows([_times(C, piece.lower) for piece in pieces]),
+                rows([_times(C, piece.upper) for piece in pieces]),
+                rows([ridge] * len(pieces)),
+                strict=True,
+            )
+        ]
 
 
 class SmoothSummed(Summed):
@@ -995,25 +1008,25 @@ def _times(C: FloatArray, end: End) -> FloatArray:
 
 def _balanced(A: FloatArray) -> FloatArray:
     """Return A with the heavier sign of each column scaled to make it sum to zero."""
-    positive = np.maximum(A, 0.0).sum(axis=0)
-    negative = -np.minimum(A, 0.0).sum(axis=0)
+    up = A > 0
+    positive = np.where(up, A, 0.0).sum(axis=0)
+    negative = -np.where(up, 0.0, A).sum(axis=0)
+    if (positive == negative).all():
+        return A
     least = np.minimum(positive, negative)
-    up = np.divide(least, positive, out=np.zeros_like(least), where=positive > 0)
-    down = np.divide(least, negative, out=np.zeros_like(least), where=negative > 0)
-    return A * np.where(A > 0, up, down)
+    # a sign that is missing has no sum to divide by, and nothing to scale
+    more = least / np.where(positive > 0, positive, 1.0)
+    less = least / np.where(negative > 0, negative, 1.0)
+    return A * np.where(up, more, less)
 
 
 def _root(slope: Callable[[float], float], f: FloatArray) -> float:
-    """Return where a non-decreasing slope in the bias vanishes, by bisection."""
+    """Return where a non-decreasing slope in the bias vanishes."""
     reach = float(np.abs(f).max(initial=0.0)) + 2.0
     low, high = -reach, reach
     while slope(low) > 0:
         low *= 2
     while slope(high) < 0:
         high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
-    return (low + high) / 2
+    # more accurate than scores of that size
+    return float(brentq(slope, low, high, xtol=UNIT * reach, rtol=8 * UNIT))

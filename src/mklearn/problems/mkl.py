@@ -167,6 +167,12 @@ class MKLProblem:
         """Return the bounds of two points, computed from the bank alone."""
         return certified(self, point, dual)
 
+    def certify_to(self, point: Iterate, dual: Iterate, tol: float) -> Certificate:
+        """Return the bounds; rounding errors far below ``tol`` may remain."""
+        if type(self).certify is not MKLProblem.certify:  # a subclass has its own
+            return self.certify(point, dual)
+        return certified(self, point, dual, tol)
+
     def dual(self, A: FloatArray, quads: FloatArray | None = None) -> float:
         """Return the lower bound given by a feasible ``A``."""
         A = self.loss.repair(A)
@@ -295,13 +301,14 @@ class RoughProblem(MKLProblem):
         """Return the bounds as they were judged, and their points."""
         found = self.judge(point)
         below = found if dual is point else self.judge(dual)
+        A = self.loss.repair(point.A)
         return Certificate(
             upper=found.upper,
             lower=below.lower,
             bias=found.bias,
             theta=point.theta,
-            A=self.loss.repair(point.A),
-            dual=self.loss.repair(dual.A),
+            A=A,
+            dual=A if dual.A is point.A else self.loss.repair(dual.A),
             weight_bounds=np.ones(len(point.theta)),
             about=point,
         )
@@ -329,20 +336,23 @@ def check_square(bank: KernelBank, loss: Loss) -> None:
 
 # --- certificates ---------------------------------------------------------------------
 
-# if rounding exceeds _ROUNDING and the share _SHARE of the gap, sums are recomputed in
-# twice the precision, unless there are more than _PRODUCTS products
+# if rounding exceeds _ROUNDING and the share _SHARE of the gap and of the tolerance,
+# sums are recomputed in twice the precision, unless there are more than _PRODUCTS
+# products
 _ROUNDING = 1e-9
 _SHARE = 1e-2
 _PRODUCTS = 2e8
 
 
-def certified(problem: Problem, point: Iterate, dual: Iterate) -> Certificate:
+def certified(
+    problem: Problem, point: Iterate, dual: Iterate, tol: float = 0.0
+) -> Certificate:
     """Return the certificate of a problem with kernels, a loss and a weight set."""
     theta = point.theta
     at = _Products.of(problem, theta, point.A)
     under = at if dual.A is point.A else _Products.of(problem, None, dual.A)
     found = _outward(problem, theta, at, under)
-    decides = found.rounding > max(_ROUNDING, _SHARE * found.gap)
+    decides = found.rounding > max(_ROUNDING, _SHARE * max(found.gap, tol))
     if decides and at.count + under.count <= _PRODUCTS:
         one = at is under
         at = at.twofold()

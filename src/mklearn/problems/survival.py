@@ -57,6 +57,7 @@ _BISECTIONS = 64  # of an interval of the logarithm, down to rounding
 _WIDE = 60.0  # half the length of that interval
 _FAR = 12.0  # range of scores of covariates above which effects may be infinite
 _FEW_STEPS = 4  # for effects at scores that may be far from optimal
+_COLUMNS = 64  # columns of a product with the Hessian that are computed together
 _TINY = 1e-150  # relative to the largest sum at risk: its square can be inverted
 _STILL = 1e-12  # relative to the largest: eigenvalues that count as zero
 
@@ -497,7 +498,11 @@ class Cox:
     def bent(self, F: FloatArray, V: FloatArray) -> FloatArray:
         """Return ``d^2 primal / dF^2`` at scores (n, 1), times ``V`` (n, k)."""
         order = self.sets.order
-        return self._back(self._bent(F[order, 0], V[order]))
+        f, out = F[order, 0], np.empty_like(V, dtype=np.float64)
+        for at in range(0, V.shape[1], _COLUMNS):  # which stay in the cache
+            here = slice(at, at + _COLUMNS)
+            out[order, here] = self._bent(f, V[order, here])
+        return out
 
     def _bent(self, f: FloatArray, V: FloatArray) -> FloatArray:
         """Return the same for scores (n,) and V in order."""

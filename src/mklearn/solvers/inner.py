@@ -36,6 +36,9 @@ from mklearn.solvers.working_set import WorkingSetSolver
 
 FloatArray = NDArray[np.float64]
 
+_INNER_STEPS = 10  # conjugate gradients that cost less than a factorisation
+_FORCING = 0.1  # accuracy of a Newton step, relative to its length, at most
+
 
 class InnerSolver(Protocol):
     """Solver for A with fixed weights, called repeatedly with warm starts."""
@@ -202,7 +205,7 @@ class LinearSolver:
         self.matrix = None  # free its memory first
         extra = 0.0
         while True:
-            K = self.bank.combine(theta)
+            K = self.bank.combine_symmetric(theta)
             self.diagonal = np.diagonal(K).copy()
             size = max(float(np.abs(self.diagonal).max()), 1e-300)
             K[np.diag_indices_from(K)] += self.system.ridge + extra * size
@@ -287,6 +290,7 @@ class SmoothSolver:
         self.bank = problem.bank
         self.K: FloatArray | None = None
         self.at: FloatArray | None = None
+        self.forcing = _FORCING
 
     def quads(self, A: FloatArray) -> FloatArray:
         """Return ``<A, K[m] A>``."""
@@ -301,7 +305,7 @@ class SmoothSolver:
         """Solve until the inner duality gap is at most ``allowed``."""
         loss = self.loss
         if self.K is None or self.at is None or not np.array_equal(theta, self.at):
-            self.K, self.at = self.problem.bank.combine(theta), theta
+            self.K, self.at = self.problem.bank.combine_symmetric(theta), theta
         A = self.A
         F = self.K @ A
         bias = loss.bias(F)
@@ -315,7 +319,11 @@ class SmoothSolver:
                 self.A = implied
                 return implied, scores
             yield Iterate(theta, A, complete=False)
-            target = self._step(F, bias)
+            # superlinear: steps are solved the better the closer they are to the end
+            self.forcing = min(
+                _FORCING, (max(gap, 0.0) / max(abs(size), 1e-300)) ** 0.5
+            )
+            target = self._step(F, bias, A)
             # halve the step until the primal value decreases
             step = 1.0
             while True:
@@ -330,7 +338,8 @@ class SmoothSolver:
         self.A = loss.repair(A)
         return self.A, self.K @ self.A
 
-    def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
+    def _step(self, F: FloatArray, bias: FloatArray, near: FloatArray) -> FloatArray:
+        """Return the dual point of a Newton step; ``near`` is the one at hand."""
         assert self.K is not None and isinstance(self.loss, SmoothLoss)
         loss = self.loss
         f = decisions(loss.design, F, bias)
@@ -366,21 +375,56 @@ class CoupledSolver(SmoothSolver):
     The next dual point is ``a = slope - W (K a - scores)``, the solution of a linear
     system with the matrix ``I + W K``. W may be singular, in which case its null space
     determines the sum of a.
+
+    As long as K stays, conjugate gradients solve the systems of further steps, with the
+    factors of an earlier one as preconditioner: both matrices are self-adjoint in the
+    inner product of K.
     """
 
-    def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
+    _factors: tuple[FloatArray, Any] | None = None  # and the K they belong to
+
+    def _step(self, F: FloatArray, bias: FloatArray, near: FloatArray) -> FloatArray:
         assert self.K is not None and isinstance(self.loss, CoupledLoss)
         f = decisions(self.loss.design, F, bias)
         right = self.loss.slope(f) + self.loss.bent(f, f)
         design = self.loss.design
         if design is None:
-            return np.asarray(lu_solve(self._factor(f), right, check_finite=False))
+            found = self._improved(f, right, near)
+            if found is not None:
+                return found
+            factor = self._factor(f)
+            return np.asarray(lu_solve(factor, right, trans=1, check_finite=False))
         # effects are unpenalised, so the point is orthogonal to the covariates
         E = design.basis[:, 1:]
         both = np.c_[right, self.loss.bent(f, E)]
-        both = lu_solve(self._factor(f), both, check_finite=False)
+        both = lu_solve(self._factor(f), both, trans=1, check_finite=False)
         beside = np.linalg.pinv(E.T @ both[:, 1:], 1e-10) @ (E.T @ both[:, :1])
         return np.asarray(both[:, :1] - both[:, 1:] @ beside)
+
+    def _improved(
+        self, f: FloatArray, right: FloatArray, near: FloatArray
+    ) -> FloatArray | None:
+        """Return the solution of the system from an approximate one, None if far."""
+        if self._factors is None or self._factors[0] is not self.K:
+            return None
+        assert isinstance(self.loss, CoupledLoss)
+        K, factor = self._factors
+        a = near
+        rest = right - a - self.loss.bent(f, K @ a)
+        p = lu_solve(factor, rest, trans=1, check_finite=False)
+        Kp = K @ p
+        size = first = float(np.sum(rest * Kp))
+        for _ in range(_INNER_STEPS):
+            if not size > self.forcing**2 * first:
+                return a
+            q = p + self.loss.bent(f, Kp)
+            step = size / float(np.sum(q * Kp))
+            a, rest = a + step * p, rest - step * q
+            z = lu_solve(factor, rest, trans=1, check_finite=False)
+            Kz = K @ z
+            size, before = float(np.sum(rest * Kz)), size
+            p, Kp = z + (size / before) * p, Kz + (size / before) * Kp
+        return None
 
     def hessian(self, F: FloatArray, V: FloatArray) -> FloatArray:
         """Return ``V'W (I + K W)^-1 V`` for V (n, 1, M), with W at the scores.
@@ -393,7 +437,7 @@ class CoupledSolver(SmoothSolver):
         if design is not None:
             F = decisions(self.loss.design, F, self.loss.bias(F))
             V = np.c_[V, design.basis[:, 1:]]
-        solved = lu_solve(self._factor(F), V, trans=1, check_finite=False)
+        solved = lu_solve(self._factor(F), V, check_finite=False)
         out = np.asarray(self.loss.bent(F, V).T @ solved)
         if design is None:
             return out
@@ -401,11 +445,14 @@ class CoupledSolver(SmoothSolver):
         return np.asarray(out[:M, :M] - out[:M, M:] @ rest @ out[M:, :M])
 
     def _factor(self, F: FloatArray) -> tuple[Any, Any]:
-        """Return the LU factors of ``I + W K``."""
+        """Return the LU factors of ``I + K W``, the transpose of ``I + W K``."""
         assert self.K is not None and isinstance(self.loss, CoupledLoss)
         system = self.loss.bent(F, self.K)
         system[np.diag_indices_from(system)] += 1.0
-        return lu_factor(system, overwrite_a=True, check_finite=False)
+        # in Fortran order, as LAPACK needs it: in place
+        factor = lu_factor(system.T, overwrite_a=True, check_finite=False)
+        self._factors = self.K, factor
+        return factor
 
 
 class MultinomialSolver(CoupledSolver):
@@ -419,7 +466,7 @@ class MultinomialSolver(CoupledSolver):
     E_c are in memory at the same time.
     """
 
-    def _step(self, F: FloatArray, bias: FloatArray) -> FloatArray:
+    def _step(self, F: FloatArray, bias: FloatArray, near: FloatArray) -> FloatArray:
         assert self.K is not None and isinstance(self.loss, Multinomial)
         f = decisions(self.loss.design, F, bias)
         right = self.loss.slope(f) + self.loss.bent(f, f)

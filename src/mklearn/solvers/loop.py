@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from mklearn.data.clock import Clock, OutOfTimeError
-from mklearn.problems.base import Certificate, Judge, Judgement, relative_gap
+from mklearn.problems.base import Certificate, Judge, Judgement, Precise, relative_gap
 from mklearn.solvers.base import History, Iterate, Solution, Solver, Status
 
 _PATIENCE = 100  # iterations without progress before a run counts as stalled
@@ -133,7 +133,11 @@ class Run:
         """Return both bounds, recomputed without relying on claims of the solver."""
         if self.certificate is None:
             assert self.best is not None and self.below is not None
-            self.certificate = self.problem.certify(self.best, self.below)
+            problem, points = self.problem, (self.best, self.below)
+            if isinstance(problem, Precise):
+                self.certificate = problem.certify_to(*points, self.tol)
+            else:
+                self.certificate = problem.certify(*points)
             self.upper, self.lower = self.certificate.upper, self.certificate.lower
         return self.certificate
 

@@ -28,6 +28,7 @@ from mklearn.solvers.registry import choose_solver
 FloatArray = NDArray[np.float64]
 
 NORMS = (1.0, 4 / 3, 2.0, 4.0, math.inf)
+_STEPS = np.linspace(0.0, 1.0, 33)  # exponents of the factors that are tried
 _FAR = 1.5  # factor by which dual variables could grow and still stay within bounds
 _STOPPED = (Status.TIME_LIMIT, Status.CALLBACK, Status.INTERRUPTED)
 
@@ -307,7 +308,8 @@ def _rests(solution: Solution, loss: Loss) -> bool:
     if not isinstance(loss, BoxLoss) or loss.concavity > 0:
         return False
     beyond = _FAR * solution.A
-    return bool(np.allclose(loss.repair(beyond), beyond, rtol=1e-9, atol=0.0))
+    off = np.abs(loss.repair(beyond) - beyond)
+    return bool((off <= 1e-9 * np.abs(beyond)).all())
 
 
 def warm_start(
@@ -332,17 +334,24 @@ def warm_start(
     if ratio > 1:
         # lower bound along the ray s A; the kernel term is known from the old solution
         term = max(old.dual(A) - solution.lower, 0.0)
-        steps = np.geomspace(1.0, ratio, 33)
+        steps = ratio**_STEPS
         if isinstance(new, BoxLoss) and new.concavity == 0:  # linear along the ray
             values = steps * new.dual(A) - steps**2 * term
             s = float(steps[int(np.argmax(values))])
         else:
             s = _highest(lambda s: new.dual(s * A) - s**2 * term, steps.tolist())
     theta = scaled(solution.theta, weights)
-    if not isinstance(known, Iterate) or not np.allclose(theta, known.theta, 1e-12, 0):
+    if not isinstance(known, Iterate) or _differ(theta, known.theta):
         return Iterate(theta, new.repair(s * A))
     assert known.scores is not None and known.quads is not None
     return Iterate(known.theta, s * A, s * known.scores, s**2 * known.quads)
+
+
+def _differ(theta: FloatArray, other: FloatArray) -> bool:
+    """Return whether weights differ by more than rounding."""
+    if theta.shape != other.shape:
+        return True
+    return bool((np.abs(theta - other) > 1e-12 * np.abs(other)).any())
 
 
 def _highest(function: Callable[[float], float], at: list[float]) -> float:
