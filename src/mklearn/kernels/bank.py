@@ -37,7 +37,7 @@ from mklearn.kernels.feature_source import (
     FeatureSource,
     SharedSource,
 )
-from mklearn.kernels.gram_source import GramSource, add_each
+from mklearn.kernels.gram_source import GramSource, add_each, triangle
 from mklearn.kernels.memory import Index, MemoryEstimate
 from mklearn.kernels.sources import Limits, Request, Seen, Source, same
 from mklearn.kernels.specs import Kernel, unique_names
@@ -817,6 +817,11 @@ class KernelBank:
             every if rows is None else rows, self._check_theta(theta), many
         )
 
+    def holds_sum(self) -> bool:
+        """Return whether a combined kernel is read from memory, and fits into it."""
+        kept = self.storage in ("given", "float64", "float32")
+        return kept and self._symmetric and self.row_budget() >= self._size[0]
+
     def apply(self, theta: ArrayLike, A: ArrayLike) -> FloatArray:
         """Return ``(sum_m theta[m] K[m]) A``, shape (n_rows, n_targets), by blocks.
 
@@ -948,6 +953,49 @@ class KernelBank:
 
         blocks = bank._row_blocks(self._size[0], self.shape[2], a.shape[1])
         run_blocks(work, blocks)
+        return out
+
+    def multiply_inside(self, A: FloatArray) -> FloatArray | None:
+        """Return ``K[m] A`` on the samples where A is not zero, from half of the pairs.
+
+        The Gram matrices are assumed to be symmetric. The quadratic forms follow from
+        this, so one pass yields both.
+
+        Returns
+        -------
+        array of shape (n, n_targets, n_kernels), or None
+            Zero for samples where A is zero. None if :meth:`multiply` is faster: for
+            values that are not stored, many targets, or factors for each sample.
+        """
+        used = np.flatnonzero(A.any(axis=1))
+        bank = self[np.ix_(used, used)] if len(used) < len(A) else self
+        affine = bank._affine
+        curved = affine is not None and affine.u is not None
+        if len(used) == 0 or curved or bank._mask is not None:
+            return None
+        At = np.ascontiguousarray(A[used].T)
+        inside = np.empty((len(used), A.shape[1], self.shape[2]))
+        for part in bank._parts:
+            at = np.arange(len(used)) if part.rows is None else part.rows
+            if not same(part.rows, part.cols) or (np.diff(at) <= 0).any():
+                return None
+
+            def work(
+                piece: tuple[int, int], part: Part = part, at: Index = at
+            ) -> FloatArray | None:
+                rows = slice(*piece)
+                return part.source.multiply_half(part.which, at, rows, At)
+
+            total = np.zeros((len(used), A.shape[1], len(part.which)))
+            pieces = triangle(len(used), len(part.which))
+            for (first, _), sums in zip(pieces, run_blocks(work, pieces), strict=True):
+                if sums is None:
+                    return None
+                total[first:] += sums
+            inside[:, :, part.positions] = total
+        every = np.arange(len(used), dtype=np.intp)
+        out = np.zeros((*A.shape, self.shape[2]))
+        out[used] = bank._normalised(inside, every, A[used], 0)
         return out
 
     def quad(self, A: ArrayLike) -> FloatArray:
@@ -1401,11 +1449,18 @@ class KernelBank:
     def _multiply_block(self, rows: Index, A: FloatArray, start: int) -> FloatArray:
         """Return ``K[m][rows, start:stop] A``, (len(rows), n_targets, n_kernels)."""
         out = np.empty((len(rows), A.shape[1], self.shape[2]))
-        affine, stop = self._affine, start + len(A)
+        stop = start + len(A)
         At = np.ascontiguousarray(A.T)
         for part in self._parts:
             S = part.source.multiply(self._request(part, rows, start, stop), At)
             out[:, :, part.positions] = np.moveaxis(S, 0, 2)
+        return self._normalised(out, rows, A, start)
+
+    def _normalised(
+        self, out: FloatArray, rows: Index, A: FloatArray, start: int
+    ) -> FloatArray:
+        """Return products with normalised kernels, from those with raw ones."""
+        affine, stop = self._affine, start + len(A)
         if affine is None:
             return self._hidden(out, rows)
         if affine.u is not None:

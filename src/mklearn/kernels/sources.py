@@ -51,14 +51,14 @@ class Seen(NamedTuple):
     squares : array of shape (k,)
         The sum of all squared entries, which is not finite if an entry is not.
     unlike : array of shape (k,)
-        Not zero if some ``K_ij`` and ``K_ji`` differ by more than is allowed: the
-        number of such pairs, or the number of samples for which ``K g`` and ``K'g``
+        Not zero if some ``K_ij`` and ``K_ji`` differ by more than is allowed. It is one
+        if all pairs were compared, or else the number of samples for which ``K g`` and ``K'g``
         differ by more than a thousandth of it, where the entries of g are random, with
         absolute values between 1 and 2. A single difference is always found; several
         are missed only if they cancel, with a probability below a thousandth for each
         of two rows.
     beyond : array of shape (k,)
-        Number of pairs with ``K_ij^2`` above what the two diagonal entries allow.
+        Not zero if some ``K_ij^2`` is above what the two diagonal entries allow.
     """
 
     means: FloatArray
@@ -127,6 +127,18 @@ class Source(Storable, Protocol):
         """Return ``K_k v[k] A`` as (len(which), n_rows, T); ``At`` is (T, n_cols).
 
         The factors ``u`` are left to the caller.
+        """
+
+    def multiply_half(
+        self, which: Index, at: Index, rows: slice, At: FloatArray
+    ) -> FloatArray | None:
+        """Return ``K_k A`` from a part of one triangle, for square, symmetric kernels.
+
+        ``at`` are increasing sample numbers, and ``At`` (T, len(at)) their targets. The
+        entries read are those between the samples ``at[rows]`` and all from
+        themselves on; each counts for its row and for its column. The answer is for the
+        samples ``at[rows.start:]``, (len(at) - rows.start, T, len(which)). None if this
+        is not faster than ``multiply``.
         """
 
     def quad(
@@ -203,6 +215,11 @@ class GivenSource(ABC):
     @property
     def slip(self) -> float:
         return 0.0
+
+    def multiply_half(
+        self, which: Index, at: Index, rows: slice, At: FloatArray
+    ) -> FloatArray | None:
+        return None
 
     def quad(
         self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
