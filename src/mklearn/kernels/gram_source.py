@@ -28,6 +28,7 @@ from mklearn.kernels.sources import (
 
 _MANY = 4  # targets for which BLAS is faster than a loop
 _TILE = 16  # samples whose entries with as many others, of all kernels, are near by
+_SINGLE = 12  # kernels of a stack that take as long to read as one of them alone
 _PIECE = 2**21  # entries whose survey is worth a thread
 
 
@@ -95,7 +96,8 @@ class GramSource(GivenSource):
             by_kernel = np.zeros(n_kernels)
             np.add.at(by_kernel, which, weights)
             used = np.flatnonzero(by_kernel)
-            if 2 * len(used) <= n_kernels:
+            # very few kernels are read faster one by one
+            if _SINGLE * len(used) > n_kernels >= 2 * len(used):
                 few = by_kernel[used]
                 _combine_few(self.stack, used, few, rows, start, index, out)
                 return
