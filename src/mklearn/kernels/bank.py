@@ -90,9 +90,9 @@ class Part:
         """Return what a copy of its kernels takes, 0 if they lie well as they are."""
         return self.source.copied_bytes(len(self.which))
 
-    def gathered(self) -> Part:
+    def gathered(self, single: bool) -> Part:
         """Return the part with a copy of its kernels, if that is read faster."""
-        source = self.source.gathered(self.which)
+        source = self.source.gathered(self.which, single)
         if source is None:
             return self
         return replace(self, source=source, which=np.arange(len(self.which)))
@@ -519,17 +519,44 @@ class KernelBank:
             bank._mask = self._mask.take(index)
         return bank
 
-    def gathered(self) -> KernelBank:
+    def gathered(
+        self, before: KernelBank | None = None, single: bool = False
+    ) -> KernelBank:
         """Return the bank with copies of given Grams that lie among many others.
 
         A stack of Gram matrices, kernels last, is read as a whole even for a single
         kernel. Nothing is copied if there is not enough memory.
+
+        Parameters
+        ----------
+        before : KernelBank, optional
+            An earlier answer for other kernels of the same bank, whose copies are used
+            again.
+        single : bool
+            Whether copies may be in single precision, for computations that are checked
+            with the bank itself afterwards.
         """
+        if before is not None and not set(self.names).isdisjoint(before.names):
+            return self._gathered_after(before, single)
         size = sum(part.copied_bytes() for part in self._parts)
         if size == 0 or size > memory.available_memory() // 4:
             return self
         bank = copy.copy(self)
-        bank._parts = [part.gathered() for part in self._parts]
+        bank._parts = [part.gathered(single) for part in self._parts]
+        return bank
+
+    def _gathered_after(self, before: KernelBank, single: bool) -> KernelBank:
+        place = {name: k for k, name in enumerate(before.names)}
+        known = np.array([place.get(name, -1) for name in self.names])
+        kept, new = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
+        bank = copy.copy(self)
+        bank._parts = []
+        banks = [(kept, before.select(known[kept]).gathered(single=single))]
+        if len(new):
+            banks.append((new, self.select(new).gathered(single=single)))
+        for at, some in banks:
+            for part in some._parts:
+                bank._parts.append(replace(part, positions=at[part.positions]))
         return bank
 
     def _number(self, name: str) -> int:
@@ -1241,8 +1268,7 @@ class KernelBank:
         out = np.empty((self._size[0], self.shape[2]))
         for part in self._parts:
             rows = slice(None) if part.rows is None else part.rows
-            for k, m in zip(part.which, part.positions, strict=True):
-                out[:, m] = part.source.diag(int(k), rows)
+            out[:, part.positions] = part.source.diags(part.which, rows)
         return out
 
     def totals(self, weight: ArrayLike) -> tuple[FloatArray, FloatArray]:

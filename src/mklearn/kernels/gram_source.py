@@ -193,15 +193,16 @@ class GramSource(GivenSource):
 
     def copied_bytes(self, count: int) -> int:
         # a pass over a stack reads all of its kernels, even for a few of them
-        if self.stack is None or 4 * count > self.stack.shape[2]:
+        if self.stack is None or 2 * count > self.stack.shape[2]:
             return 0
         n_rows, n_cols, _ = self.shape
         return 8 * n_rows * n_cols * count
 
-    def gathered(self, which: Index) -> Source | None:
+    def gathered(self, which: Index, single: bool) -> Source | None:
         if self.stack is None or not self.copied_bytes(len(which)):
             return None
-        grams = np.empty((*self.stack.shape[:2], len(which)), self.stack.dtype)
+        dtype = np.float32 if single else self.stack.dtype
+        grams = np.empty((*self.stack.shape[:2], len(which)), dtype)
         _gather_stack(self.stack, which, self.square, grams)
         diag = None if self.row_diag is None else self.row_diag[:, which]
         return GramSource(grams, diag, square=self.square)
@@ -217,12 +218,23 @@ class GramSource(GivenSource):
             )
         return np.diagonal(self.grams[k])[rows].astype(np.float64)
 
+    def diags(self, which: Index, rows: Index | slice) -> FloatArray:
+        if self.row_diag is None and self.square:
+            return self._diagonals(which, rows)
+        return super().diags(which, rows)
+
+    def _diagonals(self, which: Index, rows: Index | slice) -> FloatArray:
+        if self.stack is None:
+            found = np.stack([self.grams[k].diagonal()[rows] for k in which], axis=1)
+        else:
+            found = np.einsum("iik->ik", self.stack)[rows][:, which]
+        return np.asarray(found, dtype=np.float64)
+
     def survey(
         self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
     ) -> Seen | None:
         n, k = len(limits.reach), len(which)
-        diag = np.stack([self.grams[m].diagonal() for m in which], axis=1)
-        diag = np.asarray(diag if at is None else diag[at], dtype=np.float64)
+        diag = self._diagonals(which, slice(None) if at is None else at)
         if self.stack is not None and 4 * k > len(self.grams):
             index = np.arange(n, dtype=np.intp) if at is None else at
             every = len(self.grams)

@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 # sample.
 EXACT = 256
 _OPERATIONS = 1.5e8
-_GROUP = 2**21  # size in bytes of a group of kernels that is examined together
+_GROUP = 2**23  # size in bytes of a group of kernels that is examined together
 
 
 def symmetry_error(bank: KernelBank) -> float:
@@ -76,7 +76,7 @@ def negative_values(
     few = order[: len(order) // 4] if size < n else order[:0]
     width = 8 * (size**2 + n * len(few))
     # kernels that are adjacent in memory are read together, if they are small enough
-    group = max(8 if width <= 2 * _GROUP else 1, _GROUP // width)
+    group = max(8 if width <= _GROUP // 2 else 1, _GROUP // width)
 
     def work(start: int) -> FloatArray:
         at = np.arange(start, min(start + group, M))

@@ -157,6 +157,9 @@ class Source(Storable, Protocol):
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         """Return ``k(x, x)`` of row samples."""
 
+    def diags(self, which: Index, rows: Index | slice) -> FloatArray:
+        """Return :meth:`diag` of several kernels, (n_rows, len(which))."""
+
     def survey(
         self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
     ) -> Seen | None:
@@ -188,8 +191,11 @@ class Source(Storable, Protocol):
     def copied_bytes(self, count: int) -> int:
         """Return the size of a copy of so many kernels, 0 if it would be no faster."""
 
-    def gathered(self, which: Index) -> Source | None:
-        """Return the source of copies of some kernels, None if it is no faster."""
+    def gathered(self, which: Index, single: bool) -> Source | None:
+        """Return the source of copies of some kernels, None if it is no faster.
+
+        ``single`` asks for copies in single precision.
+        """
 
     def travelling(self) -> Source:
         """Return the source that takes stored values along when it is pickled."""
@@ -241,6 +247,13 @@ class GivenSource(ABC):
         return self
 
     @abstractmethod
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        """Return ``k(x, x)`` of row samples."""
+
+    def diags(self, which: Index, rows: Index | slice) -> FloatArray:
+        return np.stack([self.diag(int(k), rows) for k in which], axis=1)
+
+    @abstractmethod
     def raw(self) -> Source:
         """Return the source that can compute new values, or raise ValueError."""
 
@@ -258,7 +271,7 @@ class GivenSource(ABC):
     def copied_bytes(self, count: int) -> int:
         return 0
 
-    def gathered(self, which: Index) -> Source | None:
+    def gathered(self, which: Index, single: bool) -> Source | None:
         return None
 
     def travelling(self) -> Any:
