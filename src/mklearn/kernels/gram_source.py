@@ -379,13 +379,13 @@ def _combine_few(stack, which, weights, rows, start, cols, out):  # type: ignore
 
 @njit(cache=True, nogil=True, fastmath=True)
 def _add_grams(K, L, M, N, weights, rows, start, out):  # type: ignore[no-untyped-def]
-    k, l, m, n = weights[0], weights[1], weights[2], weights[3]
+    k, u, m, n = weights[0], weights[1], weights[2], weights[3]
     for i in range(rows.size):
         o = out[i]
         a, b = K[rows[i]][start : start + o.size], L[rows[i]][start : start + o.size]
         c, d = M[rows[i]][start : start + o.size], N[rows[i]][start : start + o.size]
         for j in range(o.size):
-            both = k * np.float64(a[j]) + l * np.float64(b[j])
+            both = k * np.float64(a[j]) + u * np.float64(b[j])
             o[j] += both + (m * np.float64(c[j]) + n * np.float64(d[j]))
 
 

@@ -52,9 +52,9 @@ class Seen(NamedTuple):
         The sum of all squared entries, which is not finite if an entry is not.
     unlike : array of shape (k,)
         Not zero if some ``K_ij`` and ``K_ji`` differ by more than is allowed. It is one
-        if all pairs were compared, or else the number of samples for which ``K g`` and ``K'g``
-        differ by more than a thousandth of it, where the entries of g are random, with
-        absolute values between 1 and 2. A single difference is always found; several
+        if all pairs were compared, or else the number of samples for which ``K g`` and
+        ``K'g`` differ by more than a thousandth of it, where the entries of g are
+        random, with absolute values between 1 and 2. A single difference is always found; several
         are missed only if they cancel, with a probability below a thousandth for each
         of two rows.
     beyond : array of shape (k,)

@@ -22,8 +22,8 @@ from mklearn.solvers.base import (
     Status,
     Steps,
 )
-from mklearn.solvers.interior import outward
 from mklearn.solvers.inner import inner_solver
+from mklearn.solvers.interior import outward
 from mklearn.solvers.loop import solved_within
 from mklearn.solvers.newton import Newton
 
@@ -299,6 +299,7 @@ class ActiveSet:
     ) -> Generator[Iterate | None, Judgement | None, tuple[Solution, Iterate]]:
         """Solve on some kernels; return the solution there, and as a point of all."""
         M = problem.bank.shape[2]
+
         def whole(iterate: Iterate) -> Iterate:
             theta = np.zeros(M)
             theta[active] = iterate.theta
