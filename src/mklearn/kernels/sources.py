@@ -54,9 +54,9 @@ class Seen(NamedTuple):
         Not zero if some ``K_ij`` and ``K_ji`` differ by more than is allowed. It is one
         if all pairs were compared, or else the number of samples for which ``K g`` and
         ``K'g`` differ by more than a thousandth of it, where the entries of g are
-        random, with absolute values between 1 and 2. A single difference is always found; several
-        are missed only if they cancel, with a probability below a thousandth for each
-        of two rows.
+        random, with absolute values between 1 and 2. A single difference is always
+        found; several are missed only if they cancel, with a probability below a
+        thousandth for each of two rows.
     beyond : array of shape (k,)
         Not zero if some ``K_ij^2`` is above what the two diagonal entries allow.
     """
