@@ -120,13 +120,13 @@ class GramSource(GivenSource):
             self.combine(Request(which, rows, span), weights, between, tabulate)
             out += between[:, index - span.start]
             return
-        used = np.flatnonzero(weights).tolist()
+        left = np.flatnonzero(weights).tolist()
         if u is None and len(index) == 0:
             # the sums are read and written once for four kernels
-            for four in _fours([self.grams[which[k]] for k in used]):
-                _add_grams(*four, weights[used[:4]], rows, start, out)
-                used = used[4:]
-        for k in used:
+            for four in _fours([self.grams[which[k]] for k in left]):
+                _add_grams(*four, weights[left[:4]], rows, start, out)
+                left = left[4:]
+        for k in left:
             K = self.grams[which[k]]
             if u is None or v is None:
                 _add_gram(K, weights[k], rows, start, index, out)

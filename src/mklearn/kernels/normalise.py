@@ -621,7 +621,7 @@ def sum_is_definite(
     for weights in np.atleast_2d(theta):
         if weights[unknown].any():
             K = bank.combine_symmetric(weights) if known is None else known
-            above = (tol + bank.eps) * np.linalg.norm(K)
+            above = float((tol + bank.eps) * np.linalg.norm(K))
 
             def definite(kind: str, K: FloatArray = K, above: float = above) -> bool:
                 shifted = K.T.astype(kind, order="F")

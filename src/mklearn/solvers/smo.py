@@ -338,7 +338,8 @@ class BoxSolver:
             every = not known and n * n * M < _ALL_AT_ONCE
             if self.sum is not None:
                 # all rows by symmetry take less than most of them one by one
-                every |= np.count_nonzero(self._duals().any(axis=1)) > _MOST * n
+                used = int(np.count_nonzero(self._duals().any(axis=1)))
+                every = every or used > _MOST * n
             if every and rows.capacity == n:
                 rows.load(np.arange(n))
             for task in self.tasks:

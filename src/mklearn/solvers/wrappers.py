@@ -251,8 +251,9 @@ class ActiveSet:
             inner = inner_solver(problem, None)
             A, scores = yield from inner.solve(problem.center(), np.inf)
             A = problem.loss.repair(A)
-            point = Iterate(problem.center(), A, scores, problem.quads(A))
-            active = np.sort(np.argsort(-point.quads, kind="stable")[: self.first])
+            quads = problem.quads(A)
+            point = Iterate(problem.center(), A, scores, quads)
+            active = np.sort(np.argsort(-quads, kind="stable")[: self.first])
             yield point
         else:
             quads = problem.quads(problem.loss.repair(start.A))
