@@ -12,13 +12,13 @@ import scipy
 import sklearn
 
 
-def commit() -> str:
-    """Return the current commit, "?" if there is none."""
+def commit(folder: Path = Path(__file__).parent) -> str:
+    """Return the commit that a folder is at, "?" if there is none."""
     found = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parent,
+        cwd=folder,
         check=False,
     ).stdout.strip()
     return found or "?"

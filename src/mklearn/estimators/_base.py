@@ -539,7 +539,7 @@ class BaseMKL(BaseKernelMachine):
         """Solve a problem of a training set within the limits of the estimator."""
         solver = self._chosen(training, problem, start)
         solution = self._solve_by(solver, problem, training.clock, start)
-        training.confirm(solution, self.psd)
+        training.confirm(solution, problem, self.psd)
         return solution
 
     def _chosen(self, training: Training, problem: Any, start: Iterate | None) -> Any:

@@ -280,7 +280,7 @@ class GramTraining(BesideMixin):
         """Return the solver for a name and a problem of samples."""
         return choose_solver(solver, problem)
 
-    def confirm(self, solution: Solution, psd: str) -> None:
+    def confirm(self, solution: Solution, problem: Any, psd: str) -> None:
         """Raise ValueError if bounds are invalid because a kernel is indefinite.
 
         The first check, on a subset of each kernel, may have missed it. All kernels are
@@ -290,9 +290,11 @@ class GramTraining(BesideMixin):
         if psd != "check":
             return
         stuck = solution.status in (Status.STALLED, Status.ROUNDED)
-        theta = solution.theta[..., : self.raw.shape[2]]
+        theta, K = solution.theta[..., : self.raw.shape[2]], None
+        if isinstance(problem, MKLProblem) and problem.bank is self.bank:
+            K = problem.known_sum(theta)
         with suppress(OutOfTimeError), self.clock.within():
-            if solution.crossed or stuck or not sum_is_definite(self.bank, theta):
+            if solution.crossed or stuck or not sum_is_definite(self.bank, theta, K):
                 check_definite(self.raw, psd, exact=True)
 
     def shares(self, problem: Any, solution: Solution) -> FloatArray:
@@ -592,7 +594,7 @@ class FeatureTraining(BesideMixin):
         """Return the solver for a name and a problem of passes or pseudo-samples."""
         return choose_solver(solver, problem, samples=False)
 
-    def confirm(self, solution: Solution, psd: str) -> None:
+    def confirm(self, solution: Solution, problem: Any, psd: str) -> None:
         """Do nothing: products of features are positive semidefinite."""
 
     def shares(self, problem: Any, solution: Solution) -> FloatArray:

@@ -37,7 +37,7 @@ from mklearn.kernels.feature_source import (
     FeatureSource,
     SharedSource,
 )
-from mklearn.kernels.gram_source import GramSource, add_each
+from mklearn.kernels.gram_source import GramSource, add_each, triangle
 from mklearn.kernels.memory import Index, MemoryEstimate
 from mklearn.kernels.sources import Limits, Request, Seen, Source, same
 from mklearn.kernels.specs import Kernel, unique_names
@@ -90,9 +90,9 @@ class Part:
         """Return what a copy of its kernels takes, 0 if they lie well as they are."""
         return self.source.copied_bytes(len(self.which))
 
-    def gathered(self) -> Part:
+    def gathered(self, single: bool) -> Part:
         """Return the part with a copy of its kernels, if that is read faster."""
-        source = self.source.gathered(self.which)
+        source = self.source.gathered(self.which, single)
         if source is None:
             return self
         return replace(self, source=source, which=np.arange(len(self.which)))
@@ -519,17 +519,44 @@ class KernelBank:
             bank._mask = self._mask.take(index)
         return bank
 
-    def gathered(self) -> KernelBank:
+    def gathered(
+        self, before: KernelBank | None = None, single: bool = False
+    ) -> KernelBank:
         """Return the bank with copies of given Grams that lie among many others.
 
         A stack of Gram matrices, kernels last, is read as a whole even for a single
         kernel. Nothing is copied if there is not enough memory.
+
+        Parameters
+        ----------
+        before : KernelBank, optional
+            An earlier answer for other kernels of the same bank, whose copies are used
+            again.
+        single : bool
+            Whether copies may be in single precision, for computations that are checked
+            with the bank itself afterwards.
         """
+        if before is not None and not set(self.names).isdisjoint(before.names):
+            return self._gathered_after(before, single)
         size = sum(part.copied_bytes() for part in self._parts)
         if size == 0 or size > memory.available_memory() // 4:
             return self
         bank = copy.copy(self)
-        bank._parts = [part.gathered() for part in self._parts]
+        bank._parts = [part.gathered(single) for part in self._parts]
+        return bank
+
+    def _gathered_after(self, before: KernelBank, single: bool) -> KernelBank:
+        place = {name: k for k, name in enumerate(before.names)}
+        known = np.array([place.get(name, -1) for name in self.names])
+        kept, new = np.flatnonzero(known >= 0), np.flatnonzero(known < 0)
+        bank = copy.copy(self)
+        bank._parts = []
+        banks = [(kept, before.select(known[kept]).gathered(single=single))]
+        if len(new):
+            banks.append((new, self.select(new).gathered(single=single)))
+        for at, some in banks:
+            for part in some._parts:
+                bank._parts.append(replace(part, positions=at[part.positions]))
         return bank
 
     def _number(self, name: str) -> int:
@@ -819,6 +846,11 @@ class KernelBank:
             every if rows is None else rows, self._check_theta(theta), many
         )
 
+    def holds_sum(self) -> bool:
+        """Return whether a combined kernel is read from memory, and fits into it."""
+        kept = self.storage in ("given", "float64", "float32")
+        return kept and self._symmetric and self.row_budget() >= self._size[0]
+
     def apply(self, theta: ArrayLike, A: ArrayLike) -> FloatArray:
         """Return ``(sum_m theta[m] K[m]) A``, shape (n_rows, n_targets), by blocks.
 
@@ -952,6 +984,49 @@ class KernelBank:
         run_blocks(work, blocks)
         return out
 
+    def multiply_inside(self, A: FloatArray) -> FloatArray | None:
+        """Return ``K[m] A`` on the samples where A is not zero, from half of the pairs.
+
+        The Gram matrices are assumed to be symmetric. The quadratic forms follow from
+        this, so one pass yields both.
+
+        Returns
+        -------
+        array of shape (n, n_targets, n_kernels), or None
+            Zero for samples where A is zero. None if :meth:`multiply` is faster: for
+            values that are not stored, many targets, or factors for each sample.
+        """
+        used = np.flatnonzero(A.any(axis=1))
+        bank = self[np.ix_(used, used)] if len(used) < len(A) else self
+        affine = bank._affine
+        curved = affine is not None and affine.u is not None
+        if len(used) == 0 or curved or bank._mask is not None:
+            return None
+        At = np.ascontiguousarray(A[used].T)
+        inside = np.empty((len(used), A.shape[1], self.shape[2]))
+        for part in bank._parts:
+            at = np.arange(len(used)) if part.rows is None else part.rows
+            if not same(part.rows, part.cols) or (np.diff(at) <= 0).any():
+                return None
+
+            def work(
+                piece: tuple[int, int], part: Part = part, at: Index = at
+            ) -> FloatArray | None:
+                rows = slice(*piece)
+                return part.source.multiply_half(part.which, at, rows, At)
+
+            total = np.zeros((len(used), A.shape[1], len(part.which)))
+            pieces = triangle(len(used), len(part.which))
+            for (first, _), sums in zip(pieces, run_blocks(work, pieces), strict=True):
+                if sums is None:
+                    return None
+                total[first:] += sums
+            inside[:, :, part.positions] = total
+        every = np.arange(len(used), dtype=np.intp)
+        out = np.zeros((*A.shape, self.shape[2]))
+        out[used] = bank._normalised(inside, every, A[used], 0)
+        return out
+
     def quad(self, A: ArrayLike) -> FloatArray:
         """Return ``sum_t A[:, t]' K[m] A[:, t]`` for every kernel, shape (n_kernels,).
 
@@ -1040,7 +1115,8 @@ class KernelBank:
             every = np.arange(self._size[0], dtype=np.intp)
             values = part.source.each(part.request(every, 0, self._size[1]))
             if values is not None:
-                return values[np.argsort(part.positions)]
+                order = np.argsort(part.positions)
+                return values if (np.diff(order) == 1).all() else values[order]
         return np.stack([self.gram(m) for m in range(self.shape[2])])
 
     def survey(self, weight: ArrayLike, tol: float) -> Seen:
@@ -1194,8 +1270,7 @@ class KernelBank:
         out = np.empty((self._size[0], self.shape[2]))
         for part in self._parts:
             rows = slice(None) if part.rows is None else part.rows
-            for k, m in zip(part.which, part.positions, strict=True):
-                out[:, m] = part.source.diag(int(k), rows)
+            out[:, part.positions] = part.source.diags(part.which, rows)
         return out
 
     def totals(self, weight: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -1403,11 +1478,18 @@ class KernelBank:
     def _multiply_block(self, rows: Index, A: FloatArray, start: int) -> FloatArray:
         """Return ``K[m][rows, start:stop] A``, (len(rows), n_targets, n_kernels)."""
         out = np.empty((len(rows), A.shape[1], self.shape[2]))
-        affine, stop = self._affine, start + len(A)
+        stop = start + len(A)
         At = np.ascontiguousarray(A.T)
         for part in self._parts:
             S = part.source.multiply(self._request(part, rows, start, stop), At)
             out[:, :, part.positions] = np.moveaxis(S, 0, 2)
+        return self._normalised(out, rows, A, start)
+
+    def _normalised(
+        self, out: FloatArray, rows: Index, A: FloatArray, start: int
+    ) -> FloatArray:
+        """Return products with normalised kernels, from those with raw ones."""
+        affine, stop = self._affine, start + len(A)
         if affine is None:
             return self._hidden(out, rows)
         if affine.u is not None:

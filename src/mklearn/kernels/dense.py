@@ -1,4 +1,4 @@
-"""All Gram matrices of a small bank in one array, for repeated use."""
+"""Grams in one array, and a weighted sum of Grams, kept for repeated use."""
 
 from __future__ import annotations
 
@@ -82,6 +82,41 @@ class DenseGrams:
         used = np.flatnonzero(A.any(axis=1))
         products = (A[used] @ A.T).astype(self.values.dtype)
         return np.asarray(_inner_products(self.values, used, products))
+
+
+class WeightedSum:
+    """The last weighted sum of the kernels of a bank, which several steps need.
+
+    The solver of the inner problem, the certificate and the check of definiteness ask
+    for the same sum, and computing it reads all Gram matrices.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        Square, with kernels that :meth:`KernelBank.holds_sum` describes.
+    """
+
+    def __init__(self, bank: KernelBank) -> None:
+        self.bank = bank
+        self._theta: FloatArray | None = None
+        self._values: FloatArray | None = None
+
+    def known(self, theta: FloatArray) -> FloatArray | None:
+        """Return the sum if it was the last one, else None."""
+        same = self._theta is not None and np.array_equal(theta, self._theta)
+        return self._values if same else None
+
+    def at(self, theta: FloatArray) -> FloatArray:
+        """Return ``sum_m theta[m] K[m]``, valid until another sum is asked for.
+
+        It must not be modified.
+        """
+        values = self.known(theta)
+        if values is None:
+            self._theta = None  # in case of an interruption
+            values = self.bank.combine_symmetric(theta, self._values)
+            self._theta, self._values = theta.copy(), values
+        return values
 
 
 class DenseRows(NamedTuple):

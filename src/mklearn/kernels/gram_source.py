@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from mklearn.kernels.sources import (
 
 _MANY = 4  # targets for which BLAS is faster than a loop
 _TILE = 16  # samples whose entries with as many others, of all kernels, are near by
+_SINGLE = 12  # kernels of a stack that take as long to read as one of them alone
 _PIECE = 2**21  # entries whose survey is worth a thread
 
 
@@ -91,6 +92,15 @@ class GramSource(GivenSource):
         which, rows, cols, u, v = asked
         start, index = _split(cols)
         n_kernels = len(self.grams)
+        if self.stack is not None and v is None and u is None:
+            by_kernel = np.zeros(n_kernels)
+            np.add.at(by_kernel, which, weights)
+            used = np.flatnonzero(by_kernel)
+            # very few kernels are read faster one by one
+            if _SINGLE * len(used) > n_kernels >= 2 * len(used):
+                few = by_kernel[used]
+                _combine_few(self.stack, used, few, rows, start, index, out)
+                return
         # a pass over the stack reads all its kernels, whatever their weight
         if self.stack is not None and 4 * np.count_nonzero(weights) > n_kernels:
             by_kernel = np.zeros((n_kernels, 1 if u is None else len(rows)))
@@ -110,7 +120,13 @@ class GramSource(GivenSource):
             self.combine(Request(which, rows, span), weights, between, tabulate)
             out += between[:, index - span.start]
             return
-        for k in np.flatnonzero(weights).tolist():
+        left = np.flatnonzero(weights).tolist()
+        if u is None and len(index) == 0:
+            # the sums are read and written once for four kernels
+            for four in _fours([self.grams[which[k]] for k in left]):
+                _add_grams(*four, weights[left[:4]], rows, start, out)
+                left = left[4:]
+        for k in left:
             K = self.grams[which[k]]
             if u is None or v is None:
                 _add_gram(K, weights[k], rows, start, index, out)
@@ -148,17 +164,45 @@ class GramSource(GivenSource):
                 _multiply_gram(K, rows, start, index, a, out[position])
         return out
 
+    def multiply_half(
+        self, which: Index, at: Index, rows: slice, At: FloatArray
+    ) -> FloatArray | None:
+        if not self.square or len(At) >= _MANY:
+            return None
+        first, last = rows.start, rows.stop
+        T, count = len(At), len(at) - first
+        if self.stack is not None and 4 * len(which) > len(self.grams):
+            sums = np.zeros((count, T, self.stack.shape[2]))
+            _multiply_half_stack(self.stack, at, first, last, At, sums)
+            return sums[:, :, which]
+        width = int(at[-1]) + 1
+        out = np.zeros((len(which), T, count))
+        spread = np.zeros((T, width))
+        spread[:, at] = At
+        dense = 3 * len(at) > width
+        sums = np.empty((T, width))
+        for k, found in zip(which, out, strict=True):
+            K = self.grams[k]
+            if dense:  # reading all columns is faster than choosing some
+                sums[:] = 0.0
+                _multiply_half_gram(K, at, first, last, spread, sums)
+                found[:] = sums[:, at[first:]]
+            else:
+                _multiply_half_some(K, at, first, last, At, found)
+        return np.moveaxis(out, 0, 2).swapaxes(0, 1)
+
     def copied_bytes(self, count: int) -> int:
         # a pass over a stack reads all of its kernels, even for a few of them
-        if self.stack is None or 4 * count > self.stack.shape[2]:
+        if self.stack is None or 2 * count > self.stack.shape[2]:
             return 0
         n_rows, n_cols, _ = self.shape
         return 8 * n_rows * n_cols * count
 
-    def gathered(self, which: Index) -> Source | None:
+    def gathered(self, which: Index, single: bool) -> Source | None:
         if self.stack is None or not self.copied_bytes(len(which)):
             return None
-        grams = np.empty((*self.stack.shape[:2], len(which)), self.stack.dtype)
+        dtype = np.float32 if single else self.stack.dtype
+        grams = np.empty((*self.stack.shape[:2], len(which)), dtype)
         _gather_stack(self.stack, which, self.square, grams)
         diag = None if self.row_diag is None else self.row_diag[:, which]
         return GramSource(grams, diag, square=self.square)
@@ -174,23 +218,38 @@ class GramSource(GivenSource):
             )
         return np.diagonal(self.grams[k])[rows].astype(np.float64)
 
+    def diags(self, which: Index, rows: Index | slice) -> FloatArray:
+        if self.row_diag is None and self.square:
+            return self._diagonals(which, rows)
+        return super().diags(which, rows)
+
+    def _diagonals(self, which: Index, rows: Index | slice) -> FloatArray:
+        if self.stack is None:
+            found = np.stack([self.grams[k].diagonal()[rows] for k in which], axis=1)
+        else:
+            found = np.einsum("iik->ik", self.stack)[rows][:, which]
+        return np.asarray(found, dtype=np.float64)
+
     def survey(
         self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
     ) -> Seen | None:
         n, k = len(limits.reach), len(which)
-        diag = np.stack([self.grams[m].diagonal() for m in which], axis=1)
-        diag = np.asarray(diag if at is None else diag[at], dtype=np.float64)
+        diag = self._diagonals(which, slice(None) if at is None else at)
         if self.stack is not None and 4 * k > len(self.grams):
             index = np.arange(n, dtype=np.intp) if at is None else at
             every = len(self.grams)
-            unlike, reach = np.full(every, np.inf), np.zeros((n, every))
-            unlike[which], reach[:, which] = limits
+            reach = np.zeros((n, every))
+            reach[:, which] = limits.reach
             parts = run_blocks(
-                partial(_survey_stack, self.stack, index, weight, unlike, reach),
-                _triangle(n, every),
+                partial(_survey_stack, self.stack, index, weight, reach),
+                triangle(n, every),
             )
-            sums, counts = (sum(part[i] for part in parts) for i in (0, 1))
-            sums, counts = sums[:, which], counts[:, which]
+            sums = sum(part[0] for part in parts)[:, which]
+            counts = np.stack([part[1] for part in parts])[:, :, which]
+            apart, beyond = counts[:, 1:].max(axis=0)
+            counts = np.stack(
+                [counts[:, 0].sum(axis=0), apart > limits.unlike, beyond > 1.0]
+            )
         else:
             probe = np.random.default_rng(0).uniform(-1.0, 1.0, n)
             probe += np.sign(probe)
@@ -235,6 +294,15 @@ class GramSource(GivenSource):
                 "Grams instead."
             )
         return self.origin
+
+
+def _fours(grams: list[NDArray[Any]]) -> Iterator[list[NDArray[Any]]]:
+    """Yield four matrices at a time, as long as all four lie alike in memory."""
+    for k in range(0, len(grams) - 3, 4):
+        four = grams[k : k + 4]
+        if any(not K.flags.c_contiguous or K.dtype != four[0].dtype for K in four):
+            return
+        yield four
 
 
 def _split(cols: Columns) -> tuple[int, Index]:
@@ -298,6 +366,29 @@ def _combine_stack(stack, by_row, by_col, rows, start, cols, out):  # type: igno
             out[i, j] += total
 
 
+@njit(cache=True, nogil=True, fastmath=True)
+def _combine_few(stack, which, weights, rows, start, cols, out):  # type: ignore[no-untyped-def]
+    for i in range(rows.size):
+        for j in range(out.shape[1]):
+            entry = stack[rows[i], cols[j] if cols.size else start + j]
+            total = 0.0
+            for k in range(which.size):
+                total += weights[k] * np.float64(entry[which[k]])
+            out[i, j] += total
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _add_grams(K, L, M, N, weights, rows, start, out):  # type: ignore[no-untyped-def]
+    k, u, m, n = weights[0], weights[1], weights[2], weights[3]
+    for i in range(rows.size):
+        o = out[i]
+        a, b = K[rows[i]][start : start + o.size], L[rows[i]][start : start + o.size]
+        c, d = M[rows[i]][start : start + o.size], N[rows[i]][start : start + o.size]
+        for j in range(o.size):
+            both = k * np.float64(a[j]) + u * np.float64(b[j])
+            o[j] += both + (m * np.float64(c[j]) + n * np.float64(d[j]))
+
+
 @njit(cache=True, nogil=True)
 def _gather_stack(stack, which, half, out):  # type: ignore[no-untyped-def]
     for i in range(stack.shape[0]):
@@ -358,6 +449,50 @@ def _multiply_stack(stack, rows, start, cols, At, by_col, out):  # type: ignore[
                 out[m, i, t] = total[m]
 
 
+@njit(cache=True, nogil=True, fastmath=True)
+def _multiply_half_stack(stack, at, first, last, At, out):  # type: ignore[no-untyped-def]
+    n_kernels = stack.shape[2]
+    for i in range(first, last):
+        for t in range(At.shape[0]):
+            mine, ai, entry = out[i - first, t], At[t, i], stack[at[i], at[i]]
+            for m in range(n_kernels):
+                mine[m] += ai * np.float64(entry[m])
+            for j in range(i + 1, at.size):
+                entry, theirs, aj = stack[at[i], at[j]], out[j - first, t], At[t, j]
+                for m in range(n_kernels):
+                    value = np.float64(entry[m])
+                    mine[m] += aj * value
+                    theirs[m] += ai * value
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _multiply_half_gram(K, at, first, last, a, out):  # type: ignore[no-untyped-def]
+    for r in range(first, last):
+        i = at[r]
+        row = K[i]
+        for t in range(a.shape[0]):
+            ai, total = a[t, i], a[t, i] * np.float64(row[i])
+            part, right, below = row[i + 1 : a.shape[1]], a[t, i + 1 :], out[t, i + 1 :]
+            for j in range(right.size):
+                value = np.float64(part[j])
+                total += right[j] * value
+                below[j] += ai * value
+            out[t, i] += total
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _multiply_half_some(K, at, first, last, At, out):  # type: ignore[no-untyped-def]
+    for r in range(first, last):
+        row = K[at[r]]
+        for t in range(At.shape[0]):
+            ai, total = At[t, r], At[t, r] * np.float64(row[at[r]])
+            for j in range(r + 1, at.size):
+                value = np.float64(row[at[j]])
+                total += At[t, j] * value
+                out[t, j - first] += ai * value
+            out[t, r - first] += total
+
+
 @njit(cache=True, nogil=True)
 def _take_stack(stack, which, rows, start, cols, out):  # type: ignore[no-untyped-def]
     for i in range(rows.size):
@@ -375,7 +510,7 @@ def _take_gram(K, rows, start, cols, out):  # type: ignore[no-untyped-def]
             out[i, j] = row[cols[j] if cols.size else start + j]
 
 
-def _triangle(n: int, n_kernels: int) -> list[tuple[int, int]]:
+def triangle(n: int, n_kernels: int) -> list[tuple[int, int]]:
     """Cut the rows of a triangle, right of the diagonal, into about equal parts."""
     count = int(np.clip(n * n * n_kernels // _PIECE, 1, 16))
     share = 1.0 - np.sqrt(1.0 - np.arange(count + 1) / count)
@@ -383,11 +518,13 @@ def _triangle(n: int, n_kernels: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(np.unique([0, *inner, n]).tolist()))
 
 
-@njit(cache=True, nogil=True)
-def _survey_stack(stack, at, weight, unlike, reach, part):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _survey_stack(stack, at, weight, reach, part):  # type: ignore[no-untyped-def]
+    # sums of rows and of squares, the largest difference, and the largest square
+    # compared with what the diagonal allows; a NaN shows in the squares
     n, n_kernels = at.size, stack.shape[2]
     sums, counts = np.zeros((n, n_kernels)), np.zeros((3, n_kernels))
-    squares, differ, over = counts[0], counts[1], counts[2]
+    squares, apart, beyond = counts[0], counts[1], counts[2]
     for top in range(part[0], part[1], _TILE):
         for left in range(top, n, _TILE):
             for i in range(top, min(top + _TILE, part[1])):
@@ -397,9 +534,11 @@ def _survey_stack(stack, at, weight, unlike, reach, part):  # type: ignore[no-un
                     theirs, other, wj = sums[j], reach[j], weight[j]
                     for m in range(n_kernels):
                         x, y = np.float64(a[m]), np.float64(b[m])
-                        squares[m] += x * x + y * y
-                        differ[m] += abs(x - y) > unlike[m]
-                        over[m] += x * x * own[m] * other[m] > 1.0
+                        square, far = x * x, abs(x - y)
+                        squares[m] += square + y * y
+                        square *= own[m] * other[m]
+                        apart[m] = far if far > apart[m] else apart[m]
+                        beyond[m] = square if square > beyond[m] else beyond[m]
                         mine[m] += wj * x
                         theirs[m] += wi * y
     return sums, counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg.lapack import dpotrf, dtrtrs
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from mklearn.data.threads import run_blocks
 from mklearn.kernels.bank import KernelBank
@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 # sample.
 EXACT = 256
 _OPERATIONS = 1.5e8
-_GROUP = 2**21  # size in bytes of a group of kernels that is examined together
+_GROUP = 2**23  # size in bytes of a group of kernels that is examined together
 
 
 def symmetry_error(bank: KernelBank) -> float:
@@ -76,7 +76,7 @@ def negative_values(
     few = order[: len(order) // 4] if size < n else order[:0]
     width = 8 * (size**2 + n * len(few))
     # kernels that are adjacent in memory are read together, if they are small enough
-    group = max(8 if width <= 2 * _GROUP else 1, _GROUP // width)
+    group = max(8 if width <= _GROUP // 2 else 1, _GROUP // width)
 
     def work(start: int) -> FloatArray:
         at = np.arange(start, min(start + group, M))
@@ -138,9 +138,9 @@ def _least_of_sample(
     if strip is None:
         return 0.0
     r = len(few)
-    W = dtrtrs(L[:r, :r], np.asfortranarray(strip), lower=1)[0]
-    W *= W
-    left = diag - W.sum(axis=0)
+    # the inverse of a small factor: its errors are those of the choice of i alone
+    W = np.tril(dtrtri(L[:r, :r], lower=1)[0]) @ strip
+    left = diag - np.einsum("ri,ri->i", W, W)
     left[few] = 0.0
     i = int(np.argmin(left))
     if left[i] + slack >= 0.0:

@@ -591,7 +591,12 @@ def check_definite(
     return Clip(negative) if negative else None
 
 
-def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> bool:
+def sum_is_definite(
+    bank: KernelBank,
+    theta: FloatArray,
+    known: FloatArray | None = None,
+    tol: float = 1e-6,
+) -> bool:
     """Return whether the weighted sum of partially examined kernels is semidefinite.
 
     The bounds of a solution are valid if the weighted sum of its kernels is positive
@@ -605,6 +610,8 @@ def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> b
     bank : KernelBank
         Square.
     theta : array of shape (M,) or (T, M)
+    known : array of shape (n, n), optional
+        The sum for theta (M,), if it has been computed.
     tol : float
         Eigenvalues above ``-tol`` times the norm of the sum count as rounding.
     """
@@ -613,9 +620,15 @@ def sum_is_definite(bank: KernelBank, theta: FloatArray, tol: float = 1e-6) -> b
         return True  # each kernel was examined completely
     for weights in np.atleast_2d(theta):
         if weights[unknown].any():
-            K = bank.combine_symmetric(weights)
-            K[np.diag_indices(n)] += (tol + bank.eps) * np.linalg.norm(K)
-            if not any(cholesky(K.T.astype(kind))[1] for kind in ("f4", "f8")):
+            K = bank.combine_symmetric(weights) if known is None else known
+            above = float((tol + bank.eps) * np.linalg.norm(K))
+
+            def definite(kind: str, K: FloatArray = K, above: float = above) -> bool:
+                shifted = K.T.astype(kind, order="F")
+                shifted.T.ravel()[:: n + 1] += above
+                return cholesky(shifted)[1]
+
+            if not any(map(definite, ("f4", "f8"))):
                 return False
     return True
 

@@ -51,14 +51,14 @@ class Seen(NamedTuple):
     squares : array of shape (k,)
         The sum of all squared entries, which is not finite if an entry is not.
     unlike : array of shape (k,)
-        Not zero if some ``K_ij`` and ``K_ji`` differ by more than is allowed: the
-        number of such pairs, or the number of samples for which ``K g`` and ``K'g``
-        differ by more than a thousandth of it, where the entries of g are random, with
-        absolute values between 1 and 2. A single difference is always found; several
-        are missed only if they cancel, with a probability below a thousandth for each
-        of two rows.
+        Not zero if some ``K_ij`` and ``K_ji`` differ by more than is allowed. It is one
+        if all pairs were compared, or else the number of samples for which ``K g`` and
+        ``K'g`` differ by more than a thousandth of it, where the entries of g are
+        random, with absolute values between 1 and 2. A single difference is always
+        found; several are missed only if they cancel, with a probability below a
+        thousandth for each of two rows.
     beyond : array of shape (k,)
-        Number of pairs with ``K_ij^2`` above what the two diagonal entries allow.
+        Not zero if some ``K_ij^2`` is above what the two diagonal entries allow.
     """
 
     means: FloatArray
@@ -129,6 +129,18 @@ class Source(Storable, Protocol):
         The factors ``u`` are left to the caller.
         """
 
+    def multiply_half(
+        self, which: Index, at: Index, rows: slice, At: FloatArray
+    ) -> FloatArray | None:
+        """Return ``K_k A`` from a part of one triangle, for square, symmetric kernels.
+
+        ``at`` are increasing sample numbers, and ``At`` (T, len(at)) their targets. The
+        entries read are those between the samples ``at[rows]`` and all from
+        themselves on; each counts for its row and for its column. The answer is for the
+        samples ``at[rows.start:]``, (len(at) - rows.start, T, len(which)). None if this
+        is not faster than ``multiply``.
+        """
+
     def quad(
         self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
@@ -144,6 +156,9 @@ class Source(Storable, Protocol):
 
     def diag(self, k: int, rows: Index | slice) -> FloatArray:
         """Return ``k(x, x)`` of row samples."""
+
+    def diags(self, which: Index, rows: Index | slice) -> FloatArray:
+        """Return :meth:`diag` of several kernels, (n_rows, len(which))."""
 
     def survey(
         self, which: Index, at: Index | None, weight: FloatArray, limits: Limits
@@ -176,8 +191,11 @@ class Source(Storable, Protocol):
     def copied_bytes(self, count: int) -> int:
         """Return the size of a copy of so many kernels, 0 if it would be no faster."""
 
-    def gathered(self, which: Index) -> Source | None:
-        """Return the source of copies of some kernels, None if it is no faster."""
+    def gathered(self, which: Index, single: bool) -> Source | None:
+        """Return the source of copies of some kernels, None if it is no faster.
+
+        ``single`` asks for copies in single precision.
+        """
 
     def travelling(self) -> Source:
         """Return the source that takes stored values along when it is pickled."""
@@ -204,6 +222,11 @@ class GivenSource(ABC):
     def slip(self) -> float:
         return 0.0
 
+    def multiply_half(
+        self, which: Index, at: Index, rows: slice, At: FloatArray
+    ) -> FloatArray | None:
+        return None
+
     def quad(
         self, asked: Request, left: FloatArray, At: FloatArray, each: bool, count: int
     ) -> FloatArray | None:
@@ -224,6 +247,13 @@ class GivenSource(ABC):
         return self
 
     @abstractmethod
+    def diag(self, k: int, rows: Index | slice) -> FloatArray:
+        """Return ``k(x, x)`` of row samples."""
+
+    def diags(self, which: Index, rows: Index | slice) -> FloatArray:
+        return np.stack([self.diag(int(k), rows) for k in which], axis=1)
+
+    @abstractmethod
     def raw(self) -> Source:
         """Return the source that can compute new values, or raise ValueError."""
 
@@ -241,7 +271,7 @@ class GivenSource(ABC):
     def copied_bytes(self, count: int) -> int:
         return 0
 
-    def gathered(self, which: Index) -> Source | None:
+    def gathered(self, which: Index, single: bool) -> Source | None:
         return None
 
     def travelling(self) -> Any:

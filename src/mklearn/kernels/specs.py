@@ -1150,12 +1150,13 @@ def _typical_distance(
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names, repeated ones numbered."""
     out: list[str] = []
-    taken = set(names)
+    taken, used = set(names), set()
     for name in names:
         new, count = name, 2
-        if name in out:
+        if name in used:
             while (new := f"{name}#{count}") in taken:
                 count += 1
             taken.add(new)
+        used.add(new)
         out.append(new)
     return tuple(out)

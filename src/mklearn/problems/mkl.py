@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 
 from mklearn.data.spelling import plural
 from mklearn.kernels.bank import KernelBank
-from mklearn.kernels.dense import DenseGrams
+from mklearn.kernels.dense import DenseGrams, WeightedSum
 from mklearn.problems.base import (
     FEW,
     UNIT,
@@ -196,12 +196,42 @@ class MKLProblem:
         """Return a lower bound on ``dual`` of a feasible A with q at most ``quads``."""
         return self.loss.below(A) - 0.5 * self.weights.support(quads) * (1.0 + FEW)
 
+    @cached_property
+    def sum(self) -> WeightedSum | None:
+        """The last weighted sum of the kernels, None if it is better not kept."""
+        return WeightedSum(self.bank) if self.bank.holds_sum() else None
+
+    def known_sum(self, theta: FloatArray) -> FloatArray | None:
+        """Return the combined kernel if it was the last that was computed."""
+        return None if self.sum is None else self.sum.known(theta)
+
     def products(self, theta: FloatArray, A: FloatArray) -> FloatArray:
         """Return the scores ``K_theta A``, shape (n, T)."""
-        return self.bank.apply(theta, A)
+        K = self.known_sum(theta)
+        return self.bank.apply(theta, A) if K is None else np.asarray(K @ A)
+
+    @cached_property
+    def _last(self) -> dict[str, FloatArray]:
+        """The last A whose products were computed, and its quadratic forms."""
+        return {}
+
+    def products_inside(self, A: FloatArray) -> FloatArray | None:
+        """Return ``K[m] A`` on the samples where A is not zero, shape (n, T, M).
+
+        None if it is no faster than other products. The quadratic forms of A follow,
+        and :meth:`quads` knows them as long as it is not called for another A.
+        """
+        A = self.loss.repair(A)
+        products = self.bank.multiply_inside(A)
+        if products is not None:
+            quads = np.einsum("it,itm->m", A, products)
+            self._last.update(A=A, quads=quads)
+        return products
 
     def quads(self, A: FloatArray) -> FloatArray:
         """Return ``<A, K[m] A>`` for every kernel, shape (M,)."""
+        if self._last and np.array_equal(A, self._last["A"]):
+            return self._last["quads"]
         return self.bank.quad(A)
 
     def weight_bounds(

@@ -17,7 +17,7 @@ from scipy.linalg import cho_solve
 from mklearn.kernels.factors import cholesky
 from mklearn.problems.base import Judgement
 from mklearn.problems.design import decisions
-from mklearn.problems.mkl import Problem, RoughProblem
+from mklearn.problems.mkl import MKLProblem, Problem, RoughProblem
 from mklearn.problems.protocols import BoxLoss, SeparableLoss
 from mklearn.problems.weights import ConvexSet
 from mklearn.solvers.alternating import Alternating
@@ -98,12 +98,19 @@ class Newton:
 
         def quads_of(A: FloatArray) -> FloatArray:
             nonlocal products
-            few = len(A) ** 2 * problem.bank.shape[2] <= _FEW
-            if not few or isinstance(problem, RoughProblem):
+            if isinstance(problem, RoughProblem):
                 return inner.quads(A)
-            # for few samples, compute all products at once; the model uses them, too
-            products = inner.bank.multiply(A)
-            return np.asarray(np.einsum("it,itm->m", A, products))
+            few = len(A) ** 2 * problem.bank.shape[2] <= _FEW
+            if few or isinstance(inner, CoupledSolver):
+                # all products at once, because the model uses all of them, too
+                products = inner.bank.multiply(A)
+                return np.asarray(np.einsum("it,itm->m", A, products))
+            products = None
+            if isinstance(problem, MKLProblem):
+                products = problem.products_inside(A)
+            if products is None:
+                return inner.quads(A)
+            return problem.quads(problem.loss.repair(A))
 
         def propose(at: Trial, damping: float) -> FloatArray:
             theta, quads = at.theta, at.quads
@@ -267,7 +274,8 @@ def _hessian(
 ) -> FloatArray:
     """Return the Hessian, shape (M, M), at the solution ``A`` for fixed weights.
 
-    ``products`` are ``K_m A`` (n, T, M) if they are known.
+    ``products`` are ``K_m A`` (n, T, M), at least where A is not zero, if they are
+    known.
     """
     A = at.A
     if isinstance(inner, CoupledSolver):
@@ -285,11 +293,14 @@ def _hessian(
             continue
         if len(free) > _MOST_FREE:
             free = np.sort(rng.permutation(free)[:_MOST_FREE])
-        if products is None:
-            used = np.flatnonzero(A[:, t])
-            V = inner.bank[np.ix_(free, used)].multiply(A[used, t])[:, 0, :]
-        else:
-            V = products[free, t]
+        used = np.flatnonzero(A[:, t])
+        V = np.empty((len(free), M)) if products is None else products[free, t]
+        left = np.arange(len(free))
+        if products is not None:
+            left = np.flatnonzero(~A[free].any(axis=1) & ~V.any(axis=1))
+        if len(left):
+            rest = inner.bank[np.ix_(free[left], used)]
+            V[left] = rest.multiply(A[used, t])[:, 0, :]
         K = inner.block(free)
         K[np.diag_indices_from(K)] += curvature[free, t]
         right = np.c_[V, np.ones(len(free)) if design is None else design.basis[free]]

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from mklearn.data.compiling import njit
 from mklearn.kernels.bank import KernelBank
-from mklearn.problems.mkl import Problem
+from mklearn.kernels.dense import WeightedSum
+from mklearn.problems.mkl import MKLProblem, Problem
 from mklearn.problems.protocols import Box, BoxLoss
 from mklearn.solvers.base import Iterate
 from mklearn.solvers.interior import minimise_in_box
@@ -37,14 +38,23 @@ _ALL_AT_ONCE = 6e7  # number of kernel values up to which all are computed at on
 _SMALL = (
     1e6  # entries of a combined kernel up to which it is always computed as a whole
 )
+_MOST = 0.4  # share of rows above which all are computed, by symmetry
 _PATIENCE = 10  # runs of pairs after which an interior-point method is tried, once,
 _LEAP = 3000  # if there are at most this many variables
 
 
 class RowCache:
-    """Cache of rows of the combined kernel, within the bank's memory budget."""
+    """Cache of rows of the combined kernel, within the bank's memory budget.
 
-    def __init__(self, bank: KernelBank) -> None:
+    Parameters
+    ----------
+    bank : KernelBank
+    sum : WeightedSum, optional
+        Where all rows together come from.
+    """
+
+    def __init__(self, bank: KernelBank, sum: WeightedSum | None = None) -> None:
+        self.sum = sum
         self.exact, self.rough = bank, bank.rough()
         self.bank = self.rough
         n = bank.shape[0]
@@ -59,8 +69,8 @@ class RowCache:
         """Change the weights or the precision, and clear the cache."""
         self.theta = theta
         self.bank = self.exact if exact else self.rough
-        if exact and self.rows.dtype != np.float64:
-            self._allocate(exact)
+        if self.shared or (exact and self.rows.dtype != np.float64):
+            self._allocate(exact or self.shared)
         self.diag = self._diags @ theta
         self.slot[:] = -1
         self.owner[:] = -1
@@ -70,6 +80,7 @@ class RowCache:
     def _allocate(self, exact: bool) -> None:
         """Allocate memory for rows: float64, or twice as many in float32."""
         n = len(self.slot)
+        self.shared = False  # whether the rows are those of the sum
         self.rows = np.empty((0, n))  # free the old ones first
         self.capacity = min(n, self.budget if exact else 2 * self.budget)
         self.rows = np.empty((self.capacity, n), np.float64 if exact else np.float32)
@@ -102,6 +113,9 @@ class RowCache:
 
     def _fill(self) -> None:
         """Compute all rows: one triangle of them, by symmetry."""
+        if self.sum is not None:
+            self.rows, self.shared = self.sum.at(self.theta), True
+            return
         self.bank.combine_symmetric(self.theta, self.rows)
 
     def _columns(self, part: NDArray[Any]) -> FloatArray:
@@ -293,7 +307,8 @@ class BoxSolver:
     def __init__(self, problem: Problem, start: Iterate | None) -> None:
         self.problem = problem
         n, T = problem.loss.shape
-        self.rows = RowCache(problem.bank)
+        self.sum = problem.sum if isinstance(problem, MKLProblem) else None
+        self.rows = RowCache(problem.bank, self.sum)
         # a rough solution suffices for initial weights, but not for a warm start
         self.coarse = 0.02 if start is None else 1e-3
         self.size = np.inf  # size of the objective, initially unknown
@@ -320,7 +335,12 @@ class BoxSolver:
             rows.set_theta(theta, exact)
             # whether it is known which samples need a row
             known = not small and any(task.steps for task in self.tasks)
-            if not known and n * n * M < _ALL_AT_ONCE and rows.capacity == n:
+            every = not known and n * n * M < _ALL_AT_ONCE
+            if self.sum is not None:
+                # all rows by symmetry take less than most of them one by one
+                used = int(np.count_nonzero(self._duals().any(axis=1)))
+                every = every or used > _MOST * n
+            if every and rows.capacity == n:
                 rows.load(np.arange(n))
             for task in self.tasks:
                 task.refresh()

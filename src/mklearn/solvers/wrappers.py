@@ -22,6 +22,7 @@ from mklearn.solvers.base import (
     Status,
     Steps,
 )
+from mklearn.solvers.inner import inner_solver
 from mklearn.solvers.interior import outward
 from mklearn.solvers.loop import solved_within
 from mklearn.solvers.newton import Newton
@@ -30,6 +31,7 @@ FloatArray = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 _ROUGH = 0.1  # gap on the first kernels, which are chosen arbitrarily
+_SINGLE = 1e-5  # gap above which kernels in single precision are accurate enough
 _NEAR = 0.7  # share of the largest form below which kernels are unlikely to enter
 
 
@@ -202,8 +204,8 @@ class ActiveSet:
     solver : Solver
         The solver of the problems on few kernels.
     first : int
-        Number of initial kernels, evenly spaced; problems with no more kernels than
-        that are solved directly.
+        Number of initial kernels, those with the largest quadratic forms at equal
+        weights; problems with no more kernels than that are solved directly.
     enter : int
         Maximum number of kernels that enter together.
     most : int
@@ -214,8 +216,8 @@ class ActiveSet:
     """
 
     solver: Solver = field(default_factory=Newton)
-    first: int = 100
-    enter: int = 200
+    first: int = 150
+    enter: int = 150
     most: int = 1000
     accuracy: float = 0.2
 
@@ -243,9 +245,17 @@ class ActiveSet:
         if M <= self.first:
             yield from self.solver.iterates(problem, start)
             return None
-        active = np.unique(np.linspace(0, M - 1, self.first).round().astype(np.intp))
-        point = start
-        if start is not None:
+        point, held, rough = start, None, True
+        if start is None:
+            # the forms at equal weights say which kernels matter
+            inner = inner_solver(problem, None)
+            A, scores = yield from inner.solve(problem.center(), np.inf)
+            A = problem.loss.repair(A)
+            quads = problem.quads(A)
+            point = Iterate(problem.center(), A, scores, quads)
+            active = np.sort(np.argsort(-quads, kind="stable")[: self.first])
+            yield point
+        else:
             quads = problem.quads(problem.loss.repair(start.A))
             known = np.flatnonzero(start.theta)
             if len(known) > min(self.most, M // 2):  # most weights are nonzero
@@ -253,7 +263,12 @@ class ActiveSet:
             active = self._entering(known, quads, self._least(problem, 1.0))
         tol, best = _ROUGH, np.inf
         while True:
-            found, point = yield from self._on_part(problem, active, point, tol)
+            # a gap that single precision could not show takes exact copies
+            single = tol > _SINGLE
+            held = held if single == rough else None
+            held, rough = problem.bank.select(active).gathered(held, single), single
+            part = MKLProblem(held, problem.loss, problem.weights)
+            found, point = yield from self._on_part(problem, part, active, point, tol)
             judgement = yield point
             assert judgement is not None and point.quads is not None
             value, quads = judgement.upper, point.quads
@@ -276,12 +291,15 @@ class ActiveSet:
                 return None
 
     def _on_part(
-        self, problem: Problem, active: Index, point: Iterate | None, tol: float
+        self,
+        problem: Problem,
+        part: Problem,
+        active: Index,
+        point: Iterate | None,
+        tol: float,
     ) -> Generator[Iterate | None, Judgement | None, tuple[Solution, Iterate]]:
         """Solve on some kernels; return the solution there, and as a point of all."""
         M = problem.bank.shape[2]
-        bank = problem.bank.select(active).gathered()
-        part = MKLProblem(bank, problem.loss, problem.weights)
 
         def whole(iterate: Iterate) -> Iterate:
             theta = np.zeros(M)
@@ -295,7 +313,7 @@ class ActiveSet:
         found = yield from solved_within(
             part, self.solver, point, tol=tol, start=inside, shown=whole
         )
-        scores, quads = bank.apply(found.theta, found.A), problem.quads(found.A)
+        scores, quads = part.products(found.theta, found.A), problem.quads(found.A)
         own = part.judge(Iterate(found.theta, found.A, scores, quads[active]))
         # another dual point, if its bound is much better, takes a second pass
         worse = own.lower < found.lower - tol * abs(found.upper)
