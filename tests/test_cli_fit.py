@@ -397,10 +397,12 @@ def test_grams(tmp_path):
         ("each.npz", tmp_path / "y.txt", "v"),
         ("k.npy", tmp_path / "y.txt", "K2"),
     ):
+        searched = () if file == "k.npz" else FIXED
         out = tmp_path / f"{file}.out"
         result = run(
-            "fit", tmp_path / file, "--target", target, "--cv", 2, "--out", out
-        )
+            "fit", tmp_path / file, "--target", target, "--cv", 2, *searched,
+            "--out", out,
+        )  # fmt: skip
         assert result.exit_code == 0, result.output
         assert name in result.stdout
         assert "SVC (sum of the Grams)" in result.stdout

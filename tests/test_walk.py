@@ -66,10 +66,10 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fitted(folder):
+def fitted(folder, few_to_choose_from):
     """What the command of step 4 says."""
     (command,) = commands("4")
-    return take(command, folder)
+    return ask(command, folder)
 
 
 def test_the_minutes_add_up():
