@@ -1139,8 +1139,15 @@ def test_any_csv_is_read_or_refused(tmp_path, content):
 DOCS = Path(__file__).parents[1] / "docs" / "command-line.md"
 
 
+def first_and_last(data, options):
+    """Return two of the baselines, all of which other tests look at."""
+    (name, first), *_, last = models.make_baselines(data, options).items()
+    return {name: first, last[0]: last[1]}
+
+
 def test_the_commands_of_the_documentation_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(application, "make_baselines", first_and_last)
     frame = patients(45).drop(columns="risk")
     frame.to_csv("patients.csv", index=False)
     rng = np.random.default_rng(1)
@@ -1219,11 +1226,6 @@ def test_the_commands_of_other_pages_run(page, tmp_path, monkeypatch):
     Reports are not written: other tests look at them.
     """
     monkeypatch.chdir(tmp_path)
-
-    def first_and_last(data, options):
-        (name, first), *_, last = models.make_baselines(data, options).items()
-        return {name: first, last[0]: last[1]}
-
     monkeypatch.setattr(application, "make_baselines", first_and_last)
     monkeypatch.setattr(application, "write_files", lambda *_: None)
     patients = write_tables()

@@ -66,7 +66,7 @@ STRATA = np.array(["a", "b", "c"])[RNG.integers(0, 3, N)]
         MKLCox(),
         MKLCox(ties="efron", norm=1),
         MKLCox(approximation="nystroem", rank=20),
-        MKLCoxCV(Cs=2, norms=[1, 2], cv=2),
+        MKLCoxCV(["linear", "rbf"], Cs=2, norms=[1, 2], cv=2),
         MKLSurvivalSVM(),
         MKLSurvivalSVM(loss="epsilon_insensitive"),
         MKLSurvivalSVM(approximation="nystroem", rank=20),
