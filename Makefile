@@ -91,6 +91,8 @@ $(VENV)/.stamp-test: EXTRAS = test
 $(VENV)/.stamp-peers: EXTRAS = test,peers
 $(VENV)/.stamp-lint: EXTRAS = lint
 $(VENV)/.stamp-docs: EXTRAS = docs
+# All that .ci/run needs, in one installation.
+$(VENV)/.stamp-ci: EXTRAS = lint,test,peers,docs
 $(VENV)/.stamp-coverage: EXTRAS = coverage
 $(VENV)/.stamp-release: EXTRAS = release
 $(VENV)/.stamp-%: pyproject.toml | $(VENV)/bin/pip

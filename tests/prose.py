@@ -8,6 +8,7 @@ and messages count. ``OF_PAGES`` are phrases that only pages and examples must n
 import ast
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -166,10 +167,26 @@ def without_code(text):
     return re.sub(r"`[^`\n]+`", blank, text)
 
 
+@cache
+def alternatives(pattern):
+    """Return words, without which the alternatives of a pattern cannot be found.
+
+    One for each: the longest run of letters and spaces outside of groups.
+    """
+    plain = re.sub(r"\\.", "#", pattern)  # \b, \w and the like
+    while "(" in plain:
+        plain = re.sub(r"\([^()]*\)[?*+]?", "#", plain)
+    plain = re.sub(r"\[.*?\]|.[?*]", "#", plain)
+    return [max(re.findall("[a-z, ]*", one), key=len) for one in plain.split("|")]
+
+
 def found_phrases(text, phrases=PHRASES):
     """Return (line, phrase, what to write instead) of a text."""
     found = []
+    words = f" {' '.join(text.lower().split())} "
     for pattern, instead in phrases.items():
+        if not any(one in words for one in alternatives(pattern)):
+            continue  # most patterns, and much faster than to search for them
         # sentences are broken into lines anywhere, between words of a phrase too
         spread = pattern.replace(" ", r"\s+")
         for match in re.finditer(spread, text, flags=re.IGNORECASE):
@@ -208,6 +225,7 @@ def slug(heading):
     return text.replace(" ", "-")
 
 
+@cache
 def anchors(page):
     """Return the anchors that links may point to within a page."""
     text = page.read_text(encoding="utf-8")

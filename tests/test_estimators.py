@@ -39,7 +39,7 @@ SPECS = [kernels.Linear(), kernels.RBF(0.1), kernels.RBF(1.0)]
         MKLClassifier(weights="per-class"),
         UniformMKLClassifier(),
         AlignmentMKLClassifier(),
-        BestKernelClassifier(cv=2),
+        BestKernelClassifier(["linear", "rbf"], cv=2),
         BilinearMKLClassifier(),
         BilinearMKLClassifier(weights="shared"),
         CrammerSingerClassifier(),

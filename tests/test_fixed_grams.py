@@ -169,7 +169,9 @@ def test_margins_of_all_classes_with_a_category_that_some_folds_do_not_know():
     X, _, labels = patients()
     some = [np.flatnonzero(labels == one)[0] for one in ("yes", "no")]
     X.loc[some, "site"] = "rare"
-    model = SingleKernelCV(CrammerSingerClassifier(), BANK[:1], fixed=FIXED, cv=3)
+    model = SingleKernelCV(
+        CrammerSingerClassifier(), BANK[:1], values=[0.1, 10.0], fixed=FIXED, cv=3
+    )
     model.fit(X, labels)
     assert np.isfinite(model.fixed_effects_).all()
     for C in (1e-3, 0.1, 1e3):  # a stalled fit would warn

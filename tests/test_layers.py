@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -24,11 +25,18 @@ def level(parts):
     return LAYERS.index(parts[0]) if parts and parts[0] in LAYERS else len(LAYERS)
 
 
+@cache
+def nodes(path):
+    """Return all nodes of the syntax tree of a file."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
 def imports(path):
     """Return the modules that a file imports, at any depth of its code."""
     package = ["mklearn", *path.relative_to(ROOT).parent.parts]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -68,7 +76,7 @@ def test_no_two_packages_need_each_other():
 
 def test_no_module_imports_what_another_keeps_to_itself():
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom) and own(node):
                 private = [a.name for a in node.names if a.name.startswith("_")]
                 assert set(private) <= {"__version__"}, (path, private)

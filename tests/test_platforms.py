@@ -308,7 +308,7 @@ def test_names_beyond_ascii_survive_any_locale(encoding, tmp_path):
     (tmp_path / "table.csv").write_bytes("\n".join(rows).encode())
     run = mklearn(
         "fit", "table.csv", "--target", "state", "--cv", "2", "--kernels", "linear",
-        "--norm", "2", "--reg", "1", "--out", "answer", "--json",
+        "--norm", "2", "--reg", "1", "--by-view", "none", "--out", "answer", "--json",
         cwd=tmp_path, PYTHONIOENCODING=encoding, PYTHONUTF8="0", LC_ALL="C",
     )  # fmt: skip
     assert run.returncode == 0, run.stderr.decode("utf-8", "replace")

@@ -520,7 +520,9 @@ def test_scorers_see_one_target_at_a_time():
     [
         EvidenceMKLRegressor(weights="per-target"),
         MKLRegressor(weights="per-target"),
-        MKLRegressorCV(weights="per-target", Cs=[1, 10], norms=[1, 2], cv=2),
+        MKLRegressorCV(
+            ["linear", "rbf"], weights="per-target", Cs=[1, 10], norms=[1, 2], cv=2
+        ),
     ]
 )
 def test_estimators_pass_all_checks(estimator, check):

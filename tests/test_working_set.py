@@ -9,7 +9,7 @@ from mklearn.solvers import Iterate, inner, working_set
 from mklearn.solvers.smo import BoxSolver
 from mklearn.solvers.working_set import WorkingSetSolver
 
-n = 120
+n = 80
 rng = np.random.default_rng(5)
 X = rng.standard_normal((n, 3))
 y = np.sin(2 * X[:, 0]) + 0.3 * rng.standard_normal(n)
@@ -27,7 +27,7 @@ LOSSES = {
 }
 
 
-@pytest.fixture(params=[24, 100])
+@pytest.fixture(params=[16, 66])
 def room(request, monkeypatch):
     """Let memory hold the kernel values between this many samples."""
     monkeypatch.setattr(working_set, "_room", lambda bank, itemsize: request.param)
