@@ -624,7 +624,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
             problem = training.evidence(group)
             if len(problem.bank.names) == len(theta):
                 found = problem.at(theta)
-        # an evidence that is an estimate has an error of some tenths
+        # an estimated evidence has an error of a few tenths
         error = 1.0 if rough else 1e-6 * max(1.0, abs(known))
         if (
             found is None

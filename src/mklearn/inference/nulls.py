@@ -102,7 +102,7 @@ class Null:
         """Return a kernel made orthogonal to the estimated ones; None if it vanishes.
 
         The score of its weight is made uncorrelated with the scores of the estimated
-        weights and of the noise variance, unless that is known.
+        weights, and of an unknown noise variance.
 
         Parameters
         ----------
