@@ -833,6 +833,17 @@ def test_subjects_of_one_class_stay_as_they_are():
         kernel_tests(X, y, ["linear", "rbf"], groups=groups)
 
 
+def test_subjects_that_cannot_change_places_with_another_class():
+    """Subjects of one class have two samples each, those of the other three."""
+    X = np.random.default_rng(0).standard_normal((15, 2))
+    y, groups = (
+        np.repeat(["a", "b"], [6, 9]),
+        [0, 0, 1, 1, 2, 2, *np.repeat([3, 4, 5], 3)],
+    )
+    with pytest.raises(ValueError, match="exchanging them changes nothing"):
+        kernel_tests(X, y, "linear", method="permutation", groups=groups)
+
+
 def test_a_subject_of_its_own_does_not_stop_the_others():
     """Subjects of one label each, one of them of a size that no other has."""
     rng = np.random.default_rng(0)

@@ -438,6 +438,8 @@ class _Asked:
         if self.method == "permutation":
             strata = target.stratum if isinstance(target, EventTimes) else None
             orders = _orders(n, target.Y, given.groups, self.count, self.rng, strata)
+            if Z.shape[1] == 1 and orders[1] > 1:
+                _check_exchanged(target.Y, given.groups, strata)
             found = _permuted(tested, parts, without, *orders)
         else:
             found = _computed(tested, parts, without, self.method, self.rng)
@@ -910,6 +912,28 @@ def _orders(
             for a, b in zip(same, rng.permutation(same), strict=True):
                 found[k, members[a]] = members[b]
     return found, _arrangements([len(same) for same in sizes.values()])
+
+
+def _check_exchanged(
+    Y: FloatArray, groups: ArrayLike | None, strata: NDArray[np.intp] | None
+) -> None:
+    """Raise ValueError if exchanging subjects never changes the target."""
+    if groups is None:
+        return
+    groups = check_groups(groups, len(Y))
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for g in range(int(groups.max()) + 1):
+        rows = np.flatnonzero(groups == g)
+        if np.ptp(Y[rows], axis=0).max() > 0:
+            return
+        where = () if strata is None else tuple(strata[rows])
+        alike.setdefault((len(rows), *where), []).extend(rows.tolist())
+    if all(np.ptp(Y[rows], axis=0).max() == 0 for rows in alike.values()):
+        raise ValueError(
+            "y is constant within subjects, and all subjects with the same number of "
+            "samples have the same value, so exchanging them changes nothing; give one "
+            "sample for each subject."
+        )
 
 
 def _within(

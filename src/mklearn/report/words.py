@@ -37,7 +37,7 @@ ALIKE_WIDTHS = (
     "divided among them means little: interpret their sum, by view."
 )
 MATTER = (
-    "A small p-value means that a kernel is associated with the target, beyond the "
+    "A small p-value means that a kernel is associated with the target, beyond any "
     "covariates; adjusted p-values take the number of kernels into account "
     "(Holm). If kernels are similar, all of them have small p-values even if only one "
     "of them matters: see their similarity below. An association need not be causal."
