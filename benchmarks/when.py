@@ -314,7 +314,7 @@ def write(found: Results, path: Path) -> None:
             "",
             "What to expect of real data is on [the page of many data sets](field.md).",
             "",
-            f"![{path.stem}]({path.stem}.png)",
+            f"![Gain over the sum, by samples and views of noise]({path.stem}.png)",
             "",
             "The second simulation: views that share the signal equally, but for those "
             "of noise.",

@@ -40,7 +40,7 @@ def protocol(paper: str) -> Protocol:
     --------
     >>> from reproduction import protocol
     >>> [table.name for table in protocol("kfda").tables]
-    ['1', '1b']
+    ['1', '1b', '1c']
     """
     if paper not in PAPERS:
         raise ValueError(f"There is no paper {paper!r}; there are {', '.join(PAPERS)}.")

@@ -40,7 +40,6 @@ from mklearn import (
 )
 from mklearn.blocks import ArrayBlocks
 from mklearn.estimators.event_times import baseline_hazard
-from mklearn.inference import kernel_tests
 from mklearn.interpretation import decision_parts, kernel_importance, score_by_view
 from mklearn.persistence import ModelFileError, load, save
 from mklearn.problems.survival import CensoredEpsilon, CensoredSquared, Cox
@@ -897,9 +896,3 @@ def test_tables_of_times_are_scored_by_view():
     found = score_by_view(MKLCox(BY_VIEW), VIEWS, frame, "unique", cv=3)
     same = score_by_view(MKLCox(BY_VIEW), VIEWS, Y, "unique", cv=3)
     assert_array_equal(found.folds, same.folds)
-
-
-def test_there_is_no_test_of_kernels_for_times():
-    for method in ("score", "permutation"):
-        with pytest.raises(ValueError, match=r"times to an event.*kernel_importance"):
-            kernel_tests(X, structured(TIME, EVENT), method=method)

@@ -21,7 +21,7 @@ def made(when, gains):
         noise = when.SETTINGS[cell.data][1]
         level = 70.0 + cell.repetition
         more = gains(noise) + 0.1 * cell.repetition if cell.method == "p = 1" else 0.0
-        found[cell] = {"accuracy": level + more}
+        found[cell] = {"accuracy": level + more, "spent": 6.0, "commit": "abc"}
     return Results(plan, plan.tables, Settings(), found)
 
 
@@ -47,13 +47,14 @@ def test_page_has_both_norms_and_the_figure(when, tmp_path):
     path = tmp_path / "when-it-pays.md"
     when.write(made(when, float), path)
     text = path.read_text(encoding="utf-8")
-    assert text.count("| 27 of 30 |") == 2 and "p = 2, weights" in text
+    assert text.count("| 27 of 30 |") == 2 and "with p = 2, weights" in text
+    assert text.count("| 6 of 12 | p = ") == 2 and "at commit abc" in text
     assert (tmp_path / "when-it-pays.png").stat().st_size > 1000
 
 
 def test_classes_depend_on_the_views_with_signals_alone(when):
     random = np.random.default_rng(0)
-    X, y = when.make(4000, 2, random)
+    X, y = when.make(4000, (1.0, 0.5, 0.25, 0.0, 0.0), random)
     each = [abs(np.corrcoef(np.asarray(X[name])[:, 0], y)[0, 1]) for name in X.names]
     # correlations of noise have a standard deviation of 1 / sqrt(n)
     assert each[0] > each[1] > each[2] > 5 / np.sqrt(4000) > max(each[3:])
