@@ -371,10 +371,8 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
             # concave and nearly linear. Subtracting half of the corresponding
             # curvature makes steps long enough if a weight is far too small.
             model -= np.outer(slope, slope) / now
-        # the model is only as accurate as the gap, so its minimum need not be exact
-        enough = min(max(1e-4 * own / max(abs(now), 1e-300), 1e-13), 1e-7)
         theta = minimise_quadratic(
-            model, slope - model @ base, constraint, base, tol=enough
+            model, slope - model @ base, constraint, base, tol=1e-13
         )
         if weights.sparse:
             theta = _polished(theta, slope + model @ (theta - base), model)
