@@ -195,10 +195,12 @@ def certified_path(
     model : MKLClassifier or MKLRegressor with ``norm=1``
         Copies of it are fitted with each cost; it may be fitted or not, and is not
         changed. With a smaller ``tol`` of the model, more kernels can be decided.
-    X, y, sample_weight
+    X, y
         As in ``fit``.
     Cs : sequence of float
         Costs, in any order, which is kept.
+    sample_weight
+        As in ``fit``.
     tol, max_iter
         As in :func:`certified_selection`.
 

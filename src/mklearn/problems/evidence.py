@@ -424,7 +424,13 @@ class WeightErrors:
     explained_std: Any
 
     def of_targets(self, targets: NDArray[np.intp]) -> WeightErrors:
-        """Return the errors of some targets with separate weights."""
+        """Return the errors of some targets with separate weights.
+
+        Parameters
+        ----------
+        targets : array of int
+            Their indices.
+        """
         each = {one.name: getattr(self, one.name)[targets] for one in fields(self)}
         return WeightErrors(**each)
 
