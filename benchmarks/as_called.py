@@ -25,7 +25,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -33,7 +32,7 @@ import numpy as np
 from pages import commit, page
 from parts import alone
 from sklearn.svm import SVC
-from svm_ratio import samples, widths
+from svm_ratio import cost, samples, widths
 
 NORMS = (1.0, 4 / 3, 2.0, 4.0)
 FULL = [(500, 10), (500, 50), (1000, 10), (1000, 50), (2000, 50), (4000, 50)]
@@ -41,18 +40,6 @@ MANY = [(300, 2000), (100, 10_000)]
 QUICK = [(200, 5)]
 WIDTHS = 64  # kernels up to which they are widths of one distance
 PATIENCE = 120  # seconds after which a row of another package is abandoned
-
-
-def cost(function, repeats: int = 2) -> tuple[float, float, object]:
-    """Return the smallest CPU and wall seconds of some calls, and the last result."""
-    cpu = wall = np.inf
-    answer = None
-    for _ in range(repeats):
-        began = time.perf_counter(), time.process_time()
-        answer = function()
-        wall = min(wall, time.perf_counter() - began[0])
-        cpu = min(cpu, time.process_time() - began[1])
-    return cpu, wall, answer
 
 
 def grams(X: np.ndarray, M: int) -> np.ndarray:

@@ -7,11 +7,13 @@
     python benchmarks/lpmkl.py growth    # exponents of n and M, with --figure FILE
     python benchmarks/lpmkl.py profile   # where the time goes
 
-The unit of (a) and (b) is "sum + SVC": forming the sum of the given Grams and one
+A fit is one of ``MKLClassifier`` with its defaults, but for what a column of the table
+names (norm, solver, tolerance), and includes the validation of the kernels. The unit of
+(a) and (b) is "sum + SVC": forming the sum of the given Grams and one
 ``SVC(kernel="precomputed")`` fit on it. The unit of (c) is one single-kernel
-``SVC(kernel="rbf")`` fit on the same samples. ``--quick`` runs small sizes, ``--json
-FILE`` writes all numbers, ``--page FILE`` a Markdown table. With ``--quick`` several
-parts can be named.
+``SVC(kernel="rbf")`` fit on the same samples. ``ratio`` compares CPU time,
+``wall_ratio`` wall time. ``--quick`` runs small sizes, ``--json FILE`` writes all
+numbers, ``--page FILE`` a Markdown table. With ``--quick`` several parts can be named.
 """
 
 from __future__ import annotations
@@ -33,40 +35,29 @@ from pages import page
 from parts import each_part
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
-from svm_ratio import samples, seconds, widths
+from svm_ratio import cost, samples, widths
 from textbook import silp, simple_mkl
 
-from mklearn import (
-    Hinge,
-    KernelBank,
-    LpBall,
-    MKLClassifier,
-    MKLProblem,
-    kernels,
-    solve,
-)
-from mklearn.solvers import Multilevel, Newton
+from mklearn import KernelBank, MKLClassifier, kernels
 
 NORMS = (1.0, 4 / 3, 2.0, 4.0, np.inf)
 PARTS = ("solvers", "kernels", "columns", "large", "growth", "profile")
 SOLVERS = ("auto", "newton", "alternating", "cutting_plane", "interleaved")
 
 
-def problem(bank: KernelBank, y: np.ndarray, p: float) -> MKLProblem:
-    """Return the hinge problem with C = 1."""
-    Y = y[:, None]
-    return MKLProblem(bank, Hinge(Y, np.ones_like(Y)), LpBall(p))
+def run(given: object, X: object, y: np.ndarray, limit: float = 120.0, **options):
+    """Return CPU and wall time, iterations and gap of one fit, with default settings.
 
-
-def run(task: MKLProblem, solver: object, tol: float, limit: float = 120.0) -> dict:
-    """Return time, iterations and gap of one solve."""
+    ``given`` are kernels of the samples X, or "precomputed" for Gram matrices X.
+    """
+    model = MKLClassifier(given, time_limit=limit, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        start = time.perf_counter()
-        solution = solve(task, solver, tol=tol, time_limit=limit)
-        used = time.perf_counter() - start
+        cpu, wall, _ = cost(lambda: model.fit(X, y), 1)
+    solution = model.solution_
     return {
-        "time_s": used,
+        "cpu_s": cpu,
+        "wall_s": wall,
         "gap": solution.gap,
         "iterations": solution.n_iter,
         "solver": solution.solver,
@@ -74,20 +65,28 @@ def run(task: MKLProblem, solver: object, tol: float, limit: float = 120.0) -> d
     }
 
 
-def given_grams(n: int, M: int) -> tuple[list[np.ndarray], np.ndarray, float]:
-    """Return M Gram matrices, the labels and the time for computing the Grams.
+def beside(row: dict, unit: tuple[float, float], **about) -> dict:
+    """Return the row with its sizes, and its times relative to a unit."""
+    ratios = {
+        "ratio": row["cpu_s"] / unit[0],
+        "wall_ratio": row["wall_s"] / unit[1],
+    }
+    return row | about | ratios
+
+
+def given_grams(n: int, M: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return M Gram matrices and the labels.
 
     Above 4000 samples they are in single precision: 50 of 8000 take 26 GB in double.
     """
     X, y, _ = samples(n)
     bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M))).stored(storage="float64")
     dtype = np.float64 if n <= 4000 else np.float32
-    took, grams = seconds(lambda: [bank.gram(m).astype(dtype) for m in range(M)])
-    return grams, y, took
+    return [bank.gram(m).astype(dtype) for m in range(M)], y
 
 
 def sum_and_svc(grams: list[np.ndarray], y: np.ndarray) -> tuple[float, float]:
-    """Return the seconds of summing and of fitting."""
+    """Return the CPU and wall seconds of summing and fitting."""
 
     def total() -> np.ndarray:
         S = np.zeros(grams[0].shape)
@@ -95,21 +94,25 @@ def sum_and_svc(grams: list[np.ndarray], y: np.ndarray) -> tuple[float, float]:
             S += K
         return S
 
-    t_sum, S = seconds(total, 2)
+    *summing, S = cost(total, 2)
     svc = SVC(kernel="precomputed", cache_size=1000)
-    return t_sum, seconds(lambda: svc.fit(S, y), 2)[0]
+    *fitting, _ = cost(lambda: svc.fit(S, y), 2)
+    return summing[0] + fitting[0], summing[1] + fitting[1]
 
 
 def warm_up() -> None:
     """Compile everything on a small problem."""
     X, y, _ = samples(60)
-    bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(3))).stored()
+    ladder = kernels.rbf_ladder(gammas=widths(3))
+    bank = KernelBank(X, ladder).stored()
     grams = [bank.gram(m) for m in range(3)]
     given = KernelBank.from_grams(grams)
     single = KernelBank.from_grams([K.astype(np.float32) for K in grams])
-    for b in (bank, given, single):
-        for solver in SOLVERS:
-            run(problem(b, y, 1.0), solver, 1e-7, 5.0)
+    for solver in SOLVERS:
+        options = {"norm": 1, "solver": solver, "tol": 1e-7}
+        run(ladder, X, y, 5.0, **options)
+        for bank in (given, single):
+            run("precomputed", bank, y, 5.0, **options)
 
 
 def solvers(quick: bool) -> list[dict]:
@@ -118,12 +121,10 @@ def solvers(quick: bool) -> list[dict]:
     rows = []
     sizes = [(200, 5)] if quick else [(1000, 50), (4000, 50), (8000, 50)]
     for n, M in sizes:
-        grams, y, t_grams = given_grams(n, M)
-        t_sum, t_svc = sum_and_svc(grams, y)
-        unit = t_sum + t_svc
+        grams, y = given_grams(n, M)
+        unit = sum_and_svc(grams, y)
         print(
-            f"\nn = {n}, M = {M}: sum {t_sum:.3f} s + SVC {t_svc:.3f} s; "
-            f"Grams {t_grams:.2f} s. Multiples of sum + SVC:"
+            f"\nn = {n}, M = {M}: sum + SVC {unit[0]:.3f} s CPU, {unit[1]:.3f} s wall"
         )
         bank = KernelBank.from_grams(grams)
         for tol in (1e-3, 1e-6):
@@ -134,25 +135,27 @@ def solvers(quick: bool) -> list[dict]:
                         continue
                     if slow and (tol < 1e-3 or p == 1 or n > 4000):
                         continue
-                    row = run(problem(bank, y, p), solver, tol)
-                    row |= {"n": n, "M": M, "p": p, "tol": tol, "asked": solver}
-                    row["ratio"] = row["time_s"] / unit
+                    row = run("precomputed", bank, y, norm=p, solver=solver, tol=tol)
+                    row = beside(row, unit, n=n, M=M, p=p, tol=tol, asked=solver)
                     rows.append(row)
                     print(
                         f"  tol {tol:.0e} p {p:5.3g} {solver:14s} {row['ratio']:7.1f}  "
                         f"{row['iterations']:4d} it  gap {row['gap']:.1e} "
-                        f"{row['status']}"
+                        f"{row['status']}",
+                        flush=True,
                     )
         if n <= 1000 or quick:
             for name, other in (("SILP", silp), ("SimpleMKL", simple_mkl)):
-                took, out = seconds(partial(other, grams, y, tol=1e-3))
+                cpu, wall, out = cost(partial(other, grams, y, tol=1e-3), 1)
+                took = {"cpu_s": cpu, "wall_s": wall}
                 rows.append(
-                    {"n": n, "M": M, "p": 1.0, "tol": 1e-3, "asked": f"{name} wrapper",
-                     "time_s": took, "ratio": took / unit, **out}
+                    beside(took, unit, n=n, M=M, p=1.0, tol=1e-3,
+                           asked=f"{name} wrapper", **out)
                 )  # fmt: skip
                 print(
-                    f"  tol 1e-03 p     1 {name + ' wrapper':14s} {took / unit:7.1f}  "
-                    f"{out['fits']:4d} fits gap {out['gap']:.1e}"
+                    f"  tol 1e-03 p     1 {name + ' wrapper':14s} "
+                    f"{rows[-1]['ratio']:7.1f}  {out['fits']:4d} fits "
+                    f"gap {out['gap']:.1e}"
                 )
     return rows
 
@@ -164,18 +167,21 @@ def many(quick: bool) -> list[dict]:
     X, y, _ = samples(n)
     rows = []
     for M in (5, 20) if quick else (50, 200, 1000, 10_000):
-        gammas = 1.0 / 1.2 ** np.linspace(0, 49, M)
-        bank = KernelBank(X, kernels.rbf_ladder(gammas=gammas)).stored()
-        t_sum, S = seconds(lambda bank=bank, M=M: bank.combine(np.ones(M)))
-        t_svc = seconds(lambda S=S: SVC(kernel="precomputed").fit(S, y))[0]
+        ladder = kernels.rbf_ladder(gammas=1.0 / 1.2 ** np.linspace(0, 49, M))
+
+        def alternative(ladder=ladder, M=M):
+            S = KernelBank(X, ladder).combine(np.ones(M))
+            return SVC(kernel="precomputed").fit(S, y)
+
+        *unit, _ = cost(alternative, 1)
         for p in (1.0, 2.0):
-            row = run(problem(bank, y, p), "auto", 1e-3, 600.0)
-            row |= {"n": n, "M": M, "p": p, "ratio": row["time_s"] / (t_sum + t_svc)}
+            row = beside(run(ladder, X, y, 600.0, norm=p), unit, n=n, M=M, p=p)
             rows.append(row)
             print(
-                f"M {M:6d} p {p:3g}: {row['time_s']:8.2f} s, {row['ratio']:6.1f} x "
+                f"M {M:6d} p {p:3g}: {row['cpu_s']:8.2f} s CPU, {row['ratio']:6.1f} x "
                 f"(computing and summing the kernels + SVC), {row['iterations']} it, "
-                f"gap {row['gap']:.1e} {row['solver']}"
+                f"gap {row['gap']:.1e} {row['solver']}",
+                flush=True,
             )
     return rows
 
@@ -217,39 +223,38 @@ def columns(quick: bool) -> list[dict]:
 
 
 def large(quick: bool, sizes: list[int], alternative: bool) -> list[dict]:
-    """(c) 50 kernels on the fly, 2 GB besides the samples, against one-kernel SVC."""
+    """(c) 50 kernels on the fly, with all defaults, against one-kernel SVC."""
     warm_up()
     rows = []
     for n in [600] if quick else sizes:
         X, y, name = samples(n)
         M = 5 if quick else 50
-        bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M)))
-        start = time.perf_counter()
-        bank = bank.stored(memory_limit=2_000_000_000)
-        row = run(problem(bank, y, 2.0), Multilevel(Newton()), 1e-3, 7200.0)
-        row["time_s"] = time.perf_counter() - start
+        ladder = kernels.rbf_ladder(gammas=widths(M))
+        row = run(ladder, X, y, 7200.0)
         row["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        row |= {"n": n, "M": M, "p": 2.0, "data": name, "storage": bank.storage}
+        row |= {"n": n, "M": M, "p": 2.0, "data": name}
         print(
-            f"{name} n {n}: {row['time_s']:.1f} s, gap {row['gap']:.1e}, "
-            f"{row['iterations']} it, {bank.storage}, peak {row['peak_mb']:.0f} MB "
+            f"{name} n {n}: {row['cpu_s']:.1f} s CPU, {row['wall_s']:.1f} s, gap "
+            f"{row['gap']:.1e}, {row['iterations']} it, peak {row['peak_mb']:.0f} MB "
             f"(all Grams: {8e-6 * n * n * M:,.0f} MB)",
             flush=True,
         )
         if alternative:
             gamma = float(widths(50)[30])
             svc = SVC(kernel="rbf", gamma=gamma, cache_size=2000)
-            row["svc_s"] = seconds(lambda svc=svc, X=X, y=y: svc.fit(X, y))[0]
-            row["ratio"] = row["time_s"] / row["svc_s"]
+            cpu, wall, _ = cost(lambda svc=svc, X=X, y=y: svc.fit(X, y), 1)
+            row = beside(row, (cpu, wall), svc_cpu_s=cpu, svc_wall_s=wall)
             print(
-                f"   SVC(kernel='rbf') {row['svc_s']:.1f} s: ratio {row['ratio']:.2f}"
+                f"   SVC(kernel='rbf') {cpu:.1f} s CPU: ratio {row['ratio']:.2f}, "
+                f"wall {row['wall_ratio']:.2f}",
+                flush=True,
             )
         rows.append(row)
     return rows
 
 
 def growth(quick: bool, figure: Path | None) -> list[dict]:
-    """Growth of the time: exponents of n and M, fitted on a logarithmic scale."""
+    """Growth of CPU time: exponents of n and M, fitted on a logarithmic scale."""
     warm_up()
     along = {
         "n": [(n, 20) for n in ((100, 200) if quick else (500, 1000, 2000, 4000))],
@@ -262,17 +267,16 @@ def growth(quick: bool, figure: Path | None) -> list[dict]:
             times = []
             for n, M in cells:
                 X, y, _ = samples(n)
-                bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M))).stored()
-                task = problem(bank, y, p)
-                best = min((run(task, "auto", 1e-3) for _ in range(3)),
-                           key=lambda row: row["time_s"])  # fmt: skip
-                times.append(best["time_s"])
+                ladder = kernels.rbf_ladder(gammas=widths(M))
+                best = min((run(ladder, X, y, norm=p) for _ in range(3)),
+                           key=lambda row: row["cpu_s"])  # fmt: skip
+                times.append(best["cpu_s"])
                 rows.append(best | {"n": n, "M": M, "p": p, "along": axis})
             at = [cell[axis == "M"] for cell in cells]
             exponent = float(np.polyfit(np.log(at), np.log(times), 1)[0])
             lines[axis, p] = (at, times, exponent)
             rows[-1]["exponent"] = exponent
-            print(f"along {axis}, p = {p:g}: time grows as {axis}^{exponent:.2f}")
+            print(f"along {axis}, p = {p:g}: CPU time grows as {axis}^{exponent:.2f}")
     if figure is not None:
         draw(lines, figure)
     return rows
@@ -294,7 +298,7 @@ def draw(lines: dict, figure: Path) -> None:
         label = f"p = {name}: {axis}$^{{{exponent:.2f}}}$"
         ax.loglog(at, times, color=colour, marker=marker, label=label)
         ax.set_xlabel("samples n (20 kernels)" if axis == "n" else "kernels M")
-        ax.set_ylabel("seconds to a gap of 1e-3")
+        ax.set_ylabel("CPU seconds to a gap of 1e-3")
         ax.set_xticks(at, [str(value) for value in at])
         ax.set_xticks([], minor=True)
     for ax in axes:
@@ -326,17 +330,16 @@ def profile(quick: bool) -> list[dict]:
     ):
         M = 5 if quick else 50
         if given:
-            grams, y, _ = given_grams(n, M)
-            bank = KernelBank.from_grams(grams)
+            grams, y = given_grams(n, M)
+            what: tuple = ("precomputed", KernelBank.from_grams(grams))
         else:
             X, y, _ = samples(n)
-            bank = KernelBank(X, kernels.rbf_ladder(gammas=widths(M)))
-            bank = bank.stored(memory_limit=2_000_000_000)
+            what = (kernels.rbf_ladder(gammas=widths(M)), X)
         for p in (1.0, 2.0):
-            run(problem(bank, y, p), "auto", 1e-3, 3600.0)
+            run(*what, y, 3600.0, norm=p)
             watch = cProfile.Profile()
             watch.enable()
-            row = run(problem(bank, y, p), "auto", 1e-3, 3600.0)
+            row = run(*what, y, 3600.0, norm=p)
             watch.disable()
             row |= {"n": n, "kernels": "given" if given else "computed", "p": p}
             spent = Counter()
@@ -344,10 +347,10 @@ def profile(quick: bool) -> list[dict]:
                 if "mklearn" in file:
                     spent[Path(file).name, name] += entry[3]
             for label, function in STAGES.items():
-                row[label] = f"{spent[function] / row['time_s']:.0%}"
+                row[label] = f"{spent[function] / row['wall_s']:.0%}"
             rows.append(row)
             print(row)
-        bank = grams = None
+        what = grams = None
     return rows
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import scipy
 import sklearn
 
+_LOAD = os.getloadavg()[0]  # when the benchmark began
+
 
 def commit(folder: Path = Path(__file__).parent) -> str:
     """Return the commit that a folder is at, "?" if there is none."""
@@ -37,7 +39,8 @@ def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, numpy {np.__version__}, scipy "
         f"{scipy.__version__}, scikit-learn {sklearn.__version__}. {unit}Seconds "
-        f"depend on the machine and its load.{more}",
+        f"depend on the machine and its load, which was {_LOAD:.1f} at the start and "
+        f"{os.getloadavg()[0]:.1f} at the end (processes that run or wait).{more}",
         "",
     ]
     return "\n".join(lines) + "\n" + table(rows)

@@ -63,14 +63,21 @@ def widths(M: int) -> np.ndarray:
     return 1.0 / 1.2 ** np.linspace(0, 49, M)
 
 
-def seconds(function, repeats: int = 1) -> tuple[float, object]:
-    """Return the shortest time of some calls, and the last result."""
-    best, answer = np.inf, None
+def cost(function, repeats: int = 2) -> tuple[float, float, object]:
+    """Return the smallest CPU and wall seconds of some calls, and the last result."""
+    cpu = wall = np.inf
+    answer = None
     for _ in range(repeats):
-        start = time.perf_counter()
+        began = time.perf_counter(), time.process_time()
         answer = function()
-        best = min(best, time.perf_counter() - start)
-    return best, answer
+        wall = min(wall, time.perf_counter() - began[0])
+        cpu = min(cpu, time.process_time() - began[1])
+    return cpu, wall, answer
+
+
+def seconds(function, repeats: int = 1) -> tuple[float, object]:
+    """Return the shortest wall time of some calls, and the last result."""
+    return cost(function, repeats)[1:]
 
 
 def peak() -> float:
