@@ -202,8 +202,21 @@ def written(found: list[dict], against: Path | None) -> str:
                 f"the CPU time ({crowded:.3g} s, {alone:.3g} s without them)."
             )
         for when in ("before", "after"):
-            one = row.get(when)
-            for fit in one["fits"] if one else ():
+            if when not in row:
+                continue
+            one = row[when]
+            if one is None:
+                n, M = (row["after"][key] for key in ("n", "M"))
+                rows.append(
+                    {
+                        "n": n,
+                        "M": M,
+                        "of": when,
+                        "wall s": f"all of them above {PATIENCE}",
+                    }
+                )
+                continue
+            for fit in one["fits"]:
                 cpu, wall = one["unit"]
                 rows.append(
                     {"n": one["n"], "M": one["M"], "kernels": fit["order"],
@@ -213,7 +226,11 @@ def written(found: list[dict], against: Path | None) -> str:
                      "wall ratio": fit["wall"] / wall, "gap": fit["gap"],
                      "load": round(one["load"], 1)}
                 )  # fmt: skip
-    return page("Given Grams, as users call it", "as_called.py", rows, more)
+    title, command = "Given Grams, as users call it", "as_called.py"
+    if against is not None:
+        title += ", before and after"
+        command += " --against CHECKOUT/src"
+    return page(title, command, rows, more)
 
 
 def main() -> None:
