@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 from uuid import uuid4
@@ -41,24 +41,27 @@ from reproduction.cells import Protocol
 N = 600
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    settings = {
-        "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
-        # a worker that takes longer to come back is given up for good
-        "distributed.deploy.lost-worker-timeout": "10 minutes",
-        # on a busy machine workers are slow to start and to answer
-        "distributed.comm.timeouts.connect": "10 minutes",
-        "distributed.comm.timeouts.tcp": "10 minutes",
-        "distributed.scheduler.worker-ttl": None,
-    }
+# The time-out of connections keeps its default of 30 seconds: a worker that wants data
+# from a killed one tries to connect until then.
+SETTINGS = {
+    "distributed.nanny.pre-spawn-environ.NUMBA_NUM_THREADS": 1,
+    # a worker that takes longer to come back is given up for good
+    "distributed.deploy.lost-worker-timeout": "10 minutes",
+    # on a busy machine workers are slow to answer
+    "distributed.comm.timeouts.tcp": "10 minutes",
+    "distributed.scheduler.worker-ttl": None,
+}
+
+
+@contextmanager
+def workers(count):
     with (
-        dask.config.set(settings),
+        dask.config.set(SETTINGS),
         # closing fails if the removal of a killed worker is announced once more, which
         # depends on the load (dask/distributed#5407)
         suppress(KeyError),
         LocalCluster(
-            n_workers=2,
+            n_workers=count,
             threads_per_worker=1,
             dashboard_address=":0",
             memory_limit=0,
@@ -66,6 +69,12 @@ def cluster():
         ) as cluster,
         Client(cluster) as client,
     ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with workers(2) as client:
         yield client
 
 
@@ -580,6 +589,21 @@ def test_chunks_of_targets_are_fitted_on_workers(client, model, tmp_path, dies):
     else:  # each chunk was read once, and the problem sent once to each worker
         assert sorted(number for number, *_ in readers) == list("0123456")
         assert len(list(tmp_path.glob("solver-*"))) == (2 if options else 0)
+
+
+def test_the_only_worker_may_die(tmp_path):
+    X, Y = many_targets()
+    lazy = da.from_array(Y, chunks=(60, 15)).map_blocks(
+        noted, str(tmp_path), dies=True, dtype=float, meta=np.zeros((0, 0))
+    )
+    model = EvidenceMKLRegressor("rbf", **OWN[EvidenceMKLRegressor])
+    with dask.config.set(scheduler="synchronous"):
+        expected = clone(model).fit(X, da.from_array(Y, chunks=(60, 15)))
+    with workers(1):
+        found = model.fit(X, lazy)
+    assert np.array_equal(found.kernel_weights_, expected.kernel_weights_)
+    readers = {path.name.split("-")[1] for path in tmp_path.glob("2-*")}
+    assert len(readers) == 2
 
 
 @BOTH

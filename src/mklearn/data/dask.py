@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from itertools import pairwise
@@ -287,6 +287,26 @@ def _wait(client: Any, futures: list[Any], until: str) -> None:
                 raise _deserted(monotonic() - seen) from None
 
 
+def _sent(client: Any, value: Any) -> Any:
+    """Return the future of a value that every worker holds."""
+    try:
+        return client.scatter(value, broadcast=True, hash=False, timeout=_patience())
+    except TimeoutError as error:
+        raise _deserted(_patience()) from error
+
+
+def _ended(error: CancelledError) -> bool:
+    """Return whether the scheduler has dropped its tasks, not only lost a worker."""
+    return str(getattr(error, "reason", None)).startswith("scheduler-")
+
+
+def _allowed_failures() -> int:
+    """Return how many workers may die of a task before Dask gives it up."""
+    import dask
+
+    return int(dask.config.get("distributed.scheduler.allowed-failures", 3))
+
+
 def _deserted(seconds: float) -> ClusterError:
     return ClusterError(
         f"The cluster has had no worker for {seconds:.0f} seconds; start workers and "
@@ -378,13 +398,8 @@ class ColumnChunks:
             yield from self._here(task, chunks, left)
             return
         with _futures() as futures:
-            try:
-                held = client.scatter(
-                    task, broadcast=True, hash=False, timeout=_patience()
-                )
-            except TimeoutError as error:
-                raise _deserted(_patience()) from error
-            waiting, running = deque(chunks), dict[Any, int]()
+            held, losses = _sent(client, task), 0
+            waiting, running = deque(chunks), dict[Any, tuple[int, Any]]()
             while waiting or running:
                 most = max(1, sum(client.nthreads().values()))
                 while waiting and len(running) < most:
@@ -392,13 +407,27 @@ class ColumnChunks:
                     # the clocks of machines differ, so this is the time from now on
                     future = client.submit(_call, held, part, left(), pure=False)
                     del part  # only the task needs it
-                    running[future] = waiting.popleft()
+                    running[future] = waiting.popleft(), held
                     futures[:] = [held, *running]
-                _wait(client, list(running), "FIRST_COMPLETED")
+                with suppress(CancelledError):  # each future says below what it met
+                    _wait(client, list(running), "FIRST_COMPLETED")
+                lost: CancelledError | None = None
                 for future in [one for one in running if one.done()]:
-                    value, number = future.result(), running.pop(future)
-                    future.release()
-                    yield number, value
+                    number, source = running.pop(future)
+                    try:
+                        value = future.result()
+                    except CancelledError as error:
+                        waiting.appendleft(number)
+                        lost = error if source is held else lost
+                    else:
+                        yield number, value
+                    finally:
+                        future.release()
+                if lost is not None:  # the last worker that held the function has died
+                    losses += 1
+                    if _ended(lost) or losses > _allowed_failures():
+                        raise lost
+                    held = _sent(client, task)
 
     def _here(
         self, task: _OnRows, chunks: Sequence[int], left: Callable[[], Any]
