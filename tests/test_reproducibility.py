@@ -32,6 +32,7 @@ from mklearn import (
     solve,
 )
 from mklearn.data import threads
+from mklearn.estimators._targets import decided
 from mklearn.kernels import factors
 from mklearn.persistence import load, save
 from processors import THREADS, imitations
@@ -231,6 +232,17 @@ def test_another_processor_proves_the_same_optimum():
         assert max(gap, there) <= 1e-5
         # the optimum lies between the bounds of both
         assert max(a, lower) <= min(b, upper)
+
+
+def test_rounding_does_not_decide_between_classes():
+    # a sample on the margins of two classes has the score -1 for both
+    scores = np.array([[-1.0, -1.0, -3.0], [-3.0, -1.0, -1.0]]).repeat(30, axis=0)
+    noise = np.random.default_rng(0).integers(-20, 21, size=scores.shape)
+    noisy = scores * (1 + noise * np.finfo(float).eps)
+    assert decided(noisy).tolist() == [0] * 30 + [1] * 30
+    # what is larger than rounding decides
+    larger = scores + np.array([0.0, 1e-9, 2e-9])
+    assert decided(larger).tolist() == [1] * 30 + [2] * 30
 
 
 # --- equally good ---------------------------------------------------------------------

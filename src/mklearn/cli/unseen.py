@@ -8,6 +8,7 @@ import numpy as np
 
 from mklearn.cli.inputs import CLASSES, TIMES, Data
 from mklearn.cli.models import fitted_on_views
+from mklearn.estimators._targets import decided
 from mklearn.fitted import kernels_by_view
 from mklearn.interpretation import decision_parts
 from mklearn.kernels import KernelBank
@@ -85,7 +86,7 @@ class Unseen:
             return Predictions(np.asarray(y, dtype=float), scores[:, 0], **more)
         more |= {"decisions": scores, "classes": self._classes}
         more["probabilities"] = self._chances
+        found = self._classes[decided(scores)]
         if scores.shape[1] == 1:
-            found = self._classes[(scores[:, 0] > 0).astype(int)]
             return Predictions(y, found, scores[:, 0], **more)
-        return Predictions(y, self._classes[scores.argmax(axis=1)], **more)
+        return Predictions(y, found, **more)

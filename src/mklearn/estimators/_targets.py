@@ -21,6 +21,9 @@ from mklearn.problems.scatter import Gathered
 
 FloatArray = NDArray[np.float64]
 
+# Relative difference of sums of thousands of terms in double precision, generously.
+_ROUNDING = 2.0**-40
+
 
 # --- from the input of fit to targets and costs ---------------------------------------
 
@@ -264,10 +267,17 @@ class LabelsMixin(Decides, ClassifierMixin):
 
 
 def decided(scores: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the predicted class indices for scores (n, 1) or (n, n_classes)."""
+    """Return the predicted class indices for scores (n, 1) or (n, n_classes).
+
+    Of scores that differ by rounding only, the first class wins: a sample on the margin
+    of two classes has the same score for both, in theory. Rounding depends on the
+    processor and on how many samples are predicted together, and must not decide.
+    """
     if scores.shape[1] == 1:
         return (scores[:, 0] > 0).astype(np.intp)
-    return scores.argmax(axis=1)
+    rounding = _ROUNDING * np.abs(scores).max(axis=1, keepdims=True)
+    largest = scores.max(axis=1, keepdims=True)
+    return (scores >= largest - rounding).argmax(axis=1)
 
 
 # --- values ---------------------------------------------------------------------------
