@@ -267,10 +267,10 @@ def remarks(results: Results) -> list[str]:
     return [
         *text,
         "",
-        "The times do not bear the claim out, as the competitors are not the programs "
-        "of the paper: Zien and Ong's problem, which it had solved by a general conic "
-        "program, is solved here by the library's own solver of the same family, and "
-        "SimpleMKL stops at 40 iterations wherever it is then"
+        "The times do not support the claim, but the competitors are not the programs "
+        "of the paper: Zien and Ong's problem, for which the paper used a general "
+        "conic program, is solved here by the library's own solver of the same family, "
+        "and SimpleMKL stops after 40 iterations, converged or not"
         + (f", with relative duality gaps up to {max(gaps):.1g}" if gaps else "")
         + ". Against a general conic program, and against SimpleMKL run to the same "
         "gap, see `benchmarks/multiclass.py`.",

@@ -39,7 +39,8 @@ RKDA, SVM = CHOSEN = ("RKDA_K_lambda", "SVM_K_C")
 RULE = (
     "*Similar* is within two points, *close* within one; a kernel has *weight zero* "
     "below 0.01 of all weights and a *large* one above 0.1; *favoured* kernels have "
-    "more than half of the weights or choices; methods count with one repetition. "
+    "more than half of the weights or choices; methods are included from one "
+    "repetition on. "
     "Where a sentence is about several data sets or methods, it says on how many it "
     "holds. Which kernels have weight depends on the scale of the data, which is not "
     "printed, and sigmas are a factor of 2.15 apart."
