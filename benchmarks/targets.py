@@ -14,11 +14,11 @@ their defaults, unless the row says otherwise. `CPU s` is the time of the fit al
 a process that has imported the package and compiled its functions; `seconds` is its
 wall time. Rows without a size show the time of a process that imports the package, and
 does what else the row names. `ratio` is the CPU time of himalaya's random search with
-20 candidates relative to that of the row, in the same run, and `of 100` the same with 100
-candidates. BLAS has one thread; `load` is the number of processes that were ready to
-run on the machine, on average over the minute before the row, the row itself included.
-Sizes may have been measured in separate runs; `commit` is that of a row, and rows of
-older commits lack wall times.
+20 candidates relative to that of the row, in the same run, and `of 100` the same with
+100 candidates. BLAS has one thread; `load` is the number of processes that were ready
+to run on the machine, on average over the minute before the row, the row itself
+included. Sizes may have been measured in separate runs; `commit` is that of a row, and
+rows of older commits lack wall times.
 
 `elsewhere` uses other targets than those on which the default tolerance was chosen: one
 space each; spaces with most of their columns in common; little signal in noise with
