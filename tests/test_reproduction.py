@@ -946,5 +946,5 @@ def test_claims_of_the_subspace_tables():
     assert (
         "(error, 6.1.2). | Against the best of them USPS +4.00 points. | no |" in text
     )
-    assert "Time of uHSIC in that of HSIC: wine 1.50. | yes |" in text
-    assert "Time of the faster one in that of SKFE: wine 1.33. | yes |" in text
+    assert "Time of uHSIC relative to that of HSIC: wine 1.50. | yes |" in text
+    assert "Time of the faster one relative to that of SKFE: wine 1.33. | yes |" in text
