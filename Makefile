@@ -41,20 +41,20 @@ attack: $(VENV)/.stamp-test ## Attack model files and the command line: make att
 	$(VENV)/bin/python benchmarks/attack.py $(ARGS)
 
 PEERS = tests/test_inference_peers.py tests/test_event_time_tests.py tests/test_survival.py tests/test_groups.py tests/test_score_by_view.py
-test-peers: $(VENV)/.stamp-peers ## Run the comparisons with other packages, which are installed
+test-peers: $(VENV)/.stamp-peers ## Run the comparisons with other packages, which it installs
 	$(VENV)/bin/python -m pytest $(PEERS) -k "peers or ridge_cox or statsmodels or survival_svm or scikit_survival or latent_group or shapiq" $(PYTEST_ARGS)
 
-test-floor: ## Run the tests on the least versions that pyproject.toml allows
+test-floor: ## Run the tests on the oldest versions that pyproject.toml allows
 	$(MAKE) test VENV=$(VENV)-floor CONSTRAINTS=constraints/floor.txt
 
-test-latest: ## Run the tests on the newest versions of everything, in an environment of its own
+test-latest: ## Run the tests on the newest versions of everything, in a separate environment
 	rm -f $(VENV)-latest/.stamp-test
 	$(MAKE) test VENV=$(VENV)-latest PIP_ARGS="--upgrade --upgrade-strategy eager"
 
 coverage: $(VENV)/.stamp-coverage ## Run the tests and measure which lines they reach
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) --cov --cov-report=term --cov-report=xml
 
-constraints: ## Write constraints/ from pyproject.toml and from pip's choice of today
+constraints: ## Regenerate constraints/ from pyproject.toml and the newest versions that fit
 	$(PYTHON) tests/versions.py
 
 lint: $(VENV)/.stamp-lint ## Check style, formatting, types, spelling, prose and links

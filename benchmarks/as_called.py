@@ -177,13 +177,13 @@ def written(found: list[dict], against: Path | None) -> str:
     """Return the page of all rows."""
     rows: list[dict] = []
     more = (
-        " The unit is the sum of the given Grams and one `SVC` on it; a fit is"
-        " `MKLClassifier('precomputed', norm=p).fit(K, y)` with all defaults, its"
-        " validation included. Ratios are of CPU and of wall time, the load is that at"
-        " the start; where it exceeds the number of cores, wall time is mostly waiting."
+        " A fit is `MKLClassifier('precomputed', norm=p).fit(K, y)` with all defaults,"
+        " including validation. Ratios are relative to the sum of the given Grams and"
+        " one `SVC` on it, in CPU time and in wall time. `load` is the load at the"
+        " start; if it exceeds the number of cores, wall time is mostly waiting."
     )
     if against is not None:
-        more += f" Rows `before` are of commit {commit(against)}."
+        more += f" Rows `before` were measured at commit {commit(against)}."
     for row in found:
         if "support" in row:
             ours, theirs = row["cpu"]
@@ -197,7 +197,7 @@ def written(found: list[dict], against: Path | None) -> str:
         elif "cpu" in row:
             alone, crowded = row["cpu"]
             more += (
-                f" Beside two processes that do nothing but count, a fit of n = "
+                f" Next to two processes that only count, a fit of n = "
                 f"{row['n']}, M = {row['M']}, p = 2 takes {crowded / alone:.2f} times "
                 f"the CPU time ({crowded:.3g} s, {alone:.3g} s without them)."
             )
@@ -226,7 +226,7 @@ def written(found: list[dict], against: Path | None) -> str:
                      "wall ratio": fit["wall"] / wall, "gap": fit["gap"],
                      "load": round(one["load"], 1)}
                 )  # fmt: skip
-    title, command = "Given Grams, as users call it", "as_called.py"
+    title, command = "Fits on given Gram matrices", "as_called.py"
     if against is not None:
         title += ", before and after"
         command += " --against CHECKOUT/src"

@@ -271,10 +271,11 @@ def show(row: dict) -> None:
 def written(rows: dict[str, list[dict]]) -> str:
     """Return the page of all rows."""
     more = (
-        " Beside each level stands the share of p-values at or below it; `uniform` is "
-        "the p-value of the Kolmogorov-Smirnov test; `off` names what is further from "
-        f"what it should be than chance makes it once in {1 / FAR:.0f} times; `commit` "
-        "is the one at which a row was found, each part being run alone."
+        " The columns of levels contain the share of p-values at or below the level; "
+        "`uniform` is the p-value of the Kolmogorov-Smirnov test; `off` names values "
+        "that deviate from the expected ones by more than would happen by chance once "
+        f"in {1 / FAR:.0f} times; `commit` is the one at which a row was computed, "
+        "because each part is run separately."
     )
     uniform = [row for part in CASES for row in rows.get(part, [])]
     title = "Are p-values uniform and intervals right?"
@@ -292,10 +293,10 @@ def written(rows: dict[str, list[dict]]) -> str:
     intervals = [row for part in PARTS[-len(INTERVALS) :] for row in rows.get(part, [])]
     if intervals:
         parts.append(
-            "\n## Do 90 % intervals hold the truth?\n\nTargets are drawn from the "
-            "model, with two covariates, two kernels that explain the shares given, "
-            "and noise that explains the rest of what covariates leave. `off` marks "
-            "what is further from 90 % than chance makes it once in "
+            "\n## Do 90 % intervals contain the truth?\n\nTargets are drawn from the "
+            "model, with two covariates, two kernels that explain the given shares of "
+            "the remaining variance, and noise. `off` marks values that deviate from "
+            "90 % by more than would happen by chance once in "
             f"{1 / FAR:.0f} times.\n\n" + table(intervals)
         )
     return "".join(parts)

@@ -92,10 +92,9 @@ def main() -> None:
         print(rows[-1], flush=True)
     if args.page:
         more = (
-            f" The load of the machine was {load:.1f} when it began. `MB` is the "
-            "largest memory of a process so far, `estimate` what the run announced "
-            "when it had timed a few fits, `accuracy` that of the model on held-out "
-            "rows."
+            f" The load of the machine was {load:.1f} at the start. `MB` is the peak "
+            "memory of any process so far, `estimate` what the run announced after "
+            "timing a few fits, and `accuracy` that of the model on held-out rows."
         )
         title = "Cost of `mklearn fit` on large tables"
         args.page.write_text(page(title, "command.py", rows, more))

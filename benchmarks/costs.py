@@ -114,8 +114,8 @@ def main() -> None:
                             for k, v in row.items()), flush=True)  # fmt: skip
     if args.page:
         more = (
-            f" The load of the machine was {load:.1f} when it began; unlike "
-            "other pages, this one has no ratios."
+            f" The load of the machine was {load:.1f} at the start; unlike other "
+            "pages, this one has no ratios."
         )
         title = "Cost of a fit"
         args.page.write_text(page(title, "costs.py", rows, more))

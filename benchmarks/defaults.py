@@ -220,7 +220,7 @@ def main() -> None:
     for to, limit in COMPARED.items():
         off = [one["table"] for one in rows if "(behind)" in one[f"default - {to}"]]
         said.append(
-            f"Behind {to} by more than {limit:g} standard error"
+            f"Worse than {to} by more than {limit:g} standard error"
             f"{'s' if limit > 1 else ''}: {len(off)} of {len(rows)} tables"
             f"{' (' + ', '.join(off) + ')' if off else ''}."
         )

@@ -257,6 +257,12 @@ PARTS = {
     "memory": memory,
 }
 
+UNITS = {
+    "solvers": "that of one Cholesky factorisation of size n",
+    "conic": "that of Newton's method",
+    "search": "that of Newton's method",
+}
+
 
 def main() -> None:
     """Run the parts."""
@@ -281,6 +287,7 @@ def run_part(args: argparse.Namespace) -> None:
                 f"Speed of discriminant kernel learning: {args.part}",
                 f"discriminant.py {args.part}",
                 rows,
+                unit=UNITS.get(args.part, ""),
             )
         )
     if any(row.get("status") not in (None, "OPTIMAL", "judged") for row in rows):

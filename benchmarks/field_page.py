@@ -213,8 +213,8 @@ def write(
 
 CAPTION = (
     "Above: mean ranks over all data sets, 1 is best; red bars join methods whose "
-    "ranks do not differ by the critical difference (Nemenyi, 5 %). Below: accuracy of "
-    f"{CHAMPION} minus that of the unweighted sum and of SVC with a grid search, in "
+    "ranks differ by less than the critical difference (Nemenyi, 5 %). Below: accuracy "
+    f"of {CHAMPION} minus that of the unweighted sum and of SVC with a grid search, in "
     "points, with corrected standard errors; sets with several views are bold."
 )
 
@@ -244,13 +244,13 @@ def head(found: Results, fields: dict[str, Field], sets: Sequence[str]) -> list[
         )
     sizes = [v["training"] for v in found.cells.values() if "training" in v] or [0]
     return [
-        f"Made by `{command}` at commit {', '.join(commits) or '?'}: "
-        f"{len(found.cells)} cells, {spent / 60:.0f} minutes on a machine that did "
-        f"other work at the same time. {complete} of {asked} splits of data sets are "
-        "finished for all methods and count"
+        f"Written by `{command}` at commit {', '.join(commits) or '?'}: "
+        f"{len(found.cells)} cells, {spent / 60:.0f} minutes on a machine that was "
+        f"also used for other work. {complete} of {asked} splits of data sets are "
+        "finished for all methods, and only these are included"
         + (
-            "; **the run was stopped before the others were**, and the same command "
-            "continues with them."
+            "; **the run was stopped before the others were finished**, and the same "
+            "command continues with them."
             if complete < asked
             else "."
         )
@@ -259,7 +259,8 @@ def head(found: Results, fields: dict[str, Field], sets: Sequence[str]) -> list[
             "within the noise of a test part, and no standard error can be given.**"
             if splits < 2
             else " **Most data sets have only two splits: their standard errors are "
-            "very uncertain, and what is called clear may be chance.**"
+            "very uncertain, and differences that are called clear may be due to "
+            "chance.**"
             if splits < 3
             else ""
         ),
@@ -269,11 +270,11 @@ def head(found: Results, fields: dict[str, Field], sets: Sequence[str]) -> list[
         "The tables contain all available methods and all "
         f"{'chosen' if sets else 'available'} data sets with a "
         "finished split; the others are listed below. Kernels and grids are the same "
-        "for all data sets and were stated before the run; the numbers of samples and "
-        "the limit were chosen, and boosting has no search, to save time, after trials "
-        "on five of the sets. All methods use the same splits and the same inner "
-        f"folds. Training parts have {min(sizes)} to {max(sizes)} samples; the results "
-        f"may be different for larger ones.{left_out}",
+        "for all data sets and were fixed before the run. The numbers of samples, the "
+        "time limit, and boosting without a search (to save time) were chosen after "
+        "trials on five of the data sets. All methods use the same splits and the same "
+        f"inner folds. Training parts have {min(sizes)} to {max(sizes)} samples; the "
+        f"results may be different for larger ones.{left_out}",
     ]
 
 
@@ -296,7 +297,7 @@ def verdict(field: Field) -> list[str]:
     last = max((b for a, b in cliques(mean, difference) if a == 0), default=0)
     lines = [
         f"- **Ranks.** Over {N} data sets and {k} methods {names[0]} has the best mean "
-        f"rank ({mean[0]:.2f}), before {names[1]} ({mean[1]:.2f}) and {names[2]} "
+        f"rank ({mean[0]:.2f}), followed by {names[1]} ({mean[1]:.2f}) and {names[2]} "
         f"({mean[2]:.2f}); {names[-1]} has the worst ({mean[-1]:.2f}). ",
     ]
     if test is not None:
@@ -335,8 +336,8 @@ def champion(field: Field) -> Iterator[str]:
     views, tables = _kinds(field)
     yield (
         f"- **Learned against not learned.** {CHAMPION} is the method of this library "
-        "to choose without knowing the data; it was named before the run. It compares "
-        "with the others as follows:"
+        "for data about which nothing is known; this was decided before the run. It "
+        "compares with the others as follows:"
     )
     yield ""
     yield (
@@ -429,7 +430,7 @@ def ends(field: Field) -> str:
         return ""
     return (
         "The cost chosen is the smallest or largest of the grid in these shares of the "
-        f"cells: {', '.join(shares)}. Ties go to the smallest."
+        f"cells: {', '.join(shares)}. Among equal scores, the smallest cost is chosen."
     )
 
 
@@ -443,7 +444,7 @@ def doubts(field: Field) -> Iterator[str]:
         if "gap" in v
     ]  # fmt: skip
     shared = [pair for pair in RELATED if set(pair) <= set(field.data)]
-    text = "- **Care.** "
+    text = "- **Caveats.** "
     if shared:
         text += (
             f"{'; '.join(' and '.join(pair) for pair in shared)} have samples in "
@@ -515,14 +516,14 @@ def score_table(field: Field) -> list[str]:
 PROBABILITIES = {
     "log loss": (
         "### Log loss",
-        "Mean log loss of the test samples ± standard error over splits; the least is "
-        "bold. Methods without a column have no probabilities.",
+        "Mean log loss on the test samples ± standard error over splits; the lowest is "
+        "bold. Methods without a column do not provide probabilities.",
     ),
     "calibration": (
         "### Calibration error",
         "Mean distance between the probability of the most likely class and how often "
-        "it is right, in ten bins of equal counts. Bins of few test samples have a "
-        "distance by chance: methods can be compared within a row only.",
+        "it is correct, in ten bins of equal counts. Bins with few test samples have a "
+        "positive distance by chance: methods can be compared only within a row.",
     ),
 }
 
@@ -553,7 +554,10 @@ def probability_tables(field: Field) -> list[str]:
             text.append("| " + " | ".join(cells) + " |")
         count = (means[:, some] <= np.nanmin(means, axis=1)[:, None]).sum(0)
         wins = ", ".join(f"{m} {n}" for m, n in zip(methods, count, strict=True))
-        text += ["", f"{note} Least on so many data sets: {wins}."]
+        text += [
+            "",
+            f"{note} Number of data sets on which each method is best: {wins}.",
+        ]
     return text
 
 
@@ -576,7 +580,7 @@ def time_table(field: Field) -> list[str]:
     """Return the seconds of the unit, and ratios of the others to it."""
     unit = UNIT[field.table.name]
     if unit not in field.methods:
-        return [f"{unit} did not run, so that there is no unit."]
+        return [f"{unit} did not run, so there is no unit."]
     others = [m for m in field.methods if m != unit]
     lines = [
         f"| data | {unit}, s | kernels, s | " + " | ".join(others) + " |",
@@ -603,8 +607,8 @@ def regression_verdict(field: Field) -> list[str]:
     order = np.argsort(mean, kind="stable")
     listed = ", ".join(f"{field.methods[j]} {mean[j]:.2f}" for j in order)
     lines = [
-        f"Mean ranks over {len(field.data)} data sets: {listed}. Most of the sets have "
-        "their samples in common, so that there is no test of the ranks.",
+        f"Mean ranks over {len(field.data)} data sets: {listed}. Most of these data "
+        "sets have their samples in common, so the ranks are not tested.",
         "",
         "| | against | better | worse | clearly better, worse | mean difference |",
         "|---|---|---:|---:|---:|---:|",
@@ -626,8 +630,8 @@ def regression_verdict(field: Field) -> list[str]:
         )
     lines += [
         "",
-        "Clearly is by more than two corrected standard errors. `evidence` "
-        "(EvidenceMKLRegressor) has no settings and no search. It was made after the "
+        "A difference is clear if it exceeds two corrected standard errors. `evidence` "
+        "(EvidenceMKLRegressor) has no settings and no search. It was added after the "
         "other methods had been run on diabetes, friedman1, views, ER-alpha and HER2, "
         "where himalaya was ahead of the other learned weights; all other sets were "
         "added afterwards, before anything had been run on them.",
@@ -635,9 +639,9 @@ def regression_verdict(field: Field) -> list[str]:
         "`diabetes` is scikit-learn's, and `friedman1` (with 5 columns of noise among "
         "10), `friedman2` and `friedman3` are its generators; `views` are eight "
         "generated views, one linear in the target, one not, one a noisy copy of the "
-        "first, five of noise. All others are the amounts of proteins in breast "
-        "tumours, from messenger and micro RNA (tcga_breast): two receptors, and every "
-        "twentieth protein of the table.",
+        "first, five of noise. In all others, the amount of a protein in breast "
+        "tumours is predicted from messenger RNA and micro-RNA (tcga_breast): two "
+        "receptors, and every twentieth protein of the table.",
     ]
     edges = ends(field)
     return [*lines, "", edges] if edges else lines
@@ -674,14 +678,15 @@ def protocol_lines(found: Results) -> list[str]:
     return [
         *lines,
         "- time: CPU seconds of one thread from the training samples to the fitted "
-        "model, with all of the search. Grams are computed once for a split; their "
-        "time is added to that of every method that takes them, learned or not. Their "
+        "model, including the search. Grams are computed once for each split; their "
+        "time is added to that of every method that uses them, learned or not. Their "
         'definiteness is not checked (`psd="ignore"`), so these are not the times of '
         "calls with defaults.",
         f"- limit: {found.settings.budget:g} CPU seconds for a cell; a method that is "
         "stopped on the first split of a data set is not tried on the others.",
-        "- what it does not show: kernels chosen by someone who knows the data, more "
-        f"training samples, other grids. At most {TESTING} test samples count.",
+        "- what it does not show: results with kernels chosen by an expert, with more "
+        f"training samples, or with other grids. At most {TESTING} test samples are "
+        "used.",
     ]
 
 

@@ -738,11 +738,12 @@ def write_page() -> None:
         "",
         "Written by `python benchmarks/history.py`, which calls every public estimator "
         "and both commands with their defaults and compares the CPU time with that of "
-        "the usual alternative on the same data (the *unit*). The last entry is of "
-        f"{first['date']}, commit {first['commit']}, on {first['processor']}, and has "
-        f"{len({row['cell'] for row in last})} of {len(CELLS)} cells; the load of the "
-        "machine at their start is in the last column. If it exceeds the number of "
-        "cores, wall times depend mostly on other processes.",
+        "the usual alternative on the same data (the *unit*). The last entry was "
+        f"recorded on {first['date']} at commit {first['commit']} on "
+        f"{first['processor']}, for {len({row['cell'] for row in last})} of "
+        f"{len(CELLS)} cells; the last column is the load of the machine when a cell "
+        "was started. If it exceeds the number of cores, wall times depend mostly on "
+        "other processes.",
         "",
         "| cell | unit | ratio | CPU s | wall s | unit CPU s | unit wall s | peak MB "
         "| load |",

@@ -67,7 +67,8 @@ def main() -> int:
         print(rows[-1], flush=True)
     if args.page:
         title = "Cost of kernel tests"
-        args.page.write_text(page(title, "kernel_tests.py", rows))
+        unit = "that of the fit in the first row, in CPU time"
+        args.page.write_text(page(title, "kernel_tests.py", rows, unit=unit))
     return 0
 
 

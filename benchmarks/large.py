@@ -652,6 +652,12 @@ def report(row: dict) -> None:
     print(", ".join(shown), flush=True)
 
 
+UNITS = {
+    "growth": "that for a tenth of the rows",
+    "evidence-rows": "that for a tenth of the rows",
+    "workers": "that of one worker",
+    "versus": "that of mklearn with the squared loss at the same rank",
+}
 TITLES = {
     "cost": "Cost of rows, on one core",
     "simulated": "Sums of as many partitions, with small blocks, on a local cluster",
@@ -664,7 +670,7 @@ def write_page(part: str, rows: list[dict], path: Path) -> None:
     """Write a page; that of ``cost`` has three tables."""
     title, command = f"Many rows: {part}", f"large.py {part}"
     if part != "cost":
-        text = page(title, command, rows)
+        text = page(title, command, rows, unit=UNITS.get(part, ""))
     else:
         tables = {}
         for row in rows:

@@ -354,6 +354,15 @@ def profile(quick: bool) -> list[dict]:
     return rows
 
 
+SUM = "that of the sum of the given Grams and one `SVC` on it"
+UNITS = {
+    "solvers": SUM,
+    "kernels": SUM,
+    "columns": "that of computing and summing the kernels and one `SVC` on the sum",
+    "large": "that of one `SVC` with a single RBF kernel",
+}
+
+
 def main() -> None:
     """Run the parts."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -385,7 +394,12 @@ def run_part(args: argparse.Namespace) -> None:
         args.json.write_text(json.dumps(rows, indent=1))
     if args.page:
         args.page.write_text(
-            page(f"Speed of lp-norm MKL: {args.part}", f"lpmkl.py {args.part}", rows)
+            page(
+                f"Speed of lp-norm MKL: {args.part}",
+                f"lpmkl.py {args.part}",
+                rows,
+                unit=UNITS.get(args.part, ""),
+            )
         )
     if any(row.get("status") not in (None, "OPTIMAL") for row in rows):
         sys.exit("a certificate is missing, see above")

@@ -367,7 +367,8 @@ def write(args: argparse.Namespace, rows: list[dict]) -> None:
                 + (f" --sizes{sizes}" if sizes else "")
                 + f" --limit {args.limit:g}",
                 rows,
-                " `error` is on samples not seen in training.",
+                " `error` is that on samples not used for training.",
+                "that of summing the Grams and fitting one-vs-rest `SVC` on the sum",
             )
         )
 

@@ -26,21 +26,23 @@ def commit(folder: Path = Path(__file__).parent) -> str:
     return found or "?"
 
 
-def page(title: str, command: str, rows: list[dict], more: str = "") -> str:
-    """Return a Markdown page with all figures and their origin."""
-    names = list(dict.fromkeys(key for row in rows for key in row))
-    unit = ""
-    if any("ratio" in name for name in names):
-        unit = "`ratio` is the time relative to the unit that the script describes. "
+def page(
+    title: str, command: str, rows: list[dict], more: str = "", unit: str = ""
+) -> str:
+    """Return a Markdown page with all figures and their origin.
+
+    ``unit`` says what the times in columns of ratios are relative to.
+    """
+    ratio = f"`ratio` is the time relative to {unit}. " if unit else ""
     lines = [
         f"# {title}",
         "",
         f"Written by `python benchmarks/{command}` at commit {commit()} on "
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}, numpy {np.__version__}, scipy "
-        f"{scipy.__version__}, scikit-learn {sklearn.__version__}. {unit}Seconds "
+        f"{scipy.__version__}, scikit-learn {sklearn.__version__}. {ratio}Seconds "
         f"depend on the machine and its load, which was {_LOAD:.1f} at the start and "
-        f"{os.getloadavg()[0]:.1f} at the end (processes that run or wait).{more}",
+        f"{os.getloadavg()[0]:.1f} at the end (processes running or waiting).{more}",
         "",
     ]
     return "\n".join(lines) + "\n" + table(rows)

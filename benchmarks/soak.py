@@ -193,7 +193,12 @@ def main():
             f"saved and loaded twice, and cancelled {counts['cancelled']} others; "
             f"{len(faults)} findings."
         )
-        text = page("Soak", f"soak.py --seconds {seconds:.0f} --write", rows, more)
+        text = page(
+            "Results of the soak test",
+            f"soak.py --seconds {seconds:.0f} --write",
+            rows,
+            more,
+        )
         path = Path(__file__).parent.parent / "docs" / "results" / "soak.md"
         with whole_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")

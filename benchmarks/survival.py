@@ -8,7 +8,7 @@ inner folds, by ``GridSearchCV`` over the seven costs of ``MKLCoxCV``; everythin
 is at its defaults. ``error`` is the standard error over folds, ``CPU`` the mean CPU
 time of a fit in seconds, including the choice. The cause of death in flchain, which is
 known only after death, is left out, and the kernel machine of scikit-survival is
-trained on the first 1000 rows of each training part there. ``beside Cox`` is the mean
+trained on the first 1000 rows of each training part there. ``minus Cox`` is the mean
 difference to ridge Cox regression on the same folds, with its standard error.
 
 Part ``large``: rows of flchain resampled with noise, so that no two are equal, up to
@@ -186,7 +186,7 @@ def sets(quick: bool, only: str, rows: list[dict]) -> list[dict]:
                     "set": name, "n": len(y), "events": int(y["event"].sum()),
                     "method": label, "concordance": float(c.mean()),
                     "error": float(c.std(ddof=1) / root),
-                    "beside Cox": f"{apart.mean():+.3f} ± "
+                    "minus Cox": f"{apart.mean():+.3f} ± "
                     f"{apart.std(ddof=1) / root:.3f}",
                     "CPU": float(np.mean(seconds[label])),
                 }
@@ -291,13 +291,14 @@ TITLES = {
     "large": "Times to an event: many rows",
 }
 MORE = {
-    "costs": " Mean concordance over five folds of 198 patients with 51 events, by the "
-    "cost; its standard error over folds is about 0.04, that of differences less. A "
-    "single linear kernel has the same weight at each norm.",
+    "costs": " Mean concordance over five folds of 198 patients with 51 events, by "
+    "cost; its standard error over folds is about 0.04, that of differences is "
+    "smaller. A single linear kernel has the same weight for each norm.",
     "sets": " Five folds (three of flchain, if listed). `error` is the standard "
-    "error over folds, `CPU` the mean processor time of a fit with its choices. "
-    "`beside Cox` compares with chosen ridge Cox regression on the same folds.",
-    "large": " Rows of flchain drawn again with noise; rank 200 for each of six "
+    "error over folds, `CPU` the mean CPU time of a fit in seconds, including the "
+    "choice of settings. `minus Cox` is the mean difference to ridge Cox regression "
+    "(with a chosen penalty) on the same folds, with its standard error.",
+    "large": " Rows of flchain, resampled with noise; rank 200 for each of six "
     "kernels. A kernel matrix of 100 000 rows would take 80 GB.",
 }
 

@@ -3,7 +3,7 @@
 Targets are sums of linear functions of M feature spaces of 60 columns each, with
 shares of the variance drawn from a Dirichlet distribution (half of them near zero), and
 noise of 30 to 90 percent. Both packages get the same precomputed linear kernels,
-centred and of mean diagonal one, and values without their mean, in double precision;
+centred and of mean diagonal one, and the same centred targets, in double precision;
 300 further samples are held out.
 
 himalaya is `MultipleKernelRidgeCV`, eleven alphas, five folds, with its numpy backend
@@ -12,13 +12,13 @@ unless the row says torch (on the processor; left out where torch is not install
 `EvidenceMKLRegressor("precomputed", weights="per-target")` with all other settings at
 their defaults, unless the row says otherwise. `CPU s` is the time of the fit alone, in
 a process that has imported the package and compiled its functions; `seconds` is its
-wall time. Rows without a size have the time of a process that imports the package, and
-what else such a row names. `ratio` is the CPU time of himalaya's random search with 20
-candidates relative to that of the row, in the same run, and `of 100` the same with 100
-candidates. BLAS has one thread; `load` is the number of processes that were ready to
-run on the machine, on average over the minute before the row, the row itself included.
-Sizes may have been measured in separate runs; `commit` is that of a row, and rows of
-older commits have no wall time.
+wall time. Rows without a size show the time of a process that imports the package, and
+does what else the row names. `ratio` is the CPU time of himalaya's random search with
+20 candidates relative to that of the row, in the same run, and `of 100` the same with
+100 candidates. BLAS has one thread; `load` is the number of processes that were ready
+to run on the machine, on average over the minute before the row, the row itself
+included. Sizes may have been measured in separate runs; `commit` is that of a row, and
+rows of older commits lack wall times.
 
 `elsewhere` uses other targets than those on which the default tolerance was chosen: one
 space each; spaces with most of their columns in common; little signal in noise with
@@ -447,12 +447,14 @@ def run_part(args: argparse.Namespace) -> None:
         order = {cell: i for i, cell in enumerate(CELLS)}
         if args.part == "versus":
             rows.sort(key=lambda row: order.get((row["n"], row["M"], row["t"]), 99))
-        about = __doc__.split("\n\n    python")[0].split("\n\n", 1)[1]
+        _, *about = __doc__.split("\n\n    python")[0].split("\n\n")
+        if args.part != "elsewhere":
+            about = [one for one in about if not one.startswith("`elsewhere`")]
         text = page(
             TITLES[args.part],
             f"targets.py {args.part}",
             rows,
-            " " + " ".join(about.split()),
+            " " + " ".join(" ".join(about).split()),
         )
         args.page.write_text(text)
 

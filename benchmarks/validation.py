@@ -369,19 +369,19 @@ def main() -> int:
     draws, simulations = (10**5, 10**4) if args.quick else (10**7, 10**5)
     found = tails(draws)
     more = (
-        " Tails are compared with an inversion with 25 digits. `relative error` is "
-        "ours; `hbe`, `wf` and `sw` are relative errors of momentchi2's approximations "
-        f"(for positive weights). The last column compares {draws:.0e} draws with the "
-        "exact tail, in standard errors."
+        " Tail probabilities are compared with a numerical inversion to 25 digits. "
+        "`relative error` is that of mklearn; `hbe`, `wf` and `sw` are relative errors "
+        "of momentchi2's approximations (for positive weights). The last column is the "
+        f"difference between {draws:.0e} draws and the exact tail, in standard errors."
     )
     parts = [page("Comparison with other programs", "validation.py", found, more)]
     parts.append(
         "\n## Variance components and fixed effects\n\nRestricted likelihood with "
         "crossed random effects, `K_m = Z_m Z_m'`, and two covariates. Standard errors "
-        "of weights (in units of the noise) are ours of the average information, those "
-        "of statsmodels of the observed one. Cells are blank if the program was not "
-        "installed, did not converge, or does not report the number.\n\n"
-        + table(components(args.limix))
+        "of weights (in units of the noise) are based on the average information in "
+        "mklearn, and on the observed information in statsmodels. Cells are blank if "
+        "the program was not installed, did not converge, or does not report the "
+        "number.\n\n" + table(components(args.limix))
     )
     parts.append(
         "\n## The likelihood ratio at the boundary\n\n"

@@ -223,8 +223,12 @@ def said(found: Results) -> list[str]:
     """Return the conclusions from the grids, in words."""
     text = []
     kinds = {
-        "Views unlike each other": {name_of(n, q) for n in SAMPLES for q in NOISE},
-        "Views alike": {alike_name(n, q) for n in FEW_SAMPLES for q in ALIKE_NOISE},
+        "Views that differ in strength": {
+            name_of(n, q) for n in SAMPLES for q in NOISE
+        },
+        "Views of equal strength": {
+            alike_name(n, q) for n in FEW_SAMPLES for q in ALIKE_NOISE
+        },
     }
     for kind, names in kinds.items():
         for method in LEARNED:
@@ -302,38 +306,40 @@ def write(found: Results, path: Path) -> None:
         "When does learning weights pay?",
         f"when.py --repetitions {max(sizes)} --page docs/results/{path.name}",
         grid(found, "p = 1"),
-        " Accuracy of learned weights minus that of the unweighted sum in points, on "
-        f"the same samples, means over {min(sizes)} data sets; **+** and **-** mark "
-        "differences of more than two standard errors, which so few data sets give "
-        "only roughly. First p = 1, sparse weights.",
+        " The tables show the accuracy of learned weights minus that of the unweighted "
+        f"sum in points, on the same samples, averaged over {min(sizes)} data sets. "
+        "**+** and **-** mark differences of more than two standard errors, which are "
+        "only rough estimates for so few data sets. The first table is for p = 1, that "
+        "is, sparse weights.",
     )
     text += "\n".join(
         [
             "",
             *said(found),
             "",
-            "What to expect of real data is on [the page of many data sets](field.md).",
+            "[The comparison on many data sets](field.md) shows what to expect of real "
+            "data.",
             "",
             f"![Gain over the sum, by samples and views of noise]({path.stem}.png)",
             "",
-            "The second simulation: views that share the signal equally, but for those "
-            "of noise.",
+            "In the second simulation, all views that are not noise share the signal "
+            "equally:",
             "",
             table(alike_grid(found)),
-            "The first simulation with p = 2, weights that are not sparse:",
+            "The first simulation with p = 2, for which weights are not sparse:",
             "",
             table(grid(found, "p = 2")),
-            "Accuracy of the sum in percent, first simulation:",
+            "Accuracy of the sum in percent in the first simulation:",
             "",
             table(level),
             "What was simulated: "
             + "; ".join(f"{k}: {v}" for k, v in CHOICES.items())
-            + ". The class is the sign of three times the first column of each view "
-            "with its signal, and of noise of variance 1. The views of the second "
-            f"simulation are {ALIKE}, of which those that are informative have equal "
-            "signals, with the sum of squares of the first. "
-            f"{len(found.cells)} cells at commit {', '.join(commits)}, "
-            f"{spent / 60:.0f} minutes beside other work; nothing here is a time.",
+            + ". The class is the sign of a sum: three times the signal of each view "
+            "times its first column, plus noise of variance 1. The second simulation "
+            f"has {ALIKE} views; the signals of the informative ones are equal and "
+            "have the same sum of squares as in the first. "
+            f"{len(found.cells)} cells at commit {', '.join(commits)}, computed in "
+            f"{spent / 60:.0f} minutes.",
             "",
         ]
     )

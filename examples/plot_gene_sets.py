@@ -38,7 +38,7 @@ def cells():
 
         path = Path(scanpy.origin).parent / "datasets" / "10x_pbmc68k_reduced.h5ad"
         with warnings.catch_warnings():
-            # the file was written by an early version of anndata, which it announces
+            # an early version of anndata wrote the file, which causes a warning
             warnings.simplefilter("ignore", anndata.OldFormatWarning)
             found = anndata.read_h5ad(path).raw.to_adata()
         kind = found.obs["bulk_labels"].astype(str)

@@ -4,9 +4,9 @@ Which graph kernel distinguishes small worlds from random graphs?
 
 Graphs have no columns, but there are kernels for them, and each captures a different
 property: how many nodes there are of a kind, how far apart they are, what their
-neighbourhoods look like. Here is one Gram matrix for each, from grakel where it is
-installed (``pip install grakel``) and from a few lines of this example otherwise; the
-first line that is printed says which. The learned weights say which of them matters.
+neighbourhoods look like. Here is one Gram matrix for each, from grakel if it is
+installed (``pip install grakel``), and otherwise from a few lines of this example; the
+first line that is printed says which. The learned weights show which property matters.
 
 Half of the graphs are rings with some edges moved; the other half have the same number
 of edges between random nodes. Nodes are labelled by their degree.
@@ -98,7 +98,8 @@ else:
     grams = by_grakel()
 
 # %%
-# Samples, training samples, kernels: this is what ``kernels="precomputed"`` takes.
+# The shape is (samples, training samples, kernels), as ``kernels="precomputed"``
+# expects.
 
 names = list(grams)
 B = np.stack([grams[name] for name in names], axis=2)

@@ -9,7 +9,7 @@ weights say which of them a model of boiling points uses.
 
 The fingerprints are computed by RDKit if it is installed (``pip install rdkit``), and
 otherwise from the formula as text (SMILES): single symbols, and two or three in a row.
-The first line that is printed says which are shown.
+The first line that is printed says which were used.
 """
 
 from collections import Counter

@@ -5,7 +5,7 @@ Would other samples give the same weights?
 Weights depend on the sample from which they were learned.
 :func:`mklearn.interpretation.weight_stability` refits the model on resamples and shows
 how much the weights vary, and how often each kernel is used. The data are the breast
-tumours of the first example.
+tumours that come with scikit-learn.
 """
 
 import matplotlib.pyplot as plt

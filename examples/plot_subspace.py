@@ -2,8 +2,8 @@
 A subspace that separates the classes
 =====================================
 
-:class:`mklearn.SubspaceKernel` learns a few features from kernels, at most one less
-than there are classes, that separate the classes. It is a transformer and can be
+:class:`mklearn.SubspaceKernel` learns a few features from kernels that separate the
+classes, at most one fewer than there are classes. It is a transformer and can be
 followed by any classifier. The data are pixels of satellite images together with their
 neighbours, in six classes of land use (or, if the data file is not available,
 handwritten digits). The figure compares kernel principal components with the features

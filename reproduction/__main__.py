@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         fail("no cell could be run; see the reasons above")
     broken = outside(found) if args.quick else []
     if broken:
-        fail("a number left its band: " + "; ".join(broken), 1)
+        fail("a number is outside of its expected range: " + "; ".join(broken), 1)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,21 +67,34 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("paper", help=", ".join(PAPERS))
-    add("--table", help="one table by its number, or figure1 ...; all if none is named")
+    add(
+        "--table",
+        help="number of one table, or a figure such as figure1; all by default",
+    )
     add(
         "--quick",
         action="store_true",
-        help="a few cells; fails if a number leaves its band",
+        help="run a few cells; fail if a number is outside of its expected range",
     )
-    add("--jobs", type=int, default=1, help="cells at a time; -1 for all cores")
+    add(
+        "--jobs",
+        type=int,
+        default=1,
+        help="number of cells that run in parallel; -1 for all cores",
+    )
     add(
         "--out",
         type=Path,
         default=Path("reproduction-output"),
-        help="folder; page, figures and cells are in PAPER there",
+        help="output folder; page, figures and cells are written to its subfolder "
+        "PAPER",
     )
     add("--seed", type=at_least(0, int), default=0, help="seed of the splits")
-    add("--repetitions", type=at_least(1, int), help="at most so many of each table")
+    add(
+        "--repetitions",
+        type=at_least(1, int),
+        help="maximum number of repetitions in each table",
+    )
     add(
         "--budget",
         type=at_least(1, float),
@@ -91,12 +104,12 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--cap",
         type=at_least(1, float),
-        help="seconds for one conic program; as many as --budget if not given",
+        help="seconds for one conic program; by default the same as --budget",
     )
     add(
         "--renew",
         action="store_true",
-        help="run nothing: write anew what a page says of the numbers in its tables",
+        help="run nothing; rewrite what a page says about the numbers in its tables",
     )
     add("--json", action="store_true", help="print the numbers of the page as JSON")
     return made
@@ -137,7 +150,7 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 def stop(*_: Any) -> NoReturn:
     """End on Ctrl-C, which as a KeyboardInterrupt would only make a solver return."""
-    fail("stopped; the same command goes on where it was", 130)
+    fail("stopped; the same command continues where it was stopped", 130)
 
 
 if __name__ == "__main__":

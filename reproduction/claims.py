@@ -80,8 +80,8 @@ def conclusions(claims: Iterable[Claim]) -> list[str]:
         "",
         f"## {CONCLUSIONS}",
         "",
-        "From the means of the tables below. Where a conclusion is about several data "
-        "sets or methods, the last column says on how many it holds.",
+        "This is computed from the means in the tables below. If a conclusion is about "
+        "several data sets or methods, the last column says for how many it holds.",
         "",
         "| the paper concludes | here | holds |",
         "|---|---|---|",

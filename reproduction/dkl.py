@@ -320,8 +320,9 @@ def remarks(results: Results) -> list[str]:
         "planes, QCQP by Clarabel, SDP by SCS, RKDA_K_lambda by one eigendecomposition "
         "of each kernel on each fold, SVM_K_C by LIBSVM. SDP_kim, SM1, SM2 and SM2_C "
         "are solved by the library's Newton method and not by the conic programs of "
-        "their papers; their times would say nothing of these and are not shown. Other "
-        "computers, other solvers: only ratios between methods can be compared.",
+        "their papers; their times would not be informative about these programs and "
+        "are not shown. Computers and solvers differ, so only ratios between methods "
+        "can be compared.",
         "",
         "## Mean kernel weights, and how often cross-validation chose a kernel",
         "",
@@ -423,22 +424,23 @@ EXPLANATIONS = (
         tables=("10", "11", "12"),
     ),
     Explanation(
-        "The weights on USPS fit if the pixels are taken 0.7 times as large; nothing "
-        "explains this factor, and it is not used here. Which 100 samples of each "
+        "The weights on USPS fit if the pixels are multiplied by 0.7; nothing explains "
+        "this factor, and it is not used here. Which 100 samples of each "
         "class are taken matters as well.",
         tables=("6", "7", "8"),
     ),
     Explanation(
-        "The paper's weights sit on the first kernel, which on ionosphere is next to "
-        "the identity, and those of the certified optimum do not. The paper itself "
-        "reports numerical trouble of its SDP solver, and prints two values of lambda "
+        "The paper's weights are concentrated on the first kernel, which on ionosphere "
+        "is nearly the identity, and those of the certified optimum are not. The paper "
+        "itself reports numerical trouble with its SDP "
+        "solver, and prints two values of lambda "
         "for cancer.",
         methods=("SDP_kim",),
         data=("ionosphere", "cancer"),
     ),
     Explanation(
-        "The paper's grid of lambda is not given, and had small values only, we think: "
-        "see *Small lambdas alone* below.",
+        "The paper does not give its grid of lambda; we think that it had only small "
+        "values: see *Small lambdas alone* below.",
         methods=("RKDA_K_lambda",),
         data=("heart",),
     ),
@@ -449,8 +451,8 @@ EXPLANATIONS = (
         keys=("accuracy 1",),
     ),
     Explanation(
-        "All methods are on one level here, as they are in the paper, and all share "
-        "the splits: if the level is another one, all rows differ at once. Tried "
+        "All methods are about equally accurate here, as in the paper, and share the "
+        "splits: if the level differs, it differs in all rows. Tried "
         "without effect: the threshold, nearest neighbours in place of it, splits that "
         "are not stratified, other sizes of the test part.",
         tables=("2", "5"),
@@ -466,8 +468,8 @@ EXPLANATIONS = (
         tables=("9",),
     ),
     Explanation(
-        "Which dual variables count as zero is not said: those that are zero to the "
-        "last digit do here.",
+        "The paper does not say which dual variables count as zero; here, only exact "
+        "zeros do.",
         tables=("17",),
         keys=("support percent",),
     ),

@@ -22,22 +22,22 @@ def evidence(folder: Path) -> list[str]:
         "",
         "## How the kernel and the scaling were found",
         "",
-        "The paper prints no formula of its kernels, and says of the data that they "
-        "are normalised. About ten scalings, each with sigma, sigma^2 and 2 sigma^2, "
-        "were fitted to the single-kernel rows of sonar and heart. The one of this "
-        "page fits best: `exp(-|x - z|^2 / sigma)` is what the paper on subspace "
-        "kernels by the same group prints. Nothing else was used to find it: not the "
-        "weights, not the accuracies of the learned combinations, not ionosphere and "
-        "cancer, and none of the tables with more classes, but for waveform, of which "
-        "it was seen that its columns are as they are. The weights below are therefore "
-        "a test of the reading.",
+        "The paper prints no formula for its kernels, and says that the data are "
+        "normalised. About ten scalings, each with sigma, sigma^2 and 2 sigma^2, "
+        "were fitted to the single-kernel rows of sonar and heart. The one used on "
+        "this page fits best; `exp(-|x - z|^2 / sigma)` is also what the paper on "
+        "subspace kernels by the same group prints. Nothing else was used to find it: "
+        "neither the weights, nor the accuracies of the learned combinations, nor "
+        "ionosphere and cancer, nor the tables with more classes, except that the "
+        "columns of waveform were seen to be unscaled. The weights below are therefore "
+        "a test of this interpretation.",
         "",
-        "What it leaves open: the weights on USPS fit if the pixels are taken 0.7 "
-        "times as large, and nothing explains this factor; on satimage it depends on "
-        "which 100 samples of a class are taken, and none of the choices tried fits "
-        "all three tables. On waveform squared distances are so large that the first "
-        "seven kernels are next to the identity: how the weight of these is shared "
-        "among them is not determined.",
+        "Two points remain open: the weights on USPS fit if the pixels are multiplied "
+        "by 0.7, and nothing explains this factor; on satimage they depend on which "
+        "100 samples of a class are used, and none of the choices tried fits all three "
+        "tables. On waveform squared distances are so large that the first seven "
+        "kernels are nearly the identity, so the division of the weight among them is "
+        "not determined.",
     ]
     return text + granularity(folder)
 
@@ -103,7 +103,7 @@ def weights(results: Results) -> list[str]:
         return []
     return [
         "",
-        "## Weights beside the printed ones",
+        "## Weights compared with the printed ones",
         "",
         "Mean weights as shares of their sum. *In common* is the sum of the smaller "
         "of both over all kernels: 100 % if they are equal. No weight was used to find "
@@ -149,11 +149,12 @@ def small_lambdas(results: Results) -> list[str]:
         "",
         "## Small lambdas alone",
         "",
-        "The grid of lambda is not printed. RKDA with the three smallest lambdas of "
-        "ours, up to 1e-4, beside the whole grid: mean distance from the printed "
+        "The grid of lambda is not printed. RKDA with the three smallest of our "
+        "lambdas, up to 1e-4, is compared with the whole grid: mean "
+        "distance from the printed "
         "accuracies in points, over double cross-validation and the ten kernels alone, "
-        "and how many of these eleven are within two combined standard errors (the "
-        "spread of the printed ones taken to be ours).",
+        "and how many of these eleven are within two combined standard errors (our "
+        "spread is used for both).",
         "",
         "| data | repetitions | whole grid | within two | up to 1e-4 | within two |",
         "|---|---:|---:|---:|---:|---:|",

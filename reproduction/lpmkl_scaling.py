@@ -191,7 +191,7 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
         {end: min(ratio(data, m, SUM) for m in rivals) for end, data in ends.items()},
         lambda value: value > 1,
         form="{:.1f}",
-        what="Time of the fastest MKL in that of the sum: ",
+        what="Time of the fastest MKL relative to that of the sum: ",
     )
     yield of_sets(
         "SimpleMKL is up to two orders of magnitude slower than lp-norm MKL in one "
@@ -199,7 +199,7 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
         {end: ratio(data, "SimpleMKL", "p = 1") for end, data in ends.items()},
         lambda value: value > 100,
         form="{:.0f}",
-        what="Time of SimpleMKL in that of p = 1, on fewer samples: ",
+        what="Time of SimpleMKL relative to that of p = 1, on fewer samples: ",
     )
     yield of_sets(
         "1000 Grams of 1000 samples take less than three minutes with l1 (5.5).",

@@ -26,18 +26,16 @@ Printed = dict[tuple[str, str, str, str], tuple[float, float]]
 TIMES = ("seconds",)
 
 BEYOND = "**no**"
-ONE_RUN = "No number is of another run."
+ONE_RUN = "All numbers are from the same run."
 DIFFERING = "Rows that differ by more than the combined error:"
 AGREEMENT = "How many rows agree with the printed ones"
-UNKNOWN = "We do not know why, and have not looked into this row on its own."
+UNKNOWN = "We do not know why, and have not examined this row separately."
 FEW = 4  # repetitions
 HARDLY = (
-    "Two or three repetitions, whose standard error is hardly known itself: where they "
-    "happen to agree it is zero."
+    "There are only two or three repetitions, so that the standard error is itself "
+    "uncertain; it is zero if they happen to agree."
 )
-CHANCE = (
-    "Within two combined errors, where one row in three is expected by chance alone."
-)
+CHANCE = "Within two combined errors; by chance alone, one row in three is beyond one."
 
 
 def published_folder() -> Path | None:
@@ -207,8 +205,7 @@ def agreements(found: list[Compared]) -> list[str]:
     text = ["", f"## {AGREEMENT}", "", *(f"- {line}." for line in agreement(found))]
     text += [
         "",
-        "Rows of one table share their splits, so that they are not so many "
-        "independent comparisons.",
+        "Rows of one table share their splits, so the comparisons are not independent.",
         "",
         "| table | data | value | rows | within one | within two | beyond two |",
         "|---|---|---|---:|---:|---:|---|",
@@ -302,17 +299,17 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
         text += evidence(protocol)
         text += protocol.beside(results) if protocol.beside else []
     if folder and not printed:
-        text += ["", "There are no printed numbers of this paper: ours only."]
+        text += ["", "This paper prints no numbers; the page contains only ours."]
     if not folder:
         text += [
             "",
-            "**The printed numbers are not at hand**, so that this page has ours only. "
-            "Set MKLEARN_PUBLISHED to the folder that holds them.",
+            "**The printed numbers are not available**, so this page contains only "
+            "ours. Set MKLEARN_PUBLISHED to the folder that contains them.",
         ]
     text += ["", "## What the paper leaves open, and what was chosen", ""]
     text += [f"- {name}: {value}." for name, value in protocol.choices.items()]
     if results.missing:
-        text += ["", "## Data that are not at hand", ""]
+        text += ["", "## Data that are not available", ""]
         text += [f"- {name}: {reason}" for name, reason in results.missing.items()]
     for table in results.tables:
         text += section(results, table, printed)
@@ -360,9 +357,9 @@ def _head(results: Results, seconds: float) -> list[str]:
     )
     unfinished = [
         "",
-        f"**{asked - len(results.cells)} of {asked} cells are not there**, for time; "
-        "rows show how many repetitions they have, and those without a number of ours "
-        f"have none. {ONE_RUN}",
+        f"**{asked - len(results.cells)} of {asked} cells were not run**, for lack of "
+        "time; rows show their number of repetitions, and those without a number of "
+        f"ours have none. {ONE_RUN}",
     ]
     return [
         f"Made by `{command}`. Seed {settings.seed}; {len(results.cells)} cells, which "
@@ -374,12 +371,12 @@ def _head(results: Results, seconds: float) -> list[str]:
         f"{sklearn.__version__}.",
         *(unfinished if len(results.cells) < asked else ()),
         "",
-        "Ours is the mean over repetitions ± its standard error. *Within* tells "
+        "*Ours* is the mean over repetitions ± its standard error. *Within* says "
         "whether the difference is within the combined standard error of both means "
-        "(a spread not printed is taken to be ours), within two of them, or not; less "
-        "than one of the last digit printed is no difference. "
-        "Repetitions share most of their samples, so that the true errors are larger. "
-        "*Why* points to what is said below the table of rows that differ.",
+        "(if no spread is printed, ours is used for both), within two of them, or "
+        "neither; differences below one unit of the last printed digit are ignored. "
+        "Repetitions share most of their samples, so the true errors are larger. *Why* "
+        "refers to the explanations below a table.",
     ]
 
 

@@ -39,7 +39,7 @@ _HEADING = re.compile(r"## (Table|Figure) (\w+)")
 _WHY = re.compile(r"\((\w+)\)")
 _NOTE = re.compile(r"- \((\w+)\) (.*)")
 _LEFT = re.compile(r"- (\S+) on (.+): (\d+) of (\d+) repetitions")
-_ABSENT = re.compile(r"^\*\*\d+ of(?= \d+ cells are not there)")
+_ABSENT = re.compile(r"^\*\*\d+ of(?= \d+ cells were not run)")
 
 
 def renew(protocol: Protocol, out: Path, settings: Settings) -> Path:

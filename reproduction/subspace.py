@@ -328,11 +328,11 @@ def which_error(results: Results) -> list[str]:
     ]
     if folder is None or not tables:
         return []
-    text = ["", "## Which error is printed", ""]
+    text = ["", "## Which error does the paper print?", ""]
     text += [
         "Mean distance from the printed errors in points, over the methods that learn "
-        "a subspace. It is not said whether the error is that of all classes or the "
-        "mean of one class against the rest.",
+        "a subspace. The paper does not say whether the error is that of all classes "
+        "or the mean over classes of one against the rest.",
         "",
         "| table | data | all classes | one against rest |",
         "|---|---|---:|---:|",
@@ -401,7 +401,8 @@ EXPLANATIONS = (
     ),
     Explanation(
         "On wine the printed errors are nearer to our error of all classes than to "
-        "that of one class against the rest, by a hair. On waveform neither fits: "
+        "that of one class against the rest, if only "
+        "slightly. On waveform neither fits: "
         "Table 2 is two to three points away from both, and the spread of its printed "
         "errors is that of one class against the rest (see above).",
         data=("waveform", "wine"),
@@ -409,7 +410,8 @@ EXPLANATIONS = (
     ),
     Explanation(
         "The joint methods, solved exactly, do not beat uHSIC here as they do in the "
-        "paper, and it is not C, which they take from it: on the first split, with C "
+        "paper. The reason is not C, which they take from uHSIC: on the first "
+        "split, with C "
         "from 0.03 to 650, uSVM_joint has 6.1 on segment and 14.3 on satimage at best, "
         "uHSIC 5.0 and 13.9.",
         tables=("2",),
@@ -419,8 +421,9 @@ EXPLANATIONS = (
     ),
     Explanation(
         "We do not know. The printed 3.2 to 4.4 lie between our error of one class "
-        "against the rest, about 1.5, and that of all classes, about 5.5. It may be "
-        "the scaling in part: on the first split and over all lambda, uHSIC has 3.5 at "
+        "against the rest, about 1.5, and that of all classes, about 5.5. The scaling "
+        "may be part of the reason: on the first "
+        "split and over all lambda, uHSIC has 3.5 at "
         "best with columns from 0 to 1 (sigma 0.3 and 1), and 4.2 with columns of unit "
         "length (sigma 0.01); but the former does not go with the sigmas of Table 3 on "
         "the other sets.",
@@ -437,16 +440,17 @@ EXPLANATIONS = (
     ),
     Explanation(
         "At sigma 0.001 the kernel leaves little but the identity on these 40 columns, "
-        "of which 19 are noise, and the printed 16 to 19 % cannot be had from it. That "
-        "ker1 is this sigma is an assumption; the combination's printed 11.2 % is "
+        "of which 19 are noise, and the printed 16 to 19 % cannot be obtained with it. "
+        "That ker1 is this sigma is an assumption; the combination's printed 11.2 % is "
         "below the 14 % of the best possible classifier.",
         tables=("3",),
         data=("waveform",),
     ),
     Explanation(
         "The joint methods take the parameters of HSIC and uHSIC, C is chosen after "
-        "the others, and the scaling of the data is a guess; which of these it is we "
-        "do not know. Errors printed with standard deviations of 0.01 to 0.3 over "
+        "the others, and the scaling of the data is a guess; we do not know which of "
+        "these is the "
+        "reason. Errors printed with standard deviations of 0.01 to 0.3 over "
         "20 random halves are below what these test parts allow.",
     ),
 )

@@ -44,7 +44,7 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
         ratios,
         lambda value: 0.5 <= value <= 2,
         form="{:.2f}",
-        what="Time of uHSIC in that of HSIC: ",
+        what="Time of uHSIC relative to that of HSIC: ",
     )
     ratios = {
         data: mean(data, "uSVM_joint", "seconds")
@@ -56,7 +56,7 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
         ratios,
         lambda value: value > 1,
         form="{:.2f}",
-        what="Time of uSVM_joint in that of the slower of SKFE and HSIC: ",
+        what="Time of uSVM_joint relative to that of the slower of SKFE and HSIC: ",
         unit="; here they are solved in another way",
     )
 
@@ -183,13 +183,13 @@ def times(means: Means) -> Iterator[Claim]:
     ratios = {data: one["uHSIC"] / one["HSIC"] for data, one in each.items()}
     yield Claim(
         "HSIC and uHSIC take about the same time (6.3).",
-        f"Time of uHSIC in that of HSIC: {by_data(ratios.items())}.",
+        f"Time of uHSIC relative to that of HSIC: {by_data(ratios.items())}.",
         [0.5 <= value <= 2 for value in ratios.values()],
     )
     ratios = {data: one["SKFE"] / one["HSIC"] for data, one in each.items()}
     yield Claim(
         "SKFE takes longer (6.3).",
-        f"Its time in that of HSIC: {by_data(ratios.items(), '{:.1f}')}.",
+        f"Its time relative to that of HSIC: {by_data(ratios.items(), '{:.1f}')}.",
         [value > 1 for value in ratios.values()],
     )
     ratios = {
@@ -198,6 +198,6 @@ def times(means: Means) -> Iterator[Claim]:
     }
     yield Claim(
         "The joint methods take the longest (6.3).",
-        f"Time of the faster one in that of SKFE: {by_data(ratios.items())}.",
+        f"Time of the faster one relative to that of SKFE: {by_data(ratios.items())}.",
         [value > 1 for value in ratios.values()],
     )

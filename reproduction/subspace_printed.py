@@ -31,9 +31,10 @@ def evidence(folder: Path) -> list[str]:
         return []
     return [
         "",
-        "## What the printed numbers say of themselves",
+        "## What the printed numbers reveal",
         "",
-        "Arithmetic on the printed tables alone; nothing here was run.",
+        "This section is arithmetic on the printed tables alone; nothing was run for "
+        "it.",
         *spread(sets, table2),
         *granularity(sets, table2, table3),
         *contradictions(table2, table3),

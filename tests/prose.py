@@ -101,6 +101,15 @@ PHRASES = {
     r"\bcertified by its dual\b": "a duality gap certifies",
     r"\bthat is known\.(?!\w)": "a known ...",
     r"\bcan be had\b|\bwhat is to be had\b": "is available",
+    r"\bthe more the\b": "and more strongly for",
+    r"\bscript's docstring\b|\bthat the script describes\b": "state it on the page",
+    r"\bran beside\b|\bbeside other work\b": "at the same time as",
+    r"\bmachine was \S+ when it began\b": "at the start",
+    r"\bother than on other\b": "unlike",
+    r"\bentry is of\b|\bare of commit\b": "was recorded on; were measured at",
+    r"\bintervals hold the\b": "contain",
+    r"\bknown are\b": "choose from; the known ... are",
+    r"\bof no kernel at all\b": "without kernels",
 }
 OF_PAGES = {
     r"(?<!there) (is|are) no (parts?|sums?|landmarks?|tables?)\b": "is not a ...",

@@ -216,7 +216,7 @@ def test_openml_gives_the_same_as_the_file(online):
 
 
 def test_openml_is_asked_only_if_allowed(online):
-    with pytest.raises(FileNotFoundError, match="download=False keeps OpenML"):
+    with pytest.raises(FileNotFoundError, match="because of download=False"):
         load("small", download=False)
     assert online.calls == []
 
@@ -245,7 +245,7 @@ def test_without_file_and_network_the_error_says_what_to_put_where(nothing):
     with pytest.raises(FileNotFoundError) as caught:
         load("sonar")
     text = str(caught.value)
-    assert "MKLEARN_DATA is not set, and OpenML did not give set 40" in text
+    assert "MKLEARN_DATA is not set, and OpenML did not return data set 40" in text
     assert "no network in tests" in text
     assert f"put sonar.npz (SHA-256 {CATALOGUE['sonar'].sha256})" in text
     with pytest.raises(FileNotFoundError, match=r"'mfeat'.*not set; put mfeat\.npz"):

@@ -140,7 +140,7 @@ def test_kernels_that_matter_are_found():
     assert model.kernel_contributions_[[0, 2]].sum() > 0.9
     assert 0.06 < model.noise_[0] < 0.13  # the truth is 0.09
     assert model.evidence_.evidence - model.evidence_.nothing > 50
-    assert "above that of no kernel at all" in model.solution_.message
+    assert "above that of a model without kernels" in model.solution_.message
     assert model.score(*samples(500, seed=1)) > 0.8
 
 

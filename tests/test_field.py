@@ -328,7 +328,7 @@ def test_the_page_has_every_cell(tmp_path):
     assert "| data | splits | MKL p by CV | boosting |" in text
     assert f"| {second} | 1 | **0.400** | 0.500 |" in text
     assert f"| {sonar} | 2 | **0.400** ± 0.000 | failed |" in text
-    assert "Least on so many data sets: MKL p by CV 6, boosting 0." in text
+    assert "each method is best: MKL p by CV 6, boosting 0." in text
     for one in found.cells:
         found.cells[one].pop("log loss", None)
         found.cells[one].pop("calibration", None)

@@ -315,7 +315,7 @@ def test_solvers_decline_what_they_cannot_do():
         (one, "reduced_gradient", "projected_gradient"),
         (all_, "projected_gradient", "reduced_gradient"),
         (small(per_class, p=2.0), "newton", "alternating"),
-        (one, "interleaved", "known are"),
+        (one, "interleaved", "Unknown solver"),
         (one, Newton(), "MulticlassNewton"),
     ):
         with pytest.raises(ValueError, match=advice):
@@ -718,7 +718,7 @@ def test_bad_parameters():
         ({"weights": "each"}, "per-class"),
         ({"C": -1}, "positive"),
         ({"norm": 0.5}, "p >= 1"),
-        ({"solver": "interleaved"}, "known are"),
+        ({"solver": "interleaved"}, "Unknown solver"),
         ({"tol": 0}, "tol"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -46,6 +46,15 @@ STUMBLED = [
     "The index of y refers to other samples than the samples",
     "which of them fits a property is not known before",
     "what was said of samples",
+    "concordance falls with the cost, the more the larger the norm",
+    "`ratio` is the time in the unit that the script's docstring names",
+    "Other jobs ran beside this one",
+    "The load of the machine was 2.6 when it began.",
+    "other than on other pages there is no ratio here",
+    "The last entry is of 2026-11-18",
+    "Do 90 % intervals hold the truth?",
+    "Unknown kernel 'x'; known are ['a']",
+    "above that of no kernel at all",
 ]
 ON_PAGES = [
     "## Who may do what",

@@ -259,10 +259,10 @@ def test_grid_search(kind, n_outputs):
         ({"C": 0}, "C must be a positive number"),
         (
             {"epsilon": -0.1},
-            "epsilon must be a number that is zero or positive, got -0.1",
+            "epsilon must be a nonnegative number, got -0.1",
         ),
-        ({"epsilon": None}, "epsilon must be a number"),
-        ({"epsilon": np.inf}, "epsilon must be a number"),
+        ({"epsilon": None}, "epsilon must be a nonnegative number"),
+        ({"epsilon": np.inf}, "epsilon must be a nonnegative number"),
         ({"norm": 0.5}, "p >= 1"),
         ({"norm": "l2"}, "norm must be a number"),
         ({"tol": 0}, "tol must be a positive number"),

@@ -288,7 +288,7 @@ def test_page_compares_with_printed_numbers(tmp_path, monkeypatch):
     assert line.format("a", "91.20", "-0.2", "yes") in text
     assert line.format("b", "80.00", "+11", "**no**") in text
     assert "- scale: none." in text and "Seed 0; 6 cells" in text
-    assert "scikit-learn" in text and "commit" in text and "not at hand" not in text
+    assert "scikit-learn" in text and "commit" in text and "not available" not in text
     assert "Table 2" in text and "| wine | a | seconds | 3 | 0.5000 ± 0.0000 |" in text
 
 
@@ -309,12 +309,12 @@ def test_page_says_why_rows_differ(tmp_path, monkeypatch):
     text = write(run(plan, tmp_path, Settings()), tmp_path, 1.0).read_text("utf-8")
     assert "| within two | (a) |" in text and "- (a) Within two combined" in text
     assert "| **no** | (b) |" in text and "- (b) The data are others." in text
-    assert "| **no** | (c) |" in text and "- (c) Two or three repetitions" in text
+    assert "| **no** | (c) |" in text and "- (c) There are only two or three" in text
     assert "| yes |  |" in text and "(d)" not in text
     assert "For another table" not in text  # it shows times, which are not compared
     more = replace(plan, tables=(replace(plan.tables[0], repetitions=4),))
     text = write(run(more, tmp_path, Settings()), tmp_path, 1.0).read_text("utf-8")
-    assert "We do not know why" in text and "Two or three" not in text
+    assert "We do not know why" in text and "two or three" not in text
 
 
 def test_explanations_are_for_rows_that_there_are():
@@ -329,7 +329,7 @@ def test_explanations_are_for_rows_that_there_are():
 def test_page_without_printed_numbers_says_so(tmp_path, no_published):
     found = run(FAKE, tmp_path, Settings())
     text = write(found, tmp_path, 1.0).read_text(encoding="utf-8")
-    assert "printed numbers are not at hand" in text
+    assert "printed numbers are not available" in text
     assert "| 91.00 ± 0.58 |  |  |  |  |" in text
 
 
@@ -819,7 +819,7 @@ def test_program_writes_the_page_and_fails_outside_the_bands(
     assert first["mean"] == 90.0 and first["error"] is None  # one repetition
     assert first["verdict"] is None
     assert program("dkl", "--quick", "--seed", 50, "--out", tmp_path) == 1
-    assert "left its band" in capsys.readouterr().err
+    assert "outside of its expected range" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
@@ -836,7 +836,7 @@ def test_ctrl_c_ends_the_program_from_the_root_of_the_project(tmp_path):
         running.send_signal(signal.SIGINT)
         out, said = running.communicate(timeout=300)
     assert running.returncode == 130 and not out
-    assert "stopped; the same command goes on" in said and "Traceback" not in said
+    assert "stopped; the same command continues" in said and "Traceback" not in said
     settings = Settings(table="9", repetitions=1)
     assert results(protocol("dkl"), tmp_path, settings).cells
 
@@ -946,5 +946,5 @@ def test_claims_of_the_subspace_tables():
     assert (
         "(error, 6.1.2). | Against the best of them USPS +4.00 points. | no |" in text
     )
-    assert "Time of uHSIC in that of HSIC: wine 1.50. | yes |" in text
-    assert "Time of the faster one in that of SKFE: wine 1.33. | yes |" in text
+    assert "Time of uHSIC relative to that of HSIC: wine 1.50. | yes |" in text
+    assert "Time of the faster one relative to that of SKFE: wine 1.33. | yes |" in text

@@ -185,7 +185,7 @@ def test_rows_with_more_cells_replace_those_of_the_page(published):
     assert "- a on wine: 1 of 3 repetitions." in text
     assert "- b on wine: 2 of 3 repetitions." in text
     assert "Added later: rows of b, from cells of commit c, on another day" in text
-    assert "**3 of 6 cells" in text and "No number is of another run" not in text
+    assert "**3 of 6 cells" in text and "All numbers are from the same run" not in text
     assert "wine +2.50 points" in text  # conclusions are those of the new rows
     for cells in (more, results_of(FAKE, ())):
         assert renewed(cells, text) == text

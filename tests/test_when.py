@@ -47,7 +47,7 @@ def test_page_has_both_norms_and_the_figure(when, tmp_path):
     path = tmp_path / "when-it-pays.md"
     when.write(made(when, float), path)
     text = path.read_text(encoding="utf-8")
-    assert text.count("| 27 of 30 |") == 2 and "with p = 2, weights" in text
+    assert text.count("| 27 of 30 |") == 2 and "with p = 2, for which" in text
     assert text.count("| 6 of 12 | p = ") == 2 and "at commit abc" in text
     assert (tmp_path / "when-it-pays.png").stat().st_size > 1000
 

@@ -49,7 +49,7 @@ def accuracy():
         f"{n} data sets ({plain['several views']} where samples have several views); "
         f"against one tuned SVM on all columns {svm['mean, points']} "
         f"({svm['several views']})",
-        "[field](field.md)",
+        "[data sets](field.md)",
     )
 
 
@@ -58,9 +58,9 @@ def cost():
     found = row("field", "method", "MKL p=2", "time / SVC + grid")
     return (
         f"{found['time / SVC + grid']} times",
-        "the time of a search for C with p = 2, in units of the grid search of one SVM "
+        "the time of a search for C with p = 2, relative to the grid search of one SVM "
         "(median over the same data sets)",
-        "[field](field.md)",
+        "[data sets](field.md)",
     )
 
 

@@ -391,7 +391,7 @@ class ForestDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            An :class:`~mklearn.EvidenceMKLRegressor`, or any other with ``stability``.
+            An :class:`~mklearn.EvidenceMKLRegressor`; any other with ``stability``.
         tests, stability : optional
             As in ``inference_frame``; adjusted p-values are shown next to the
             intervals.
@@ -516,7 +516,7 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> ConvergenceDisplay:
-        """Draw the bounds of a fitted model, of its widest gap if it solved several.
+        """Draw the bounds of a fitted model (of the problem with the widest gap).
 
         Parameters
         ----------

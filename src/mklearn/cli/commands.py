@@ -57,7 +57,7 @@ def main() -> None:
 
 def demo(
     out: Annotated[
-        Path, typer.Option(help="Folder for results.json and the figures.")
+        Path, typer.Option(help="Folder for results.json, report.html and the figures.")
     ] = Path("demo-output"),
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON instead of tables.")
@@ -139,10 +139,8 @@ _LOSS = (
     "Loss for mkl and sum, such as logistic or squared; the default is hinge for "
     "classes, and squared for numbers and for low-rank features."
 )
-_SCORING = (
-    f"Score used to compare the methods: {', '.join(inputs.SCORES)}; for --survival "
-    f"it is always {inputs.OF_TIMES}."
-)
+_SCORING = f"Score used to compare the methods: {', '.join(inputs.SCORES)}"
+_SCORING_OF_FIT = f"{_SCORING}; with --survival it is always {inputs.OF_TIMES}."
 _APPROXIMATION = (
     "none for exact kernels, nystroem for low-rank features, or auto, which uses "
     "low-rank features above 5000 rows."
@@ -185,7 +183,7 @@ def fit(
     out: Annotated[
         Path, typer.Option(help="Folder for model.mkl, report.html and more.")
     ] = Path("mklearn-output"),
-    scoring: Annotated[str | None, typer.Option(help=_SCORING)] = None,
+    scoring: Annotated[str | None, typer.Option(help=_SCORING_OF_FIT)] = None,
     class_weight: Annotated[
         str | None, typer.Option(help="'balanced' gives classes the same weight.")
     ] = None,
@@ -203,7 +201,11 @@ def fit(
     ] = 300,
     subsample: Annotated[
         int | None,
-        typer.Option(min=20, help="Number of rows on which methods are compared."),
+        typer.Option(
+            min=20,
+            help="Number of rows on which methods are compared; by default all, or "
+            "2000 if there are more than 5000.",
+        ),
     ] = None,
     test: Annotated[
         Path | None, typer.Option(help="Another table on which all methods are scored.")
@@ -352,7 +354,10 @@ def compare(
     data: Annotated[Path, typer.Argument(help=_DATA)],
     target: Annotated[str, typer.Option(help=_TARGET)],
     methods: Annotated[
-        str, typer.Option(help="Comma-separated methods: mkl, discriminant, ...")
+        str,
+        typer.Option(
+            help=f"Comma-separated methods, from {', '.join(models.METHODS)}."
+        ),
     ] = "mkl",
     norms: Annotated[str, typer.Option(help="Comma-separated norms.")] = "1,1.33,2,inf",
     views: Annotated[list[str] | None, typer.Option(help=_VIEWS)] = None,
@@ -365,7 +370,8 @@ def compare(
     reg: Annotated[
         str | None,
         typer.Option(
-            help="C for mkl and bilinear: a number, or 'auto' (the default).",
+            help="C for mkl, sum and bilinear, reg for the other methods: a number, or "
+            "'auto' (the default for mkl and sum) to choose it by cross-validation.",
         ),
     ] = None,
     loss: Annotated[str | None, typer.Option(help=_LOSS)] = None,
@@ -379,7 +385,7 @@ def compare(
         Path | None,
         typer.Option(help="JSON file for the results; not written by default."),
     ] = None,
-    scoring: Annotated[str | None, typer.Option(help=_SCORING)] = None,
+    scoring: Annotated[str | None, typer.Option(help=f"{_SCORING}.")] = None,
     class_weight: Annotated[
         str | None, typer.Option(help="'balanced' gives classes the same weight.")
     ] = None,

@@ -47,7 +47,7 @@ from mklearn.report import (
 )
 from mklearn.report.facts import comparison_facts, model_facts
 
-SVM, FOREST = "SVC, searched", "random forest"
+SVM, FOREST = "tuned SVC", "random forest"
 SUM, LEARNED = "sum of the kernels", "learned weights"
 PLAIN, NOISY, GAPS = "four views", "with noise", "with gaps"
 SAMPLES = 30  # of each digit

@@ -327,8 +327,9 @@ def show_kernels(
         table.add_row(row["kernel"], Text(row["formula"]), Text(row["parameters"]))
     console.print(table)
     console.print(
-        "\nEvery kernel also takes columns=, view= and name=. These can be given by "
-        f"name, with default parameters: {', '.join(content['by_name'])}.\n"
+        "\nEvery kernel also takes columns=, view= and name=. With default "
+        "parameters, these kernels can be given by name: "
+        f"{', '.join(content['by_name'])}.\n"
     )
     table = _table(["families of kernels", ""], [])
     for name, formula in families.items():

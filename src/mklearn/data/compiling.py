@@ -96,7 +96,7 @@ class Notice:
     """
 
     text = (
-        "mklearn is compiling its inner loops (once per machine); this takes some "
+        "mklearn is compiling its inner loops (once per machine); this takes a few "
         "seconds."
     )
     registered = False

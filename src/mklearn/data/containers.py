@@ -97,9 +97,9 @@ def require_no_times(X: Any, what: str = "X") -> None:
         name, kind = times[0]
         where = "values" if name is None else f"column {name!r}"
         raise ValueError(
-            f"{what} has times instead of numbers ({where}, of type {kind}); choose a "
-            "unit, for instance with .dt.total_seconds() for durations, and the "
-            "durations since a fixed day for dates."
+            f"{what} has times instead of numbers ({where}, of type {kind}); convert "
+            "dates to durations since a fixed day, and durations to numbers, for "
+            "instance with .dt.total_seconds()."
         )
 
 

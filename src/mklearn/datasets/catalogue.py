@@ -492,8 +492,8 @@ def available(folder: Any = None) -> list[Listing]:
     -------
     list of Listing
         With ``name``, ``n_samples``, ``n_features`` (over all views), ``n_classes``,
-        ``views`` (empty for a single table), ``source`` and ``at_hand``. What is at
-        hand needs no network; whether a file is the right one is checked on loading.
+        ``views`` (empty for a single table), ``source`` and ``at_hand``. Data sets
+        at hand need no network; whether a file is the right one is checked on loading.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Data sets by name, from the first source that has them, held to what is known."""
+"""Data sets by name, from the first source that has them, with checks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _read(name: str, folder: Any, download: bool) -> Bunch:
         bunch = _from_openml(name, entry, entry.openml, folder)
         bunch.source = f"OpenML {entry.openml.data_id}"
     else:
-        asked = "download=False keeps OpenML from being asked" if entry.openml else ""
+        asked = "OpenML was not asked because of download=False" if entry.openml else ""
         raise FileNotFoundError(_missing(name, entry, folder, asked))
     bunch.target_names = list(entry.classes) or None
     bunch.views = entry.views
@@ -180,7 +180,7 @@ def _from_openml(name: str, entry: DataSet, openml: OpenML, folder: Any) -> Bunc
             data_id=openml.data_id, as_frame=False, parser="liac-arff"
         )
     except (OSError, HTTPException, ValueError) as error:
-        why = f"OpenML did not give set {openml.data_id} ({error})"
+        why = f"OpenML did not return data set {openml.data_id} ({error})"
         raise FileNotFoundError(_missing(name, entry, folder, why)) from error
     X = np.asarray(found.data, dtype=np.float64)
     unknown = sorted({str(label) for label in found.target} - set(openml.labels))

@@ -1,4 +1,4 @@
-"""Two Gaussians of which only some features tell apart: LPMKL, section 5.1."""
+"""Two Gaussians that differ in only some of the features: LPMKL, section 5.1."""
 
 from __future__ import annotations
 

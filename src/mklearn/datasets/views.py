@@ -1,4 +1,4 @@
-"""Several views of which only some tell the classes apart."""
+"""Several views, only some of which separate the classes."""
 
 from __future__ import annotations
 

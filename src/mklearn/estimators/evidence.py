@@ -547,7 +547,7 @@ class EvidenceMKLRegressor(NumbersMixin, StatisticsMixin):
         target : int, optional
             The column of y, if each target or group has its own weights. For groups
             the intervals are those of its whole group. The maximum of the likelihood is
-            computed anew to an accuracy of 0.001, because a fit of many targets ends
+            recomputed to an accuracy of 0.001, because a fit of many targets only ends
             near it.
 
         Returns

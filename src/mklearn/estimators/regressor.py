@@ -352,6 +352,4 @@ class MKLRegressor(NumbersMixin, StatisticsMixin, PosedMixin):
         check_weights(self.weights)
         epsilon = self.epsilon
         if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
-            raise ValueError(
-                f"epsilon must be a number that is zero or positive, got {epsilon!r}."
-            )
+            raise ValueError(f"epsilon must be a nonnegative number, got {epsilon!r}.")

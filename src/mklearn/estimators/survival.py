@@ -650,9 +650,7 @@ class MKLSurvivalSVM(Decides, SurvivalMixin):
             )
         epsilon = self.epsilon
         if not (isinstance(epsilon, Real) and np.isfinite(epsilon) and epsilon >= 0):
-            raise ValueError(
-                f"epsilon must be a number that is zero or positive, got {epsilon!r}."
-            )
+            raise ValueError(f"epsilon must be a nonnegative number, got {epsilon!r}.")
 
 
 def check_logs(target: FloatArray) -> None:

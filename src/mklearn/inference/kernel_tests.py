@@ -602,12 +602,12 @@ class TestedKernels:
         for k in found:
             if not isinstance(k, (int, np.integer)) or not 0 <= k < M:
                 raise ValueError(
-                    f"which contains {k!r}; it may contain numbers of the "
+                    f"which= contains {k!r}; it may contain numbers of the "
                     f"{plural(M, 'kernel')}, from 0, or their names: "
                     f"{', '.join(self.names[:10])}{', ...' if M > 10 else ''}."
                 )
         if not found or len(set(found)) < len(found):
-            raise ValueError("which must name at least one kernel, and none twice.")
+            raise ValueError("which= must name at least one kernel, and none twice.")
         return [int(k) for k in found]
 
     @classmethod

@@ -6,7 +6,7 @@ weights vary in small samples. The functions of this package answer four questio
 - :func:`weight_stability`: would other samples have given the same weights?
 - :func:`kernel_importance`: does a kernel improve the score on held-out samples?
 - :func:`score_by_view`: how much of a score is due to each view, or kernel?
-- :func:`decision_parts`: which kernels decided about this sample?
+- :func:`decision_parts`: which kernels determined the decision for a sample?
 """
 
 from mklearn.interpretation.decisions import DecisionParts, decision_parts

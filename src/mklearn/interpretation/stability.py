@@ -134,13 +134,13 @@ class StabilitySelection:
     Notes
     -----
     With p kernels, both bounds are on the expected number of selected kernels among
-    those that a half selects with a chance of at most q / p, as it would at random.
-    ``bound``, ``q^2 / ((2 threshold - 1) p)``, holds whatever the model does; if no
-    kernel of noise is selected more often than at random and all of them alike, it is
-    that of Meinshausen and Bühlmann (2010) on all of them, and Shah and Samworth (2013)
-    show that complementary pairs need neither assumption. ``unimodal_bound`` is
-    smaller, and assumes that how often both halves of a pair select such a kernel has
-    one mode.
+    those that a half selects with a probability of at most q / p, which is that of a
+    random selection. ``bound``, ``q^2 / ((2 threshold - 1) p)``, holds for any model
+    (Shah and Samworth 2013, for complementary pairs). It equals the bound of
+    Meinshausen and Bühlmann (2010) on the number of uninformative kernels, who assume
+    that these are selected with equal probabilities, and not more often than at random.
+    ``unimodal_bound`` is smaller, and assumes a unimodal distribution of how often both
+    halves of a pair select such a kernel.
 
     References
     ----------

@@ -305,8 +305,8 @@ def _flatten(kernels: Iterable[Any], keep_families: bool = False) -> list[Any]:
             key = item.lower().replace("_", "")
             if key not in BY_NAME:
                 raise ValueError(
-                    f"Unknown kernel {item!r}; known are {sorted(BY_NAME)}. 'auto' and "
-                    "'precomputed' cannot be part of a list."
+                    f"Unknown kernel {item!r}; choose from {sorted(BY_NAME)}. 'auto' "
+                    "and 'precomputed' cannot be part of a list."
                 )
             named = BY_NAME[key]()
             # a name stands for a kernel on each of the views

@@ -199,7 +199,7 @@ class GroupFamily(Family):
         if len(used) < len(found):
             said = _why_left_out(self._reasons(found, missing))
             warnings.warn(
-                " ".join([*said, "family.report(X) tells more, and family.within(X) "
+                " ".join([*said, "family.report(X) gives details, and family.within(X) "
                 "leaves them out without this warning."]),
                 stacklevel=2,
             )  # fmt: skip

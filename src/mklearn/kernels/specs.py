@@ -433,8 +433,8 @@ class RBF(_Exponential):
     ----------
     gamma : float, "median" or "scale"
         A number, or one over the median ("median") or the mean ("scale") of the
-        distance above that gamma multiplies, between training samples; the median is
-        over samples that differ.
+        distances between training samples, as in the formula above; the median leaves
+        out distances of zero.
     factor : float
         Multiplies gamma.
     columns, view, name
@@ -458,8 +458,8 @@ class Laplacian(_Exponential):
     ----------
     gamma : float, "median" or "scale"
         A number, or one over the median ("median") or the mean ("scale") of the
-        distance above that gamma multiplies, between training samples; the median is
-        over samples that differ.
+        distances between training samples, as in the formula above; the median leaves
+        out distances of zero.
     factor : float
         Multiplies gamma.
     columns, view, name
@@ -483,8 +483,8 @@ class Chi2(_Exponential):
     ----------
     gamma : float, "median" or "scale"
         A number, or one over the median ("median") or the mean ("scale") of the
-        distance above that gamma multiplies, between training samples; the median is
-        over samples that differ.
+        distances between training samples, as in the formula above; the median leaves
+        out distances of zero.
     factor : float
         Multiplies gamma.
     columns, view, name

@@ -62,7 +62,7 @@ class Reference:
 
     def source(self) -> Source:
         """Return the validated source, with the samples as columns and no rows."""
-        _require(len(self.kernels) == len(self.positions), "kernels have no place")
+        _require(len(self.kernels) == len(self.positions), "a kernel has no position")
         features, samples, shift = self.features, self.samples, self.shift
         if not isinstance(features, Features):
             raise ValueError("a kernel has no features")
@@ -90,7 +90,7 @@ class Reference:
                 return SharedSource.of(vector, samples, groups).without_rows()
             cols = prepare(samples)
             return BaseSource(vector, cols.take(slice(0, 0)), cols, shift)
-        _require(len(computed) == len(self.kernels), "a kernel is none")
+        _require(len(computed) == len(self.kernels), "a kernel is of an unknown kind")
         return ComputedSource(computed, samples[:0], samples)
 
 
@@ -114,13 +114,13 @@ class BankState:
         """Return the sources of the references; raise ValueError if inconsistent."""
         names, M, references = self.names, len(self.names), self.references
         _require(M > 0 and len(references) > 0, "there are no kernels")
-        _require(all(isinstance(name, str) for name in names), "a name is no text")
-        _require(len(set(names)) == M, "two kernels have one name")
+        _require(all(isinstance(name, str) for name in names), "a name is not text")
+        _require(len(set(names)) == M, "two kernels have the same name")
         known = all(isinstance(reference, Reference) for reference in references)
-        _require(known, "a reference is none")
+        _require(known, "a reference is invalid")
         places = np.concatenate([_whole_numbers(of.positions) for of in references])
         sound = sorted(places.tolist()) == list(range(M))
-        _require(sound, "kernels have no place, or two")
+        _require(sound, "a kernel has no position, or several")
         sizes = {int(of.samples.shape[0]) for of in references}
         _require(len(sizes) == 1, "the views differ in their number of samples")
         if self.present is not None:
@@ -136,13 +136,13 @@ def _check_samples(features: FeatureSet, samples: Any, shift: Any) -> None:
     """Raise ValueError unless samples have the form of some features."""
     if features.text:
         texts = isinstance(samples, np.ndarray) and samples.ndim == 1
-        _require(texts and all(isinstance(s, str) for s in samples), "no strings")
+        _require(texts and all(isinstance(s, str) for s in samples), "not strings")
         return
     width = features.n_columns
-    _require(samples.shape[1:] == (width,), "samples have other columns")
+    _require(samples.shape[1:] == (width,), "samples have different columns")
     _require(sparse.issparse(samples) == features.sparse, "samples are not sparse")
     values = samples.data if sparse.issparse(samples) else samples
-    _require(values.dtype == np.float64, "samples are no numbers")
+    _require(values.dtype == np.float64, "samples are not numbers")
     _require(bool(np.isfinite(values).all()), "samples are not finite")
     if shift is not None:
         sound = np.shape(shift) == (width,) and np.isfinite(shift).all()
@@ -151,7 +151,7 @@ def _check_samples(features: FeatureSet, samples: Any, shift: Any) -> None:
 
 def _whole_numbers(values: Any) -> NDArray[np.intp]:
     array = np.asarray(values)
-    _require(array.ndim == 1 and array.dtype.kind == "i", "places are no numbers")
+    _require(array.ndim == 1 and array.dtype.kind == "i", "positions are not numbers")
     return array
 
 

@@ -235,10 +235,13 @@ class Likelihood:
         """What was found, in words."""
         promise = ""
         if self.promise is not None:
-            promise = f"; small changes of the weights promise {self.promise:.2g} more"
+            promise = (
+                "; small changes of the weights could increase it by about "
+                f"{self.promise:.2g}"
+            )
         return (
             f"The log evidence is {self.evidence:.6g}, "
-            f"{self.evidence - self.nothing:.3g} above that of no kernel at all"
+            f"{self.evidence - self.nothing:.3g} above that of a model without kernels"
             f"{promise}. This is a local optimum: distant weights may be better."
         )
 

@@ -466,8 +466,8 @@ class JointProblem:
             ),
             doubt=(
                 f"The best objective found is {upper:.6g}, and the bounds do "
-                f"not meet: that of {lower:.6g} is all that is known about better "
-                "subspaces. There is no certificate of global optimality"
+                f"not meet: the best lower bound is {lower:.6g}. There is no "
+                "certificate of global optimality"
             ),
         )
 

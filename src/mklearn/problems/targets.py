@@ -221,8 +221,9 @@ class Likelihoods:
         promise = ""
         if len(known):
             promise = (
-                f"; small changes of the weights promise {np.mean(known):.2g} more on "
-                f"average, and at most {np.max(known):.2g} for a single target"
+                "; small changes of the weights could increase it by about "
+                f"{np.mean(known):.2g} on average, and by {np.max(known):.2g} for a "
+                "single target"
             )
         return (
             f"The log evidence of {plural(len(self.evidence), 'target')} is {gain:.3g} "
@@ -461,7 +462,7 @@ class Bounds:
         gaps, late = self.gaps[self.proved], np.count_nonzero(~self.proved)
         rest = ""
         if late:
-            rest = f"; the time ended before the gaps of {late} others were computed"
+            rest = f"; time_limit was reached before {late} other gaps were computed"
         return (
             f"Each of {plural(len(gaps), 'target')} has its own weights, within "
             f"{100 * float(gaps.max()):.2g} % of the best possible objective; "

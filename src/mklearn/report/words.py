@@ -16,8 +16,8 @@ ANOTHER_QUESTION = (
     "cross-validated score estimates."
 )
 MOST_LIKELY = (
-    "The weights are a local maximum of the likelihood of the values of these "
-    f"samples; there is no proof that no other weights are better. {ANOTHER_QUESTION}"
+    "The weights are a local maximum of the likelihood of these samples; there is no "
+    f"proof that other weights cannot be better. {ANOTHER_QUESTION}"
 )
 DIFFERENCES = (
     "Differences are relative to the first row, on the same folds; ± is one standard "

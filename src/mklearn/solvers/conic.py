@@ -63,9 +63,9 @@ class Conic:
 
     needs = (
         Need(
-            "solver='conic' knows losses with a box, and other losses and weight sets "
-            "of the library only, got {loss} and {weights}; use solver='alternating', "
-            "which needs their methods alone.",
+            "solver='conic' supports losses with a box, and otherwise only losses and "
+            "weight sets of the library, got {loss} and {weights}; use "
+            "solver='alternating', which needs only their methods.",
             loss=_LOSSES,
             weights=_SETS,
         ),

@@ -103,7 +103,7 @@ def choose_solver(solver: Any, problem: Any, *, samples: bool = True) -> Any:
             solver = known[solver]()
         else:
             raise ValueError(
-                f"Unknown solver {solver!r}; known are 'auto' and {sorted(known)}."
+                f"Unknown solver {solver!r}; choose 'auto' or one of {sorted(known)}."
             )
     if not isinstance(solver, Solver) or isinstance(solver, type):
         raise ValueError(
