@@ -109,7 +109,8 @@ def run(environment, arguments):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", *arguments],
             cwd=ROOT,
-            env={**os.environ, **environment},
+            # wide enough for what went wrong beside the name of a test
+            env={**os.environ, "COLUMNS": "240", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",

@@ -586,9 +586,12 @@ def test_chunks_of_targets_are_fitted_on_workers(client, model, tmp_path, dies):
     assert all(int(pid) != os.getpid() for _, pid, _ in readers)
     if dies:
         assert len([number for number, *_ in readers if number == "2"]) > 1
-    else:  # each chunk was read once, and the problem sent once to each worker
+    else:
+        # each chunk was read once, and the problem sent to workers, not with each chunk
         assert sorted(number for number, *_ in readers) == list("0123456")
-        assert len(list(tmp_path.glob("solver-*"))) == (2 if options else 0)
+        arrivals = [path.name.split("-")[1] for path in tmp_path.glob("solver-*")]
+        assert len(set(arrivals)) == (2 if options else 0)
+        assert len(arrivals) < 7  # on a busy machine Dask may send it once more
 
 
 def test_the_only_worker_may_die(tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 
 from cases import rounding, samples, small
@@ -243,6 +244,26 @@ def test_rounding_does_not_decide_between_classes():
     # what is larger than rounding decides
     larger = scores + np.array([0.0, 1e-9, 2e-9])
     assert decided(larger).tolist() == [1] * 30 + [2] * 30
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+def test_rounding_of_the_data_does_not_change_the_folds(form):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 5)) * 10.0 ** np.arange(-2, 3)
+    X[:, 3] = X[:, 3].mean() / 3.0  # constant
+    y = X[:, 0] * 100 + X[:, 1] + rng.normal(size=90)
+    off = np.finfo(float).eps * rng.integers(-8, 9, size=X.shape)
+    order = rng.permutation(90)
+    scores = []
+    for rows, values in ((X, y), (X * (1 + off), y * (1 + off[:, 0])), (X, y)):
+        centred = rows - (0.0 if form is csr_array else rows.mean(axis=0))
+        if len(scores) == 2:
+            centred, values = centred[order], values[order]
+        # the sum of all kernels has a closed form, so that only folds could differ
+        model = MKLRegressorCV("rbf", norms=[np.inf], Cs=[0.1, 10], cv=4, tol=1e-9)
+        scores.append(model.fit(form(centred), values).scores_)
+    np.testing.assert_allclose(scores[1], scores[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores[2], scores[0], rtol=0, atol=1e-6)
 
 
 # --- equally good ---------------------------------------------------------------------

@@ -67,6 +67,9 @@ Index = NDArray[np.intp]
 
 SAMPLE = 20_000  # rows that a feature map is fitted on, if rows come in blocks
 _BLOCK_BYTES = 2**26
+_STEPS = 2.0**20  # resolution of a column where rows are put in order
+_NOISE = 2.0**-26  # below it, relative to the largest column, values may be rounding
+_MIXER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
 _LARGE = 2**28  # size in bytes from which coefficients are not copied
 _SUMS = 8  # scatter matrices in memory per thread: being computed, waiting, added
 _COPIES = 5  # copies of the features of a block for its sums: centred, weighted, ...
@@ -751,8 +754,9 @@ def merge_equal(
 
     Identical samples with the same target become one sample with the sum of their
     weights: the optimum is the same and the problem smaller. Rows of a table are put in
-    an order that depends only on their content, so the result does not depend on the
-    order of the rows. ``others``, shape (n, k), must also be equal.
+    an order that depends only on their content, so neither folds nor the result depend
+    on the order of the rows. Rounding hardly changes it (see ``_places``). ``others``,
+    shape (n, k), must also be equal.
 
     Returns the first row, the group of each row (-1: dropped), and the weights.
     """
@@ -781,9 +785,50 @@ def merge_equal(
         dtype="V16",
     )
     _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
-    group[present] = inverse
-    merged = np.bincount(inverse, weight[present], len(first)).astype(float)
-    return present[first], group, merged
+    first = present[first]
+    order = np.argsort(_places(data, first), kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    group[present] = rank[inverse]
+    merged = np.bincount(group[present], weight[present], len(first)).astype(float)
+    return first[order], group, merged
+
+
+def _places(data: Any, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
+    """Return pseudo-random numbers for some rows, functions of their rounded content.
+
+    Values that were computed on another processor, such as standardised columns, differ
+    in their last digits. With few exceptions they lead to the same numbers, and thus to
+    the same order of the rows: values are rounded to ``_STEPS`` steps up to the largest
+    one of a column, or up to a small part of the largest one of all columns, because a
+    column of much smaller values may consist of rounding errors.
+    """
+    width = data.shape[1]
+    count = max(1, _BLOCK_BYTES // (8 * width))
+    parts = [rows[at : at + count] for at in range(0, len(rows), count)]
+    largest = np.zeros(width)
+    for part in parts:
+        high = abs(data[part]).max(axis=0)
+        high = high.toarray().ravel() if sparse.issparse(high) else high
+        np.maximum(largest, high, out=largest)
+    size = np.maximum(largest, largest.max() * _NOISE)
+    size[size == 0] = 1.0
+    # sums of integers modulo 2^64 are exact in any order
+    factors = np.random.PCG64(0).random_raw(width) | np.uint64(1)
+
+    def steps(values: Any, of: FloatArray) -> NDArray[np.uint64]:
+        return np.rint(values / of * _STEPS).astype(np.int64).view(np.uint64)
+
+    def total(part: Any) -> NDArray[np.uint64]:
+        if not sparse.issparse(part):
+            return np.asarray(steps(part, size) @ factors)
+        terms = steps(part.data, size[part.indices]) * factors[part.indices]
+        sums = np.cumsum(np.append(np.uint64(0), terms), dtype=np.uint64)
+        return np.asarray(np.diff(sums[part.indptr]))
+
+    mixed = np.concatenate([total(data[part]) for part in parts])
+    mixed = (mixed ^ (mixed >> np.uint64(32))) * _MIXER
+    return np.asarray(mixed ^ (mixed >> np.uint64(29)))
 
 
 def _row_marks(values: NDArray[Any], _: float | None) -> NDArray[np.uint8]:
