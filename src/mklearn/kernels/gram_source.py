@@ -92,17 +92,8 @@ class GramSource(GivenSource):
         which, rows, cols, u, v = asked
         start, index = _split(cols)
         n_kernels = len(self.grams)
-        if self.stack is not None and v is None and u is None:
-            by_kernel = np.zeros(n_kernels)
-            np.add.at(by_kernel, which, weights)
-            used = np.flatnonzero(by_kernel)
-            # very few kernels are read faster one by one
-            if _SINGLE * len(used) > n_kernels >= 2 * len(used):
-                few = by_kernel[used]
-                _combine_few(self.stack, used, few, rows, start, index, out)
-                return
         # a pass over the stack reads all its kernels, whatever their weight
-        if self.stack is not None and 4 * np.count_nonzero(weights) > n_kernels:
+        if self.stack is not None and _SINGLE * np.count_nonzero(weights) > n_kernels:
             by_kernel = np.zeros((n_kernels, 1 if u is None else len(rows)))
             np.add.at(by_kernel, which, weights[:, None] * (1.0 if u is None else u))
             by_row = np.ascontiguousarray(
@@ -363,17 +354,6 @@ def _combine_stack(stack, by_row, by_col, rows, start, cols, out):  # type: igno
             else:
                 for m in range(n_kernels):
                     total += weights[m] * by_col[j, m] * np.float64(entry[m])
-            out[i, j] += total
-
-
-@njit(cache=True, nogil=True, fastmath=True)
-def _combine_few(stack, which, weights, rows, start, cols, out):  # type: ignore[no-untyped-def]
-    for i in range(rows.size):
-        for j in range(out.shape[1]):
-            entry = stack[rows[i], cols[j] if cols.size else start + j]
-            total = 0.0
-            for k in range(which.size):
-                total += weights[k] * np.float64(entry[which[k]])
             out[i, j] += total
 
 

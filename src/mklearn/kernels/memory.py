@@ -116,9 +116,9 @@ def available_memory() -> int:
     free = 2**31
     try:
         with open("/proc/meminfo", encoding="ascii") as info:
-            lines = dict(line.split(":", 1) for line in info)
-        free = int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
+            line = next(line for line in info if line.startswith("MemAvailable:"))
+        free = int(line.split()[1]) * 1024
+    except (OSError, StopIteration, ValueError):
         if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
             free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     try:  # a container may have less than the machine

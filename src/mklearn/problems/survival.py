@@ -38,7 +38,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise as pairs
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -507,10 +507,42 @@ class Cox:
     def _bent(self, f: FloatArray, V: FloatArray) -> FloatArray:
         """Return the same for scores (n,) and V in order."""
         out = self._mass(f)[:, None] * V
+        for one, u, rate in self._rates(f):
+            self._couple(one, u, rate, V[one.rows], out[one.rows])
+        return out
+
+    def _rates(self, f: FloatArray) -> list[tuple[Stratum, FloatArray, FloatArray]]:
+        """Return strata with events, their ``s exp(f)``, and the terms' curvatures.
+
+        Those of the last scores in order are kept: conjugate gradients ask for many
+        products at the same scores.
+        """
+        known = self._known.get("rates")
+        if known is not None and np.array_equal(known[0], f):
+            return list(known[1])
+        found = []
         for one in self.sets.strata:
             if _some(one.groups):
-                self._couple(one, f[one.rows], V[one.rows], out[one.rows])
-        return out
+                here = f[one.rows]
+                u = np.exp(here - here.max()) * self._s[one.rows]
+                size = self._sizes(one, u)
+                inverse = np.divide(
+                    1.0, size, out=np.zeros_like(size), where=size > _TINY
+                )
+                found.append((one, u, self._k[one.parts] * inverse**2))
+        self._known["rates"] = f.copy(), found
+        return found
+
+    def _sizes(self, one: Stratum, u: FloatArray) -> FloatArray:
+        """Return the sums of ``u`` over the risk set of each term of a stratum."""
+        sets = self.sets
+        sums = np.append(0.0, np.cumsum(u))
+        if not len(sets.tied):
+            return sums[sets.last[one.groups] - one.rows.start]
+        edges = sets.edges[2 * one.groups.start : 2 * one.groups.stop] - one.rows.start
+        part = sets.part[one.parts] - one.groups.start
+        dying = np.add.reduceat(np.append(u, 0.0), edges)[::2]
+        return np.asarray(sums[edges[::2]][part] + sets.left[one.parts] * dying[part])
 
     def sweep(self, F: FloatArray) -> Sweep:
         """Return ``d^2 primal / dF^2`` for passes over rows in order.
@@ -541,33 +573,29 @@ class Cox:
         return replace(self, ties="breslow")
 
     def _couple(
-        self, one: Stratum, f: FloatArray, V: FloatArray, out: FloatArray
-    ) -> None:
+        self, one: Stratum, u: FloatArray, rate: FloatArray, V: FloatArray,
+        out: FloatArray,
+    ) -> None:  # fmt: skip
         """Subtract the terms of the means over risk sets, in place."""
         sets = self.sets
-        u = np.exp(f - f.max()) * self._s[one.rows]
         U = u[:, None] * V
         end = sets.last[one.groups] - one.rows.start
-        whole = np.cumsum(U, axis=0)[end - 1]
+        mean = U.cumsum(axis=0)[end - 1]
         tied = bool(len(sets.tied))
         if tied:
             edges = sets.edges[2 * one.groups.start : 2 * one.groups.stop]
             edges = edges - one.rows.start
             starts = sets.starts[one.groups] - one.parts.start
             part, left = sets.part[one.parts] - one.groups.start, sets.left[one.parts]
-            dying = np.add.reduceat(np.append(u, 0.0), edges)[::2]
-            before = np.append(0.0, np.cumsum(u))[edges[::2]]
-            size = before[part] + left * dying[part]
             events = np.add.reduceat(np.vstack([U, np.zeros_like(U[:1])]), edges)[::2]
-            mean = whole[part] - (1.0 - left)[:, None] * events[part]
-        else:
-            size, mean = np.cumsum(u)[end - 1], whole
-        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > _TINY)
-        mean *= (self._k[one.parts] * inverse**2)[:, None]
+            mean = mean[part] - (1.0 - left)[:, None] * events[part]
+        mean *= rate[:, None]
         each = np.add.reduceat(mean, starts, axis=0) if tied else mean
-        rate = np.cumsum(each[::-1], axis=0)[::-1]
-        own = np.minimum(sets.own[one.rows] - one.groups.start, len(rate))
-        rates = np.vstack([rate, np.zeros_like(rate[:1])])[own]
+        # the last row is for samples that no event time has at risk
+        rates = np.zeros((len(each) + 1, each.shape[1]))
+        rates[-2::-1] = each[::-1].cumsum(axis=0)
+        own = np.minimum(sets.own[one.rows] - one.groups.start, len(each))
+        rates = rates[own]
         if tied:
             counted = np.add.reduceat(left[:, None] * mean, starts, axis=0)
             dies = sets.dies[one.rows]
@@ -594,8 +622,8 @@ class Cox:
         return np.asarray(self._free[1] @ known[1])[:, None]
 
     @cached_property
-    def _known(self) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """Cache of the last scores and their effects."""
+    def _known(self) -> dict[str, tuple[FloatArray, Any]]:
+        """Cache of the last scores and what follows from them."""
         return {}
 
     def _effects(

@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_solve, lu_factor, lu_solve
+from scipy.linalg import LinAlgError, cho_solve
 from scipy.linalg.blas import dsymm
+from scipy.linalg.lapack import dgetrf, dgetrs
 
 from mklearn.data.threads import one_blas_thread
 from mklearn.kernels.bank import KernelBank
@@ -392,12 +393,11 @@ class CoupledSolver(SmoothSolver):
             found = self._improved(f, right, near)
             if found is not None:
                 return found
-            factor = self._factor(f)
-            return np.asarray(lu_solve(factor, right, trans=1, check_finite=False))
+            return _solved(self._factor(f), right)
         # effects are unpenalised, so the point is orthogonal to the covariates
         E = design.basis[:, 1:]
         both = np.c_[right, self.loss.bent(f, E)]
-        both = lu_solve(self._factor(f), both, trans=1, check_finite=False)
+        both = _solved(self._factor(f), both)
         beside = np.linalg.pinv(E.T @ both[:, 1:], 1e-10) @ (E.T @ both[:, :1])
         return np.asarray(both[:, :1] - both[:, 1:] @ beside)
 
@@ -411,7 +411,7 @@ class CoupledSolver(SmoothSolver):
         K, factor = self._factors
         a = near
         rest = right - a - self.loss.bent(f, K @ a)
-        p = lu_solve(factor, rest, trans=1, check_finite=False)
+        p = _solved(factor, rest)
         Kp = K @ p
         size = first = float(np.sum(rest * Kp))
         for _ in range(_INNER_STEPS):
@@ -420,7 +420,7 @@ class CoupledSolver(SmoothSolver):
             q = p + self.loss.bent(f, Kp)
             step = size / float(np.sum(q * Kp))
             a, rest = a + step * p, rest - step * q
-            z = lu_solve(factor, rest, trans=1, check_finite=False)
+            z = _solved(factor, rest)
             Kz = K @ z
             size, before = float(np.sum(rest * Kz)), size
             p, Kp = z + (size / before) * p, Kz + (size / before) * Kp
@@ -437,7 +437,7 @@ class CoupledSolver(SmoothSolver):
         if design is not None:
             F = decisions(self.loss.design, F, self.loss.bias(F))
             V = np.c_[V, design.basis[:, 1:]]
-        solved = lu_solve(self._factor(F), V, check_finite=False)
+        solved = _solved(self._factor(F), V, trans=0)
         out = np.asarray(self.loss.bent(F, V).T @ solved)
         if design is None:
             return out
@@ -450,9 +450,14 @@ class CoupledSolver(SmoothSolver):
         system = self.loss.bent(F, self.K)
         system[np.diag_indices_from(system)] += 1.0
         # in Fortran order, as LAPACK needs it: in place
-        factor = lu_factor(system.T, overwrite_a=True, check_finite=False)
+        factor = dgetrf(system.T, overwrite_a=1)[:2]
         self._factors = self.K, factor
         return factor
+
+
+def _solved(factor: tuple[Any, Any], right: FloatArray, trans: int = 1) -> FloatArray:
+    """Return the solution with the transpose of what was factorised, or without."""
+    return np.asarray(dgetrs(*factor, right, trans=trans)[0])
 
 
 class MultinomialSolver(CoupledSolver):

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 from scipy.linalg.blas import dsymm
-from scipy.linalg.lapack import dpotri
+from scipy.linalg.lapack import dpotri, dpotrs
 from scipy.optimize import linprog
 
 from mklearn.data.compiling import njit
@@ -343,14 +342,13 @@ def _hessian(inner: SampleSweeps, A: FloatArray, kept: NDArray[np.bool_]) -> Flo
     across = np.zeros((len(samples), len(hessian)))
     schur = np.zeros((len(samples), len(samples)), order="F")  # its lower triangle
     for _, rows, K, U, columns in parts:
-        factor, lower = stable_factor(K)
-        inverse = dpotri(factor, lower=lower, overwrite_c=True)[0]  # lower triangle
+        inverse = dpotri(stable_factor(K), lower=1, overwrite_c=1)[0]  # lower triangle
         moved = dsymm(1.0, inverse, U, lower=1)
         across[np.ix_(rows, columns)] += moved
         hessian[np.ix_(columns, columns)] += U.T @ moved
         _add_lower(schur, inverse, rows)
     between = stable_factor(schur.T)  # which reads the other triangle
-    hessian -= across.T @ cho_solve(between, across, check_finite=False)
+    hessian -= across.T @ dpotrs(between, across, lower=1)[0]
     return (hessian + hessian.T) / 2
 
 
@@ -378,7 +376,7 @@ def _within(
         end = np.where(lowered, first[rows + 1], begin + 1)
         sign = np.where(lowered, -1.0, 1.0)
         _add_within(G, V, K, U, columns, begin, end, sign)
-    hessian += V.T @ cho_solve(stable_factor(G), V, check_finite=False)
+    hessian += V.T @ dpotrs(stable_factor(G), V, lower=1)[0]
     return (hessian + hessian.T) / 2
 
 

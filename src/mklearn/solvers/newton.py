@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
+from scipy.linalg.lapack import dpotrs
 
 from mklearn.kernels.factors import cholesky
 from mklearn.problems.base import Judgement
@@ -284,7 +284,6 @@ def _hessian(
         return (hessian + hessian.T) / 2
     M = problem.bank.shape[2]
     hessian = np.zeros((M, M))
-    rng = np.random.default_rng(0)
     curvature = _curvature(problem, at)
     design = problem.loss.design
     for t in range(A.shape[1]):
@@ -292,7 +291,8 @@ def _hessian(
         if len(free) < 2:
             continue
         if len(free) > _MOST_FREE:
-            free = np.sort(rng.permutation(free)[:_MOST_FREE])
+            few = np.random.default_rng(t).permutation(len(free))[:_MOST_FREE]
+            free = np.sort(free[few])
         used = np.flatnonzero(A[:, t])
         V = np.empty((len(free), M)) if products is None else products[free, t]
         left = np.arange(len(free))
@@ -303,11 +303,11 @@ def _hessian(
             V[left] = rest.multiply(A[used, t])[:, 0, :]
         K = inner.block(free)
         K[np.diag_indices_from(K)] += curvature[free, t]
-        right = np.c_[V, np.ones(len(free)) if design is None else design.basis[free]]
-        solved = cho_solve(stable_factor(K), right, check_finite=False)
+        E = np.ones((len(free), 1)) if design is None else design.basis[free]
+        solved = dpotrs(stable_factor(K), np.hstack([V, E]), lower=1)[0]
         hessian += V.T @ solved[:, :M]
         if design is not None:
-            along, E = V.T @ solved[:, M:], right[:, M:]
+            along = V.T @ solved[:, M:]
             hessian -= along @ np.linalg.pinv(E.T @ solved[:, M:]) @ along.T
         elif problem.loss.hyperplane:
             along = V.T @ solved[:, -1]
@@ -315,17 +315,16 @@ def _hessian(
     return (hessian + hessian.T) / 2
 
 
-def stable_factor(K: FloatArray) -> tuple[FloatArray, bool]:
-    """Return a Cholesky factor of ``K`` with the smallest ridge that allows one."""
-    size = max(float(np.abs(np.diagonal(K)).max()), 1e-300)
+def stable_factor(K: FloatArray) -> FloatArray:
+    """Return a lower Cholesky factor of ``K`` with the smallest possible ridge."""
+    size = max(float(np.abs(K.diagonal()).max()), 1e-300)
     ridge = 1e-10
-    diagonal = np.diag_indices_from(K)
     while True:
         regular = K.copy()
-        regular[diagonal] += ridge * size
+        regular.ravel()[:: len(K) + 1] += ridge * size
         factor, found = cholesky(regular.T)
         if found:
-            return factor, True
+            return factor
         ridge *= 100  # single precision, or an indefinite kernel
 
 
@@ -371,9 +370,10 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
             # concave and nearly linear. Subtracting half of the corresponding
             # curvature makes steps long enough if a weight is far too small.
             model -= np.outer(slope, slope) / now
-        theta = minimise_quadratic(
-            model, slope - model @ base, constraint, base, tol=1e-13
-        )
+        # the gain of a step is of second order in the gap, and so is the tolerance
+        enough = max(min(1e-6, 1e-3 * (own / max(abs(now), 1e-300)) ** 2), 1e-13)
+        pull = slope - model @ base
+        theta = minimise_quadratic(model, pull, constraint, base, enough)
         if weights.sparse:
             theta = _polished(theta, slope + model @ (theta - base), model)
         if own > 1e-2 * abs(now):

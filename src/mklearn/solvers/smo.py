@@ -312,6 +312,7 @@ class BoxSolver:
         # a rough solution suffices for initial weights, but not for a warm start
         self.coarse = 0.02 if start is None else 1e-3
         self.size = np.inf  # size of the objective, initially unknown
+        self.ratio = 0.0  # of gap and violation, the last time
         self.theta = problem.weights.center(problem.bank.shape[2])
         A = np.zeros((n, T))
         if start is not None:
@@ -344,7 +345,10 @@ class BoxSolver:
                 rows.load(np.arange(n))
             for task in self.tasks:
                 task.refresh()
-        eps, leapt = 0.1, [False] * len(self.tasks)
+        # the gap decreases roughly in proportion to the violation
+        goal = max(min(allowed, self.coarse * self.size), 1e-13 * self.size)
+        eps = 0.1 if self.ratio <= 0.0 else min(0.1, 0.5 * goal / self.ratio)
+        leapt = [False] * len(self.tasks)
         while True:
             for t, task in enumerate(self.tasks):
                 runs = unfinished(task, partial(task.run, eps))
@@ -356,11 +360,11 @@ class BoxSolver:
             A, F = self._duals(), self._scores()
             gap, self.size = inner_gap(self.problem, A, F)
             size = self.size
+            self.ratio = gap / eps
             enough = max(min(allowed, self.coarse * size), 1e-13 * size)
             if gap <= enough or eps < 1e-13:  # smaller violations are rounding errors
                 return A, F
             yield Iterate(theta, A, complete=False)
-            # the gap decreases roughly in proportion to the violation
             eps *= min(max(0.5 * enough / gap, 0.02), 0.2)
 
     def _duals(self) -> FloatArray:
