@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.inference.forms import Form, Root
@@ -212,7 +212,7 @@ def _covariates(target: Target, Z: FloatArray) -> Null:
     if not target.binary:
         return Null.of(target.Y, Z, lambda V: V)
     y = target.Y[:, 0]
-    mean = _logistic(y, Z)
+    mean = logistic(target.Y, Z)[:, 0]
     spread = np.sqrt(mean * (1.0 - mean))
     null = Null.of(np.zeros((len(Z), 1)), Z, lambda V: V * spread[:, None])
     left = ((y - mean) / spread)[:, None]
@@ -220,26 +220,51 @@ def _covariates(target: Target, Z: FloatArray) -> Null:
     return Null(left, null.basis, null.root)
 
 
-def _logistic(y: FloatArray, Z: FloatArray) -> FloatArray:
-    """Return the fitted probabilities of an unpenalised logistic model."""
-    beta = np.zeros(Z.shape[1])
+def logistic(Y: FloatArray, Z: FloatArray) -> FloatArray:
+    """Return the fitted probabilities of an unpenalised (multinomial) logistic model.
+
+    Parameters
+    ----------
+    Y : array of shape (n, T)
+        Indicators of all classes but one.
+    Z : array of shape (n, q)
+        Ones and covariates.
+
+    Returns
+    -------
+    array of shape (n, T)
+    """
+    (_, T), q = Y.shape, Z.shape[1]
+    beta = np.zeros((q, T))
     for _ in range(100):
-        mean = expit(Z @ beta)
-        w = mean * (1.0 - mean)
-        information = Z.T @ (w[:, None] * Z)
-        step = np.linalg.lstsq(information, Z.T @ (y - mean), rcond=None)[0]
+        mean = _softmax(Z @ beta)
+        information = np.empty((T, q, T, q))
+        for s in range(T):
+            for t in range(T):
+                w = mean[:, s] * ((s == t) - mean[:, t])
+                information[s, :, t] = Z.T @ (w[:, None] * Z)
+        slope = (Z.T @ (Y - mean)).T.ravel()
+        matrix = information.reshape(T * q, T * q)
+        step = np.linalg.lstsq(matrix, slope, rcond=None)[0].reshape(T, q).T
         size = float(np.abs(step).max())
         beta = beta + step * min(1.0, 5.0 / max(size, 1e-300))
         if np.abs(Z @ beta).max() > 30.0:
             break
         if size < 1e-10:
-            return np.asarray(expit(Z @ beta))
+            return _softmax(Z @ beta)
     raise ValueError(
-        "The covariates separate the two classes, in all samples or in some of them, "
-        "which leaves nothing for the kernels to explain there. Use fewer covariates, "
-        "merge categories in which all samples belong to one class, or leave out the "
-        "covariate that encodes the target."
+        f"The covariates separate the {'two ' * (T == 1)}classes, in all samples or in "
+        "some of them, which leaves nothing for the kernels to explain there. Use "
+        "fewer covariates, merge categories in which all samples belong to one class, "
+        "or leave out the covariate that encodes the target."
     )
+
+
+def _softmax(odds: FloatArray) -> FloatArray:
+    """Return the probabilities of all classes but the one whose log odds are zero."""
+    if odds.shape[1] == 1:
+        return np.asarray(expit(odds))
+    return np.asarray(softmax(np.column_stack([0.0 * odds[:, 0], odds]), axis=1)[:, 1:])
 
 
 # --- estimated weights ----------------------------------------------------------------
@@ -310,7 +335,7 @@ class _Fitted:
             here: Any = posed.problem.at(theta)
             return cls(kernels, theta, Z, posed, space, target, ratios, here)
         y = target.Y[:, 0]
-        problem = LaplaceProblem(space, y, logit(_logistic(y, Z)))
+        problem = LaplaceProblem(space, y, logit(logistic(target.Y, Z)[:, 0]))
         sizes = np.array([k.trace() / len(y) for k in kernels])
         largest = _ODDS_OF_RATIOS if ratios else _ODDS
         theta = _bounded(problem, sizes, largest, start, rest)
