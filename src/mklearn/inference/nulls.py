@@ -28,6 +28,7 @@ _REST = 1e-6  # tolerance for the log likelihood of the other weights
 # statistic is orthogonal to their scores, so they need not be more exact.
 _REST_WITHOUT = 1e-4
 _LOW = 0.5  # fraction of n below which the ranks of kernels and covariates are low
+_ROOM = 2**28  # size in bytes up to which kernels are kept as matrices
 _NOTHING = 1e-7  # relative size of a kernel that counts as zero up to rounding
 # Largest variance of the log odds that other kernels may explain: where they separate
 # the classes, weights would grow without bound. A form in residuals of known variance
@@ -82,7 +83,11 @@ class Null:
         free = len(Y) - basis.shape[1]
         known = None
         if others:
-            products = np.array([[a.inner(b) for b in others] for a in others])
+            others = _expanded(others)
+            products = np.zeros((len(others), len(others)))
+            for i, a in enumerate(others):
+                for j, b in enumerate(others[: i + 1]):
+                    products[i, j] = products[j, i] = a.inner(b)
             known = products
             if weight is None:
                 traces = np.array([a.trace() for a in others])
@@ -114,6 +119,8 @@ class Null:
             return None
         if self._information is None:
             return B
+        if all(other.scales is None for other in self.others):
+            B = Form(B.dense(), None)  # as it will be at the end
         across = np.array([B.inner(other) for other in self.others])
         if not self.scaled:
             traces = np.array([other.trace() for other in self.others])
@@ -155,6 +162,17 @@ class Null:
         assert self.weight is not None
         units = self.root(np.diag(self.weight**-0.5))
         return units - self.basis @ (self.basis.T @ units)
+
+
+def _expanded(forms: tuple[Form, ...]) -> tuple[Form, ...]:
+    """Return forms as matrices if differences of them are, and there is room.
+
+    Otherwise the same columns would be multiplied for every product and difference.
+    """
+    n, ranks = len(forms[0].columns), sum(form.rank for form in forms)
+    if ranks <= _LOW * n or 8 * len(forms) * n**2 > _ROOM:
+        return forms
+    return tuple(Form(form.dense(), None) for form in forms)
 
 
 class Target(Protocol):
