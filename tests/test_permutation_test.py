@@ -580,6 +580,7 @@ def test_errors(data):
     refuses("or one of .*'score'.*got 'wieghts'", statistic="wieghts")
     refuses("a name or a function", statistic=3)
     refuses("by must be 'kernel' or 'view'", by="views")
+    refuses("at least one fold", model=MKLRegressor(FAMILY), statistic="score", cv=[])
     refuses("scoring= is for statistic='score'", scoring="r2")
     refuses("shape \\(2, 2\\)", statistic=lambda m: np.ones((2, 2)))
     refuses("shape \\(0,\\)", statistic=lambda m: [])

@@ -517,6 +517,8 @@ class _Job:
             check_scoring(model, scoring=scoring)
             warn_of_subjects(X, y, groups, cv)
             splitter = _splitter(given, cv)
+            if not list(_splits(splitter, y, groups)):
+                raise ValueError(f"cv must yield at least one fold, got {cv!r}.")
         elif scoring is not None:
             raise ValueError(
                 f"scoring= is for statistic='score', got scoring={scoring!r} and "
@@ -578,13 +580,11 @@ class _Job:
 
     def _score(self, y: NDArray[Any], given: dict[str, Any]) -> float:
         """Return the mean score over folds."""
-        known = _known(y)
-        rows = np.zeros((len(y), 1))
         result = cross_validate(
             self.model,
             self.X,
             y,
-            cv=list(self.splitter.split(rows, known, self.groups)),
+            cv=list(_splits(self.splitter, y, self.groups)),
             scoring=self.scoring,
             return_estimator=True,
             error_score="raise",
@@ -643,6 +643,11 @@ def _names_of(values: NDArray[Any], machine: Any) -> tuple[str, ...]:
 def _known(y: NDArray[Any]) -> NDArray[Any]:
     """Return what folds are stratified by: labels, or events."""
     return y["event"] if y.dtype.names else y
+
+
+def _splits(splitter: Any, y: NDArray[Any], groups: Any) -> Any:
+    """Yield the training and test rows of each fold."""
+    return splitter.split(np.zeros((len(y), 1)), _known(y), groups)
 
 
 def _splitter(given: _Given, cv: Any) -> Any:
