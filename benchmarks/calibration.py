@@ -110,7 +110,8 @@ INTERVALS = [(100, (0.4, 0.2)), (100, (0.4, 0.0)), (300, (0.4, 0.2))]
 EFFECTS = np.array([0.7, 0.0])  # of two covariates
 PARTS = (*CASES, "power", *(f"intervals-{k}" for k in range(len(INTERVALS))))
 QUICK = (
-    "numbers-50", "classes-50", "numbers-others-50", "classes-others-50", "intervals-0"
+    "numbers-50", "classes-50", "numbers-others-50", "classes-others-50", "models",
+    "intervals-0",
 )  # fmt: skip
 FAR = 1e-3  # probability below which a count is marked as off
 
@@ -339,7 +340,7 @@ def few(part: str) -> int:
     """
     if part.startswith("intervals"):
         return 10
-    return 60 if "others" in part else 10 * M
+    return 60 if "others" in part or part == "models" else 10 * M
 
 
 def rows_of(part: str, draws: int, quick: bool) -> Iterator[dict]:
