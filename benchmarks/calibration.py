@@ -13,6 +13,9 @@ each target. Their p-values are nearly independent, since the columns are; if th
 below 0.05 varies more between targets than it should, their effective number is reduced
 accordingly in the test of deviations.
 
+The method "model" is `permutation_test` of the contributions of the twenty kernels to
+an `MKLRegressor` or an `MKLClassifier`, which does not see the covariates.
+
 Times to an event are exponential, and so are the times of censoring, which depend on
 the column of the first kernel, except for permutations, which this would invalidate.
 About six in ten times are events.
@@ -43,8 +46,14 @@ import numpy as np
 from pages import commit, page, table
 from scipy.stats import binomtest, kstest, kstwobign, norm
 
-from mklearn import EvidenceMKLRegressor, KernelBank, kernels
-from mklearn.inference import TestedKernels, kernel_tests
+from mklearn import (
+    EvidenceMKLRegressor,
+    KernelBank,
+    MKLClassifier,
+    MKLRegressor,
+    kernels,
+)
+from mklearn.inference import TestedKernels, kernel_tests, permutation_test
 from mklearn.kernels.normalise import fit_normaliser
 
 LEVELS = (0.05, 0.01, 0.001)
@@ -76,6 +85,13 @@ CASES["permutations"] = [
     (60, "three classes", "others", "permutation"),
     (50, "two classes", "others", "permutation"),
 ]
+CASES["models"] = [
+    (50, "numbers", "covariates", "model"),
+    (50, "two classes", "covariates", "model"),
+    (60, "three classes", "covariates", "model"),
+    (60, "20 subjects, one label each", "covariates", "model"),
+    (60, "20 subjects, numbers within", "covariates", "model"),
+]
 CASES["times"] = [
     (50, TIMES, "covariates", "score"),
     (200, TIMES, "covariates", "score"),
@@ -94,7 +110,8 @@ INTERVALS = [(100, (0.4, 0.2)), (100, (0.4, 0.0)), (300, (0.4, 0.2))]
 EFFECTS = np.array([0.7, 0.0])  # of two covariates
 PARTS = (*CASES, "power", *(f"intervals-{k}" for k in range(len(INTERVALS))))
 QUICK = (
-    "numbers-50", "classes-50", "numbers-others-50", "classes-others-50", "intervals-0"
+    "numbers-50", "classes-50", "numbers-others-50", "classes-others-50", "models",
+    "intervals-0",
 )  # fmt: skip
 FAR = 1e-3  # probability below which a count is marked as off
 
@@ -115,6 +132,7 @@ class Case:
         self.tested = TestedKernels.of(
             X, [kernels.RBF(0.5, columns=[j]) for j in columns]
         )
+        self.X = X
         self.which = [0] if self.given == "others" else None
         self.fixed = Z if covariates else None
         self.mean = 0.7 * Z[:, 0] if covariates else np.zeros(n)
@@ -160,6 +178,8 @@ class Case:
     def p_values(self, draws: int) -> np.ndarray:
         """Return the p-values of kernels without effect, a row for each target."""
         rng = np.random.default_rng(self.n + 1)
+        if self.method == "model":
+            return np.array([self.of_model(rng) for _ in range(draws)])
         return np.array([
             kernel_tests(
                 self.tested, self.draw(rng), fixed=self.fixed, given=self.given,
@@ -169,6 +189,17 @@ class Case:
             ).p_values
             for _ in range(draws)
         ])  # fmt: skip
+
+    def of_model(self, rng: np.random.Generator) -> np.ndarray:
+        """Return the p-values of the contributions of all kernels to a model."""
+        kind = MKLClassifier if "class" in self.target else MKLRegressor
+        kind = MKLClassifier if "label" in self.target else kind
+        model = kind([kernels.RBF(0.5, columns=[j]) for j in range(M)])
+        return permutation_test(
+            model, self.X, self.draw(rng), statistic="contributions", fixed=self.fixed,
+            groups=self.groups, n_permutations=PERMUTATIONS,
+            random_state=int(rng.integers(2**31)),
+        ).p_values  # fmt: skip
 
 
 def uniformity(case: tuple, draws: int, covariates: bool) -> dict:
@@ -191,7 +222,7 @@ def uniformity(case: tuple, draws: int, covariates: bool) -> dict:
     for level in LEVELS:
         count = int(np.sum(p <= level + 1e-12))
         row[f"p <= {level:g}"] = count / len(p)
-        if method == "permutation" and level * (PERMUTATIONS + 1) < 1:
+        if method in ("permutation", "model") and level * (PERMUTATIONS + 1) < 1:
             continue  # so few permutations cannot reach this level
         if binomtest(round(count / together), number, level).pvalue < FAR:
             off.append(f"{level:g}")
@@ -310,7 +341,7 @@ def few(part: str) -> int:
     """
     if part.startswith("intervals"):
         return 10
-    return 60 if "others" in part else 10 * M
+    return 60 if "others" in part or part == "models" else 10 * M
 
 
 def rows_of(part: str, draws: int, quick: bool) -> Iterator[dict]:

@@ -21,6 +21,7 @@ from mklearn.inference import (
     forms,
     hierarchical_tests,
     kernel_tests,
+    nulls,
     ratio_tail,
     tail_probability,
 )
@@ -965,3 +966,20 @@ def test_likelihood_ratios_do_not_depend_on_which_class_comes_first():
     assert other.statistic == pytest.approx(one.statistic, abs=1e-7)
     assert ((one.statistic == 0) == (one.p_values == 1)).all()
     assert ((one.p_values == 1) == (other.p_values == 1)).all()
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_other_kernels_as_matrices_or_as_columns(classes, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 8))
+    y = np.sin(X).sum(axis=1) + 0.5 * rng.standard_normal(80)
+    y = (y > 0).astype(int) if classes else y
+    tested = TestedKernels.of(X, [kernels.RBF(0.3, columns=[j]) for j in range(8)])
+    # of low rank, one by one but not together
+    assert all(form.scales is not None for form in tested.forms)
+    assert sum(form.rank for form in tested.forms) > 80
+    expanded = kernel_tests(tested, y, given="others")
+    monkeypatch.setattr(nulls, "_ROOM", 0)
+    factored = kernel_tests(tested, y, given="others")
+    np.testing.assert_allclose(expanded.statistic, factored.statistic, rtol=1e-6)
+    np.testing.assert_allclose(expanded.p_values, factored.p_values, rtol=1e-6)

@@ -170,7 +170,7 @@ def compare(
     first = next(iter(models.values()))
     if groups is not None:
         groups = check_groups(groups, len(y))
-        models = {name: _requesting_groups(model) for name, model in models.items()}
+        models = {name: requesting_groups(model) for name, model in models.items()}
     warn_of_subjects(X, y, groups, cv)
     splitter = folds_from(cv, y, groups, is_classifier(first))
     splits = tuple(splitter.split(X, y, groups))
@@ -234,8 +234,13 @@ def _is_undecided(routing: Any) -> bool:
     return routing.fit.requests.get("groups", False) is None
 
 
-def _requesting_groups(model: Any) -> Any:
-    """Return the model, or a clone that requests groups if it has not said so."""
+def requesting_groups(model: Any) -> Any:
+    """Return the model, or a clone that requests groups if it has not said so.
+
+    Parameters
+    ----------
+    model : estimator
+    """
     if not get_config()["enable_metadata_routing"]:
         return model
     takes = has_fit_parameter(model, "groups") and hasattr(model, "set_fit_request")

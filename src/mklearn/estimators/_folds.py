@@ -29,6 +29,7 @@ from sklearn.utils.metadata_routing import (
 )
 
 from mklearn.data.checks import NothingToLearnError, check_weight
+from mklearn.data.covariates import as_values, split
 from mklearn.data.subjects import (
     N_FOLDS,
     check_groups,
@@ -36,7 +37,7 @@ from mklearn.data.subjects import (
     warn_of_subjects,
 )
 from mklearn.data.threads import one_blas_thread
-from mklearn.data.views import in_order_of
+from mklearn.data.views import MultiView, holds_views, in_order_of
 from mklearn.estimators._predictor import as_bank
 from mklearn.estimators._training import GramTraining
 from mklearn.kernels import KernelBank
@@ -549,3 +550,32 @@ class Subsets:
         known = model.checked(train).covariates
         linear = LinearRegression().fit(known, self._y, sample_weight=self._weight)
         return linear, model.checked(test).covariates
+
+
+def computed_once(model: Any, X: Any, y: Any) -> tuple[Any, KernelBank]:
+    """Return a model for given Grams, and the Grams of all rows of X.
+
+    Fits to many targets then compute kernels only once. As in searches, parameters of
+    kernels that depend on the samples are determined on all of them, and normalisation
+    on the samples of each fit.
+
+    Parameters
+    ----------
+    model : estimator of mklearn
+        It is neither fitted nor changed.
+    X, y
+        Samples and a valid target.
+    """
+    # the models themselves check whether kernels are definite
+    fresh = clone(model).set_params(psd="ignore")
+    training = fresh._grams(X, y, None)
+    rows = training.group
+    bank = training.raw[np.ix_(rows, rows)].travelling()
+    taken = clone(model).set_params(kernels="precomputed")
+    if training.design is not None:
+        X = MultiView(X) if holds_views(X) else X
+        X = X if hasattr(X, "shape") else np.array(X, dtype=object)
+        table = as_values(split(X, fresh._places(X)).table, len(rows))
+        bank.beside = table
+        taken.set_params(fixed=list(table))
+    return taken, bank

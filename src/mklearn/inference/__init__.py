@@ -7,6 +7,7 @@ from mklearn.inference.kernel_tests import (
     hierarchical_tests,
     kernel_tests,
 )
+from mklearn.inference.permutation_test import PermutationTest, permutation_test
 from mklearn.inference.selection import (
     CertifiedPath,
     CertifiedSelection,
@@ -22,11 +23,13 @@ __all__ = [
     "CertifiedSelection",
     "HierarchicalTests",
     "KernelTests",
+    "PermutationTest",
     "TestedKernels",
     "certified_path",
     "certified_selection",
     "hierarchical_tests",
     "kernel_tests",
+    "permutation_test",
     "ratio_tail",
     "selection_of",
     "selection_path",

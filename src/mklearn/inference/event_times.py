@@ -47,6 +47,20 @@ def are_times(y: Any) -> bool:
     return len(shape) == 2 and shape[1] == 2
 
 
+def strata_of(strata: Any, n: int) -> NDArray[np.intp]:
+    """Return the index of the stratum of each sample, from 0.
+
+    Parameters
+    ----------
+    strata : array of shape (n,)
+    n : int
+    """
+    values = check_strata(strata)
+    if len(values) != n:
+        raise ValueError(f"strata has {len(values)} values for {plural(n, 'sample')}.")
+    return np.asarray(np.unique(values, return_inverse=True)[1], dtype=np.intp)
+
+
 @dataclass(frozen=True)
 class EventTimes:
     """Times to an event as the target of tests.
@@ -84,12 +98,7 @@ class EventTimes:
         target = check_times(y, n)
         stratum = np.zeros(n, dtype=np.intp)
         if strata is not None:
-            values = check_strata(strata)
-            if len(values) != n:
-                raise ValueError(
-                    f"strata has {len(values)} values for {plural(n, 'sample')}."
-                )
-            stratum = np.unique(values, return_inverse=True)[1]
+            stratum = strata_of(strata, n)
         return cls(target[:, 0], target[:, 1] > 0, stratum, ties)
 
     @property

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
-from scipy.stats import false_discovery_control
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array
 
@@ -17,18 +15,26 @@ from mklearn.data.checks import check_given
 from mklearn.data.covariates import (
     Covariates,
     Fixed,
+    Place,
+    Split,
     find_columns,
     find_places,
     split,
 )
 from mklearn.data.frames import pandas_for
 from mklearn.data.spelling import plural
-from mklearn.data.subjects import check_groups
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views, paired
 from mklearn.inference.event_times import EventTimes, are_times
 from mklearn.inference.forms import Form
 from mklearn.inference.nulls import Null, null_models
+from mklearn.inference.permutations import (
+    Exchange,
+    adjusted_p_values,
+    check_count,
+    permutation_p_values,
+    smallest_p_value,
+)
 from mklearn.inference.tails import (
     flat,
     largest_ratio_tail,
@@ -102,25 +108,7 @@ class KernelTests:
             (Benjamini-Hochberg) and "by" (Benjamini-Yekutieli, for any dependence)
             control the false discovery rate. "joint" needs permutations.
         """
-        p, M = self.p_values, len(self.p_values)
-        if control in ("bh", "by"):
-            return np.asarray(false_discovery_control(p, method=control))
-        if control == "bonferroni":
-            return np.minimum(M * p, 1.0)
-        if control == "holm":
-            order = np.argsort(p, kind="stable")
-            steps = np.maximum.accumulate((M - np.arange(M)) * p[order])
-            found = np.empty(M)
-            found[order] = np.minimum(steps, 1.0)
-            return found
-        if control == "joint" and self.joint is not None:
-            return self.joint
-        if control == "joint":
-            raise ValueError("control='joint' needs method='permutation'.")
-        raise ValueError(
-            "control must be 'holm', 'bonferroni', 'bh', 'by' or 'joint', got "
-            f"{control!r}."
-        )
+        return adjusted_p_values(self.p_values, control, self.joint)
 
     def frame(self, control: str = "holm") -> Any:
         """Return a pandas DataFrame: kernel, statistic, p and adjusted p.
@@ -409,11 +397,7 @@ class _Asked:
                 "independent samples. Add covariates for the subjects, or use "
                 "permutations."
             )
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
-            raise ValueError(f"n_permutations must be a whole number, got {count!r}.")
-        if count < 1:
-            raise ValueError(f"n_permutations must be at least 1, got {count}.")
-        return cls(method, given, int(count), rng)
+        return cls(method, given, check_count(count), rng)
 
     def tests(
         self,
@@ -437,10 +421,11 @@ class _Asked:
         without = self._nulls(tested.forms, target, Z, parts)
         if self.method == "permutation":
             strata = target.stratum if isinstance(target, EventTimes) else None
-            orders = _orders(n, target.Y, given.groups, self.count, self.rng, strata)
-            if Z.shape[1] == 1 and orders[1] > 1:
-                _check_exchanged(target.Y, given.groups, strata)
-            found = _permuted(tested, parts, without, *orders)
+            exchange = Exchange.of(n, target.Y, given.groups, strata)
+            orders = exchange.drawn(self.count, self.rng)
+            if Z.shape[1] == 1:
+                exchange.check_changes(target.Y)
+            found = _permuted(tested, parts, without, orders, exchange.possible())
         else:
             found = _computed(tested, parts, without, self.method, self.rng)
         return KernelTests(
@@ -471,7 +456,7 @@ class _Asked:
             same = target.null(Z, permuted=self.method == "permutation")
             return lambda k: same
         if not target.binary:  # the logistic model detects separated classes itself
-            _check_left(target, Z)
+            check_left(target.Y, Z)
         ratios = self.method != "score"
         return null_models(forms, target, Z, parts if others else None, ratios)
 
@@ -503,7 +488,7 @@ class _Given:
     ) -> _Given:
         """Compute the kernels; what has names is put into the order of the samples."""
         if isinstance(X, TestedKernels):
-            if _are_names(fixed, X.n):
+            if are_names(fixed, X.n):
                 raise ValueError(
                     "fixed= names columns of X, which TestedKernels does not have; "
                     "give the covariates as an array or a DataFrame."
@@ -512,7 +497,7 @@ class _Given:
         X = MultiView(X) if holds_views(X) else X
         y, groups = paired(X, y), paired(X, groups, "groups")
         strata = paired(X, strata, "strata")
-        if _are_names(fixed, X.shape[0] if hasattr(X, "shape") else len(X)):
+        if are_names(fixed, X.shape[0] if hasattr(X, "shape") else len(X)):
             X, table = _separated(X, kernels, fixed)
         else:
             table = paired(X, fixed, "fixed")
@@ -530,8 +515,15 @@ class _Given:
         return _Target.of(self.y, self.tested.n)
 
 
-def _are_names(fixed: Any, n: int) -> bool:
-    """Return whether covariates are named; n values are those of one covariate."""
+def are_names(fixed: Any, n: int) -> bool:
+    """Return whether covariates are named; n values are those of one covariate.
+
+    Parameters
+    ----------
+    fixed : as in :func:`kernel_tests`
+    n : int
+        The number of samples.
+    """
     if isinstance(fixed, (str, int, np.integer)):
         return True
     if not isinstance(fixed, (list, tuple)) or len(fixed) in (0, n):
@@ -539,15 +531,33 @@ def _are_names(fixed: Any, n: int) -> bool:
     return all(isinstance(one, (str, int, np.integer)) for one in fixed)
 
 
-def _separated(X: Any, kernels: Any, fixed: Any) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """Return the samples, with covariates hidden from kernels, and the covariates."""
-    if isinstance(kernels, str) and kernels == "precomputed":
+def split_named(
+    X: Any, fixed: Any, precomputed: bool
+) -> tuple[tuple[Place, ...], Split]:
+    """Return the positions of named covariates in X, and X without them.
+
+    Parameters
+    ----------
+    X : samples, or a KernelBank if ``precomputed``
+    fixed : str, int, or a list of these
+    precomputed : bool
+    """
+    if precomputed:
         known = beside_grams(X)
-        return X, {p.name: known[p.name] for p in find_columns(fixed, tuple(known))}
+        places = find_columns(fixed, tuple(known))
+        return places, Split(X, {p.name: known[p.name] for p in places})
     if not isinstance(X, MultiView) and not hasattr(X, "shape"):
         X = np.array(X, dtype=object)
     places = find_places(fixed, X)
-    numbers, table = split(X, places)
+    return places, split(X, places)
+
+
+def _separated(X: Any, kernels: Any, fixed: Any) -> tuple[Any, dict[str, NDArray[Any]]]:
+    """Return the samples, with covariates hidden from kernels, and the covariates."""
+    given = isinstance(kernels, str) and kernels == "precomputed"
+    places, (numbers, table) = split_named(X, fixed, given)
+    if given:
+        return numbers, table
     if not isinstance(X, MultiView):
         array = check_array(numbers, accept_sparse="csr", dtype=np.float64)
         numbers = MultiView.from_table(array, getattr(X, "columns", None))
@@ -788,9 +798,16 @@ def _computed(
     return statistic, p, 0.0, error
 
 
-def _check_left(target: _Target, Z: FloatArray) -> None:
-    """Raise ValueError if covariates explain the target exactly."""
-    Y = target.Y - target.Y.mean(axis=0)
+def check_left(Y: FloatArray, Z: FloatArray) -> None:
+    """Raise ValueError if covariates explain the target exactly.
+
+    Parameters
+    ----------
+    Y : array of shape (n, T)
+    Z : array of shape (n, q)
+        Ones and covariates.
+    """
+    Y = Y - Y.mean(axis=0)
     Q = np.linalg.qr(Z)[0]
     left = Y - Q @ (Q.T @ Y)
     if float(np.sum(left**2)) <= 1e-20 * float(np.sum(Y**2)):
@@ -839,7 +856,7 @@ def _permuted(
 ) -> tuple[Any, ...]:
     """Return statistics, p-values, resolution, errors and joint p-values."""
     (count, n), M = orders.shape, len(parts)
-    resolution = max(1.0 / (count + 1), 1.0 / possible)
+    resolution = smallest_p_value(count, possible)
     drawn, statistic = np.zeros((M, count)), np.zeros(M)
     for k, part in enumerate(parts):
         null = without(k)
@@ -858,96 +875,5 @@ def _permuted(
             up = B.quads(E).reshape(len(some), T).sum(axis=1)
             down = np.sum(E**2, axis=0).reshape(len(some), T).sum(axis=1)
             drawn[k, start : start + 256] = up / down
-    # statistics of equivalent permutations may differ by rounding
-    slack = 1e-10 * np.abs(drawn).max(axis=1)
-    p = (1 + np.sum(drawn >= (statistic - slack)[:, None], axis=1)) / (count + 1)
-    p = np.maximum(p, resolution)
-    center, spread = drawn.mean(axis=1), drawn.std(axis=1)
-    spread = np.where(spread > 0, spread, 1.0)
-    highest = ((drawn - center[:, None]) / spread[:, None]).max(axis=0)
-    own = (statistic - slack - center) / spread
-    joint = (1 + np.sum(highest >= own[:, None], axis=1)) / (count + 1)
-    error = np.sqrt(p * (1 - p) / count)
-    return statistic, p, resolution, error, np.maximum(joint, p)
-
-
-def _orders(
-    n: int,
-    Y: FloatArray,
-    groups: ArrayLike | None,
-    count: int,
-    rng: Any,
-    strata: NDArray[np.intp] | None = None,
-) -> tuple[NDArray[np.intp], float]:
-    """Return permutations of samples, shape (count, n), that respect subjects.
-
-    Samples stay within their strata. The second result is the number of different
-    permutations that there are.
-    """
-    if strata is None:
-        strata = np.zeros(n, dtype=np.intp)
-    if groups is None and strata.any():
-        return _within(strata, count, rng)
-    if groups is None:
-        drawn = np.array([rng.permutation(n) for _ in range(count)])
-        return drawn, _arrangements([n])
-    groups = check_groups(groups, n)
-    members = [np.flatnonzero(groups == g) for g in range(int(groups.max()) + 1)]
-    if len(members) < 2:
-        raise ValueError("groups has only one value; leave it out to permute samples.")
-    whole = all(np.ptp(Y[rows], axis=0).max() == 0 for rows in members)
-    if not whole:
-        return _within(groups * (strata.max() + 1) + strata, count, rng)
-    sizes: dict[tuple[int, ...], list[int]] = {}
-    for g, rows in enumerate(members):
-        sizes.setdefault((len(rows), *strata[rows]), []).append(g)
-    if all(len(same) == 1 for same in sizes.values()):
-        raise ValueError(
-            "y is constant within subjects, and no two subjects have the same number "
-            "of samples, so none can be exchanged; give one sample for each subject."
-        )
-    found = np.tile(np.arange(n), (count, 1))
-    for same in sizes.values():
-        for k in range(count):
-            for a, b in zip(same, rng.permutation(same), strict=True):
-                found[k, members[a]] = members[b]
-    return found, _arrangements([len(same) for same in sizes.values()])
-
-
-def _check_exchanged(
-    Y: FloatArray, groups: ArrayLike | None, strata: NDArray[np.intp] | None
-) -> None:
-    """Raise ValueError if exchanging subjects never changes the target."""
-    if groups is None:
-        return
-    groups = check_groups(groups, len(Y))
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for g in range(int(groups.max()) + 1):
-        rows = np.flatnonzero(groups == g)
-        if np.ptp(Y[rows], axis=0).max() > 0:
-            return
-        where = () if strata is None else tuple(strata[rows])
-        alike.setdefault((len(rows), *where), []).extend(rows.tolist())
-    if all(np.ptp(Y[rows], axis=0).max() == 0 for rows in alike.values()):
-        raise ValueError(
-            "y is constant within subjects, and all subjects with the same number of "
-            "samples have the same value, so exchanging them changes nothing; give one "
-            "sample for each subject."
-        )
-
-
-def _within(
-    parts: NDArray[np.intp], count: int, rng: Any
-) -> tuple[NDArray[np.intp], float]:
-    """Return permutations within parts of the samples, and how many there are."""
-    found = np.tile(np.arange(len(parts)), (count, 1))
-    members = [np.flatnonzero(parts == part) for part in np.unique(parts)]
-    for rows in members:
-        for k in range(count):
-            found[k, rows] = rng.permutation(rows)
-    return found, _arrangements([len(rows) for rows in members])
-
-
-def _arrangements(sizes: Sequence[int]) -> float:
-    """Return the number of ways to reorder each of several sets."""
-    return float(np.exp(min(np.sum(gammaln(np.array(sizes) + 1.0)), 700.0)))
+    p, error, joint = permutation_p_values(statistic, drawn, resolution)
+    return statistic, p, resolution, error, joint

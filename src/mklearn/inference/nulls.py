@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
-from scipy.special import expit, logit
+from scipy.special import expit, logit, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from mklearn.inference.forms import Form, Root
@@ -28,6 +28,7 @@ _REST = 1e-6  # tolerance for the log likelihood of the other weights
 # statistic is orthogonal to their scores, so they need not be more exact.
 _REST_WITHOUT = 1e-4
 _LOW = 0.5  # fraction of n below which the ranks of kernels and covariates are low
+_ROOM = 2**28  # size in bytes up to which kernels are kept as matrices
 _NOTHING = 1e-7  # relative size of a kernel that counts as zero up to rounding
 # Largest variance of the log odds that other kernels may explain: where they separate
 # the classes, weights would grow without bound. A form in residuals of known variance
@@ -82,7 +83,11 @@ class Null:
         free = len(Y) - basis.shape[1]
         known = None
         if others:
-            products = np.array([[a.inner(b) for b in others] for a in others])
+            others = _expanded(others)
+            products = np.zeros((len(others), len(others)))
+            for i, a in enumerate(others):
+                for j, b in enumerate(others[: i + 1]):
+                    products[i, j] = products[j, i] = a.inner(b)
             known = products
             if weight is None:
                 traces = np.array([a.trace() for a in others])
@@ -114,6 +119,8 @@ class Null:
             return None
         if self._information is None:
             return B
+        if all(other.scales is None for other in self.others):
+            B = Form(B.dense(), None)  # as it will be at the end
         across = np.array([B.inner(other) for other in self.others])
         if not self.scaled:
             traces = np.array([other.trace() for other in self.others])
@@ -155,6 +162,17 @@ class Null:
         assert self.weight is not None
         units = self.root(np.diag(self.weight**-0.5))
         return units - self.basis @ (self.basis.T @ units)
+
+
+def _expanded(forms: tuple[Form, ...]) -> tuple[Form, ...]:
+    """Return forms as matrices if differences of them are, and there is room.
+
+    Otherwise the same columns would be multiplied for every product and difference.
+    """
+    n, ranks = len(forms[0].columns), sum(form.rank for form in forms)
+    if ranks <= _LOW * n or 8 * len(forms) * n**2 > _ROOM:
+        return forms
+    return tuple(Form(form.dense(), None) for form in forms)
 
 
 class Target(Protocol):
@@ -212,7 +230,7 @@ def _covariates(target: Target, Z: FloatArray) -> Null:
     if not target.binary:
         return Null.of(target.Y, Z, lambda V: V)
     y = target.Y[:, 0]
-    mean = _logistic(y, Z)
+    mean = logistic(target.Y, Z)[:, 0]
     spread = np.sqrt(mean * (1.0 - mean))
     null = Null.of(np.zeros((len(Z), 1)), Z, lambda V: V * spread[:, None])
     left = ((y - mean) / spread)[:, None]
@@ -220,26 +238,51 @@ def _covariates(target: Target, Z: FloatArray) -> Null:
     return Null(left, null.basis, null.root)
 
 
-def _logistic(y: FloatArray, Z: FloatArray) -> FloatArray:
-    """Return the fitted probabilities of an unpenalised logistic model."""
-    beta = np.zeros(Z.shape[1])
+def logistic(Y: FloatArray, Z: FloatArray) -> FloatArray:
+    """Return the fitted probabilities of an unpenalised (multinomial) logistic model.
+
+    Parameters
+    ----------
+    Y : array of shape (n, T)
+        Indicators of all classes but one.
+    Z : array of shape (n, q)
+        Ones and covariates.
+
+    Returns
+    -------
+    array of shape (n, T)
+    """
+    (_, T), q = Y.shape, Z.shape[1]
+    beta = np.zeros((q, T))
     for _ in range(100):
-        mean = expit(Z @ beta)
-        w = mean * (1.0 - mean)
-        information = Z.T @ (w[:, None] * Z)
-        step = np.linalg.lstsq(information, Z.T @ (y - mean), rcond=None)[0]
+        mean = _softmax(Z @ beta)
+        information = np.empty((T, q, T, q))
+        for s in range(T):
+            for t in range(T):
+                w = mean[:, s] * ((s == t) - mean[:, t])
+                information[s, :, t] = Z.T @ (w[:, None] * Z)
+        slope = (Z.T @ (Y - mean)).T.ravel()
+        matrix = information.reshape(T * q, T * q)
+        step = np.linalg.lstsq(matrix, slope, rcond=None)[0].reshape(T, q).T
         size = float(np.abs(step).max())
         beta = beta + step * min(1.0, 5.0 / max(size, 1e-300))
         if np.abs(Z @ beta).max() > 30.0:
             break
         if size < 1e-10:
-            return np.asarray(expit(Z @ beta))
+            return _softmax(Z @ beta)
     raise ValueError(
-        "The covariates separate the two classes, in all samples or in some of them, "
-        "which leaves nothing for the kernels to explain there. Use fewer covariates, "
-        "merge categories in which all samples belong to one class, or leave out the "
-        "covariate that encodes the target."
+        f"The covariates separate the {'two ' * (T == 1)}classes, in all samples or in "
+        "some of them, which leaves nothing for the kernels to explain there. Use "
+        "fewer covariates, merge categories in which all samples belong to one class, "
+        "or leave out the covariate that encodes the target."
     )
+
+
+def _softmax(odds: FloatArray) -> FloatArray:
+    """Return the probabilities of all classes but the one whose log odds are zero."""
+    if odds.shape[1] == 1:
+        return np.asarray(expit(odds))
+    return np.asarray(softmax(np.column_stack([0.0 * odds[:, 0], odds]), axis=1)[:, 1:])
 
 
 # --- estimated weights ----------------------------------------------------------------
@@ -310,7 +353,7 @@ class _Fitted:
             here: Any = posed.problem.at(theta)
             return cls(kernels, theta, Z, posed, space, target, ratios, here)
         y = target.Y[:, 0]
-        problem = LaplaceProblem(space, y, logit(_logistic(y, Z)))
+        problem = LaplaceProblem(space, y, logit(logistic(target.Y, Z)[:, 0]))
         sizes = np.array([k.trace() / len(y) for k in kernels])
         largest = _ODDS_OF_RATIOS if ratios else _ODDS
         theta = _bounded(problem, sizes, largest, start, rest)
