@@ -20,7 +20,8 @@ from mklearn.kernels.normalise import fit_normaliser
 from mklearn.solvers import Alternating, Newton
 from mklearn.solvers.rules import alignment_weights
 
-SPECS = [kernels.RBF(1e-4), kernels.RBF(0.2), kernels.RBF(50.0)]
+# the narrowest leaves scores that are well above rounding
+SPECS = [kernels.RBF(1e-4), kernels.RBF(0.2), kernels.RBF(3.0)]
 
 
 @pytest.mark.parametrize("normalize", [None, "trace", "multiplicative"])

@@ -16,7 +16,7 @@ from mklearn.report.facts import headline, model_facts
 SMALL = {"Cs": [0.1, 10.0], "norms": [1, 2, np.inf], "cv": 3}
 
 
-def noisy_line(n=90, seed=0):
+def noisy_line(n=120, seed=1):
     """Return classes on two sides of a line, a fifth of them wrong."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 4))
@@ -154,18 +154,22 @@ def test_all_keeps_all():
 
 
 def test_one_kernel_is_the_best_one():
-    X, y = noisy_line()
+    X, _ = noisy_line()
+    y = (X[:, :2] ** 2).sum(axis=1) > 1.4  # a circle: one kernel is clearly the best
     kernels = auto_kernels(MultiView.wrap(X))
-    model = MKLClassifierCV(kernels, **SMALL, select="one").fit(X, y)
+    exact = {**SMALL, "tol": 1e-8}
+    model = MKLClassifierCV(kernels, **exact, select="one").fit(X, y)
     alone = [
-        MKLClassifierCV([k], **{**SMALL, "norms": [np.inf]}).fit(X, y) for k in kernels
+        MKLClassifierCV([k], **{**exact, "norms": [np.inf]}).fit(X, y) for k in kernels
     ]
     for scores, one in zip(model.select_scores_, alone, strict=True):
         assert_array_equal(scores, one.scores_[0])
     best = int(np.argmax([one.mean_scores_.max().round(12) for one in alone]))
     assert_array_equal(np.flatnonzero(model.kernel_weights_), [best])
     assert model.kernel_contributions_[best] == 1.0 and len(model.rejected_) == 5
-    assert_array_equal(model.predict(X), alone[best].predict(X))
+    # scores are as exact as the square root of the gap
+    both = model.decision_function(X), alone[best].decision_function(X)
+    assert_allclose(*both, atol=1e-3)
     # given as matrices, too: the same on the same folds
     folds = {**SMALL, "select": "one", "cv": list(StratifiedKFold(3).split(X, y))}
     grams = KernelBank(X, kernels).stored()
@@ -190,8 +194,8 @@ def test_narrow_widths_are_kept_where_they_are_needed():
 
 def test_values_too():
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 5))
-    y = X[:, 0] + rng.normal(size=60)  # a line, and as much noise
+    X = rng.normal(size=(120, 5))
+    y = X[:, 0] + rng.normal(size=120)  # a line, and as much noise
     model = MKLRegressorCV(**SMALL).fit(X, y)
     best = model.select_scores_.mean(axis=2).max(axis=1)
     assert best[2] > best[0]
