@@ -51,7 +51,7 @@ CANDIDATES = (
     "pima, columns",
     "pima, none",
 )
-TRIED = 10
+TRIED = 50
 
 # The regularisation that the paper calls uncritical, by the names of the methods.
 REGS = {f"K_star, {reg:.0e}": reg for reg in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)}
@@ -164,7 +164,7 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
         "sets behave alike (4).",
         {data: apart(data, "area") for data in FILES},
         lambda value: value > 0,
-        form="{:+.4f}",
+        form="{:+.3f}",
         what="Area, K_star minus K_cv: ",
     )
     yield of_sets(
