@@ -335,6 +335,9 @@ PROTOCOL = Protocol(
     bands=(
         *on_splits("sonar", ("K_star",), "accuracy", 83.87, 186),
         *on_splits("heart", ("K_star",), "accuracy", 80.90, 267),
+        # kernels that are equally good on the folds are not equally good here
+        *on_splits("sonar", ("K_cv",), "accuracy", 83.87, 186, change=3),
+        *on_splits("heart", ("K_cv",), "accuracy", 74.91, 267, change=3),
         Band(
             "sonar",
             "K_star",
