@@ -134,7 +134,7 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
         lambda value: value > 1,
         form="{:.2f}",
         what="Largest distance of SDP from the exact problem at the same lambdas and "
-        "splits: ",
+        "splits, mean over splits: ",
         unit=" points, by another solver than the paper's; more than one counts",
     )
     share = {d: mean(d, "SM1", "support percent") for d in TWO}

@@ -48,7 +48,8 @@ _WHY = re.compile(r"\((\w+)\)")
 _NOTE = re.compile(r"- \((\w+)\) (.*)")
 _LEFT = re.compile(r"- (\S+) on (.+): (\d+) of (\d+) repetitions")
 _FIGURE = re.compile(r"!\[(\S+)\]\(\1\)")
-_ABSENT = re.compile(r"^\*\*\d+ of(?= \d+ cells were not run)")
+_ABSENT = re.compile(r"^\*\*\d+ of \d+(?= cells were not run)")
+_REPETITIONS = re.compile(r"--repetitions (\d+)")
 
 
 def renew(protocol: Protocol, out: Path, settings: Settings) -> Path:
@@ -239,7 +240,10 @@ def missing(protocol: Protocol, lines: list[str]) -> list[str]:
             left += int(found[4]) - int(found[3])
     if any(line.startswith(LATER) for line in lines):
         lines = [line.replace(ONE_RUN, SEVERAL_RUNS) for line in lines]
-    return [_ABSENT.sub(f"**{left} of", line) for line in lines]
+    given = next((r for line in lines[:9] if (r := _REPETITIONS.search(line))), None)
+    most = int(given[1]) if given else None
+    asked = sum(len(t.cells(protocol.name, most)) for t in protocol.tables)
+    return [_ABSENT.sub(f"**{left} of {asked}", line) for line in lines]
 
 
 def cells_of(line: str) -> list[str]:
