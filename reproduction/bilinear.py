@@ -204,15 +204,16 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
             what=f"bilinear minus {other}: ",
             unit=" points; up to half a point more counts as competitive",
         )
-    for other, least in (("SimpleMKL", 1), ("Zien_Ong", 20)):
-        much = "much faster" if least == 1 else "more than 20 times faster"
+    for other, least in (("SimpleMKL", 2), ("Zien_Ong", 20)):
+        much = "much faster" if least == 2 else "more than 20 times faster"
+        counts = "; twice as fast counts as much" if least == 2 else ""
         yield of_sets(
             f"On the benchmarks it is {much} than {other}.",
             {d: ratio(d, other) for d in benchmarks},
             lambda value, least=least: value > least,
             form="{:.2f}",
             what=f"Time of {other} relative to that of bilinear: ",
-            unit="; the solver of the competitor is not that of the paper",
+            unit=f"{counts}; the solver of the competitor is not that of the paper",
         )
     for other in ("SimpleMKL", "Zien_Ong"):
         yield of_sets(
