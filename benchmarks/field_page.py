@@ -274,7 +274,8 @@ def head(found: Results, fields: dict[str, Field], sets: Sequence[str]) -> list[
         "time limit, and boosting without a search (to save time) were chosen after "
         "trials on five of the data sets. All methods use the same splits and the same "
         f"inner folds. Training parts have {min(sizes)} to {max(sizes)} samples; the "
-        f"results may be different for larger ones.{left_out}",
+        "results may be different for larger ones. Simulations show [when learning "
+        f"weights pays](when.md) and when it does not.{left_out}",
     ]
 
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from reproduction import PAPERS, Settings, protocol, run
 from reproduction.page import agreement, compared, content, outside, write
+from reproduction.renew import compared as on_page
 from reproduction.renew import renew
 
 
@@ -38,7 +39,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         fail("--jobs must not be 0; -1 takes all cores")
     if args.renew:
         with writing(args.out):
-            print(renew(plan, args.out, settings))
+            page = renew(plan, args.out, settings)
+        print(page)
+        text = page.read_text(encoding="utf-8").splitlines()
+        for line in agreement(list(on_page(text))):
+            print(line, file=sys.stderr)
         return
     with writing(args.out):
         found = run(plan, args.out, settings, jobs=args.jobs, tick=tick)

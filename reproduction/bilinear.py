@@ -204,15 +204,16 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
             what=f"bilinear minus {other}: ",
             unit=" points; up to half a point more counts as competitive",
         )
-    for other, least in (("SimpleMKL", 1), ("Zien_Ong", 20)):
-        much = "much faster" if least == 1 else "more than 20 times faster"
+    for other, least in (("SimpleMKL", 2), ("Zien_Ong", 20)):
+        much = "much faster" if least == 2 else "more than 20 times faster"
+        counts = "; twice as fast counts as much" if least == 2 else ""
         yield of_sets(
             f"On the benchmarks it is {much} than {other}.",
             {d: ratio(d, other) for d in benchmarks},
             lambda value, least=least: value > least,
             form="{:.2f}",
             what=f"Time of {other} relative to that of bilinear: ",
-            unit="; the solver of the competitor is not that of the paper",
+            unit=f"{counts}; the solver of the competitor is not that of the paper",
         )
     for other in ("SimpleMKL", "Zien_Ong"):
         yield of_sets(
@@ -247,7 +248,8 @@ def remarks(results: Results) -> list[str]:
         "Its results are bars without numbers. It says that the error is on a par with "
         "both competitors, that the time is much less, 20 times less than that of Zien "
         "and Ong, and that 40 iterations nearly suffice. On the same splits, "
-        "competitor against bilinear:",
+        "competitor against bilinear, mean difference of errors and median ratio of "
+        "times (at the top of the page, ratio of mean times):",
         "",
     ]
     for table, data in ((t, d) for t in results.tables for d in t.data):

@@ -80,8 +80,10 @@ def conclusions(claims: Iterable[Claim]) -> list[str]:
         "",
         f"## {CONCLUSIONS}",
         "",
-        "This is computed from the means in the tables below. If a conclusion is about "
-        "several data sets or methods, the last column says for how many it holds.",
+        "This is computed from the means in the tables below. Some of them are "
+        "rounded, so that differences on the same splits, further below, may have "
+        "another last digit. If a conclusion is about several data sets or methods, "
+        "the last column says for how many it holds.",
         "",
         "| the paper concludes | here | holds |",
         "|---|---|---|",

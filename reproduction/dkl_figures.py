@@ -11,13 +11,15 @@ from sklearn.base import clone
 
 from mklearn.plotting import OKABE_ITO
 from reproduction.cells import Results, Table, Values
+from reproduction.claims import joined
 from reproduction.page import save
 
 LAMBDAS = np.logspace(-10, 2, 30)
 EVERY = 5  # of the lambdas SDP takes
 SPLITS = 5
 METHODS = ("SILP_theta", "Newton_theta", "SDP_theta")
-SUMMARY = ("lowest accuracy", "highest accuracy", "mean step")
+APART = "distance from the exact problem"
+SUMMARY = ("lowest accuracy", "highest accuracy", "mean step", APART)
 
 CHOICES = {
     "figures 3 and 4": "30 values of lambda, evenly on a logarithmic scale from 1e-10 "
@@ -54,13 +56,18 @@ def curve(model: Any, method: str, train: Any, test: Any) -> Values:
     train, test : (X, y)
     """
     at = range(0, len(LAMBDAS), EVERY if method.startswith("SDP") else 1)
-    found, gaps = [], []
+    found, gaps, apart = [], [], []
     for i in at:
-        fitted = clone(model).set_params(reg=float(LAMBDAS[i])).fit(*train)
+        one = clone(model).set_params(reg=float(LAMBDAS[i]))
+        fitted = one.fit(*train)
         found.append(100 * float(fitted.score(*test)))
         gaps.append(float(fitted.duality_gap_))
+        if not method.startswith("Newton"):
+            exact = clone(one).set_params(solver="newton", tol=1e-6).fit(*train)
+            apart.append(abs(found[-1] - 100 * float(exact.score(*test))))
     return {
         "curve": found,
+        APART: max(apart, default=None),
         "at": list(at),
         "gaps": gaps,
         "lowest accuracy": min(found),
@@ -79,20 +86,21 @@ def claims(results: Results) -> list[str]:
                 if not len(ours):
                     continue
                 text.append(
-                    f"- {data}: {method} goes from {ours.min():.2f} to "
-                    f"{ours.max():.2f} %, the exact problem at the same lambdas and "
-                    f"splits from {exact.min():.2f} to {exact.max():.2f} %; they are "
+                    f"- {data}: the mean accuracy of {method} goes from "
+                    f"{ours.min():.2f} to {ours.max():.2f} %, that of the exact "
+                    "problem at the same lambdas and splits from "
+                    f"{exact.min():.2f} to {exact.max():.2f} %; they are "
                     f"at most {np.abs(ours - exact).max():.2f} points apart."
                 )
             worst = [
-                f"{method} {max(max(c['gaps']) for c in cells):.0e}"
+                f"{max(max(c['gaps']) for c in cells):.0e} by {method}"
                 for method in table.methods
                 if (cells := done(results, table, data, method))
             ]
             if worst:
                 text.append(
                     f"- {data}: the largest relative duality gap of the exact problem "
-                    f"at any lambda is {', '.join(worst)}."
+                    f"at any lambda is {joined(worst)}."
                 )
     if not text:
         return []
@@ -102,8 +110,8 @@ def claims(results: Results) -> list[str]:
         "",
         "The paper says that accuracies oscillate, that QCQP is less sensitive to "
         "lambda than SDP and SILP similar to QCQP, and that low accuracies of SDP are "
-        "numerical failures. Mean accuracies; for more than two classes SDP is the "
-        "approximate program (32), whose gap is that of another optimum.",
+        "numerical failures. For more than two classes SDP is the approximate program "
+        "(32), whose gap is that of another optimum.",
         "",
         *text,
     ]
@@ -129,14 +137,9 @@ def done(results: Results, table: Table, data: str, method: str) -> list[Values]
     return [cell for cell in results.of(table, data, method) if "curve" in cell]
 
 
-def mean_curve(
-    results: Results, table: Table, data: str, method: str
-) -> tuple[list[int], NDArray[np.float64]]:
-    """Return the indices of the lambdas, and the mean accuracies there."""
-    cells = done(results, table, data, method)
-    if not cells:
-        return [], np.zeros(0)
-    return cells[0]["at"], np.mean([cell["curve"] for cell in cells], axis=0)
+def counted(splits: int) -> str:
+    """Return how many splits there are, for the legend."""
+    return f"{splits} split{'s' * (splits > 1)}"
 
 
 def draw(results: Results, folder: Path) -> list[str]:
@@ -156,14 +159,21 @@ def draw(results: Results, folder: Path) -> list[str]:
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, (table, data) in zip(axes, panels, strict=True):
         for j, method in enumerate(METHODS):
-            at, mean = mean_curve(results, table, data, method)
-            if at:
+            cells = done(results, table, data, method)
+            if cells:
+                at = cells[0]["at"]
+                mean = np.mean([cell["curve"] for cell in cells], axis=0)
                 style = {"color": OKABE_ITO[j], "marker": "osD"[j], "ms": 4}
-                ax.semilogx(LAMBDAS[at], mean, label=method, lw=1.2, **style)
+                label = f"{method}, {counted(len(cells))}"
+                ax.semilogx(LAMBDAS[at], mean, label=label, lw=1.2, **style)
+            if cells and len(cells) < len(done(results, table, data, "Newton_theta")):
+                exact = paired(results, table, data, method)[1]
+                label = f"Newton_theta, {counted(len(cells))}"
+                ax.semilogx(LAMBDAS[at], exact, "k--", label=label, lw=1)
         ax.set_title(f"{table.heading}: {data}")
         ax.set_xlabel("lambda")
         ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, fontsize="small")
     axes[0].set_ylabel("test accuracy (%)")
-    axes[0].legend(frameon=False, fontsize="small")
     suffix = "_quick" * results.settings.quick
     return [save(figure, folder / f"figures3and4{suffix}.png")]

@@ -51,7 +51,7 @@ CANDIDATES = (
     "pima, columns",
     "pima, none",
 )
-TRIED = 10
+TRIED = 50
 
 # The regularisation that the paper calls uncritical, by the names of the methods.
 REGS = {f"K_star, {reg:.0e}": reg for reg in (1e-10, 1e-8, 1e-6, 1e-4, 1e-2)}
@@ -164,7 +164,7 @@ def conclusions(mean: Mean) -> Iterator[Claim]:
         "sets behave alike (4).",
         {data: apart(data, "area") for data in FILES},
         lambda value: value > 0,
-        form="{:+.4f}",
+        form="{:+.3f}",
         what="Area, K_star minus K_cv: ",
     )
     yield of_sets(
@@ -256,8 +256,9 @@ EXPLANATIONS = (
         "kernels, where the certified optimum has two. On the same 100 splits those "
         "weights give an accuracy of 85.3 and an area of 0.935, equal weights 85.1 and "
         "0.937, the optimum 86.2 and 0.950. Every sample with mean 0 and variance 1, "
-        "Table 1b, is a candidate: it comes near the printed accuracies here and on "
-        "ionosphere, and fails on heart and pima. Tried without "
+        "Table 1b, is a candidate: both accuracies and the area of K_cv are then "
+        "within their errors of the printed ones, and the area of K_star comes nearer; "
+        "but it fails on heart and pima. Tried without "
         "effect on the area (0.94 to 0.96): other scalings of the data, splits that "
         "are not stratified, one curve of the pooled scores of all splits.",
         data=("sonar",),
@@ -266,8 +267,8 @@ EXPLANATIONS = (
     Explanation(
         "Less exact weights may be the reason, as on sonar: equal weights have 94.5 on "
         "ionosphere (100 splits) and 75.1 on pima (25 splits). Samples with mean 0 and "
-        "variance 1, Table 1b, fit ionosphere better and are far off on pima; no other "
-        "scaling of pima fits both of its rows.",
+        "variance 1, Table 1b, leave ionosphere as it is and are far off on pima; no "
+        "other scaling of pima fits both of its rows.",
         data=("ionosphere", "pima"),
         methods=("K_star",),
     ),
@@ -277,8 +278,9 @@ EXPLANATIONS = (
         "sonar; samples of unit length: 94.2 on ionosphere), kernels of unit trace "
         "after centring (77.5 on heart), splits that are not stratified. The pooled "
         "scores of all splits of sonar have an area of 0.91, but this is not what the "
-        "paper says it did. Samples with mean 0 and variance 1 are a candidate for "
-        "sonar and ionosphere, Table 1b, and fail on heart. Folds are not printed, and "
+        "paper says it did. Samples with mean 0 and variance 1, Table 1b, are a "
+        "candidate for sonar and ionosphere, where they fit these rows, and fail on "
+        "heart and pima. Folds are not printed, and "
         "which kernel is chosen depends on them.",
         methods=("K_cv",),
     ),
@@ -335,6 +337,9 @@ PROTOCOL = Protocol(
     bands=(
         *on_splits("sonar", ("K_star",), "accuracy", 83.87, 186),
         *on_splits("heart", ("K_star",), "accuracy", 80.90, 267),
+        # kernels that are equally good on the folds are not equally good here
+        *on_splits("sonar", ("K_cv",), "accuracy", 83.87, 186, change=3),
+        *on_splits("heart", ("K_cv",), "accuracy", 74.91, 267, change=3),
         Band(
             "sonar",
             "K_star",

@@ -457,7 +457,7 @@ PROTOCOL = Protocol(
                 scaling.TOL,
                 "the relative duality gap that every solver is asked for",
             )
-            for method in scaling.SOLVERS
+            for method in (*scaling.SOLVERS, scaling.FLY)
         ),
     ),
     conclusions=conclusions,

@@ -30,6 +30,14 @@ ONE_RUN = "All numbers are from the same run."
 DIFFERING = "Rows that differ by more than the combined error:"
 AGREEMENT = "How many rows agree with the printed ones"
 UNKNOWN = "We do not know why, and have not examined this row separately."
+COLUMNS = (
+    "*Ours* is the mean over repetitions ± its standard error. *Within* says whether "
+    "the difference is within the combined standard error of both means (if no spread "
+    "is printed, ours is used for both), within two of them, or neither; one unit of "
+    "the last printed digit is subtracted from the difference first. Repetitions share "
+    "most of their samples, so the true errors are larger. *Why* refers to the "
+    "explanations below a table."
+)
 FEW = 4  # repetitions
 HARDLY = (
     "There are only two or three repetitions, so that the standard error is itself "
@@ -105,12 +113,17 @@ class Row:
         Less than one of the last digit printed is no difference: some papers round, and
         some cut off.
         """
-        size = max(abs(self.difference) - self.unit, 0.0)
-        if np.isnan(size) or np.isnan(self.combined):
-            return ""
-        if size <= self.combined:
-            return "yes"
-        return "within two" if size <= 2 * self.combined else BEYOND
+        return judged(self.difference, self.combined, self.unit)
+
+
+def judged(difference: float, combined: float, unit: float) -> str:
+    """Return "yes", "within two" or no; nothing if the difference is not known."""
+    size = max(abs(difference) - unit, 0.0)
+    if np.isnan(size) or np.isnan(combined):
+        return ""
+    if size <= combined:
+        return "yes"
+    return "within two" if size <= 2 * combined else BEYOND
 
 
 def rows(results: Results, table: Table, printed: Printed) -> Iterator[Row]:
@@ -198,7 +211,30 @@ def within(found: list[Compared]) -> tuple[int, int]:
     return one, sum(row.verdict != BEYOND for row in found)
 
 
-def agreements(found: list[Compared]) -> list[str]:
+def reasons(found: list[Compared], protocol: Protocol) -> list[str]:
+    """Count the rows beyond two errors by how the explanation of them begins."""
+    counts: dict[str, list[Compared]] = {}
+    for row in found:
+        if row.verdict == BEYOND:
+            at = (row.table, row.data, row.method, row.key)
+            fitting = [e.text for e in protocol.explanations if e.fits(*at)]
+            said = fitting[0] if fitting else UNKNOWN
+            counts.setdefault(said.partition(". ")[0].rstrip("."), []).append(row)
+    if not counts:
+        return []
+    text = [
+        "",
+        "Rows beyond two combined errors, by how the explanation below their table "
+        "begins:",
+        "",
+    ]
+    for said, part in sorted(counts.items(), key=lambda item: -len(item[1])):
+        sets = ", ".join(dict.fromkeys(row.data for row in part))
+        text.append(f"- {len(part)} on {sets}: {said}.")
+    return text
+
+
+def agreements(found: list[Compared], protocol: Protocol) -> list[str]:
     """Show how many rows of each table agree, and which are beyond two errors."""
     if not found:
         return []
@@ -221,7 +257,7 @@ def agreements(found: list[Compared]) -> list[str]:
         text.append(
             f"| {' | '.join(at)} | {len(part)} | {one} | {two} | {', '.join(beyond)} |"
         )
-    return text
+    return text + reasons(found, protocol)
 
 
 def summary(values: list[float]) -> tuple[float, float]:
@@ -295,7 +331,7 @@ def lines(results: Results, figures: list[str], seconds: float) -> list[str]:
     if protocol.conclusions is not None and not results.settings.quick:
         text += conclusions(protocol.conclusions(Means(results, figures=True).mean))
     if not results.settings.quick:
-        text += agreements(compared(results))
+        text += agreements(compared(results), protocol)
         text += evidence(protocol)
         text += protocol.beside(results) if protocol.beside else []
     if folder and not printed:
@@ -371,12 +407,7 @@ def _head(results: Results, seconds: float) -> list[str]:
         f"{sklearn.__version__}.",
         *(unfinished if len(results.cells) < asked else ()),
         "",
-        "*Ours* is the mean over repetitions ± its standard error. *Within* says "
-        "whether the difference is within the combined standard error of both means "
-        "(if no spread is printed, ours is used for both), within two of them, or "
-        "neither; differences below one unit of the last printed digit are ignored. "
-        "Repetitions share most of their samples, so the true errors are larger. *Why* "
-        "refers to the explanations below a table.",
+        COLUMNS,
     ]
 
 
@@ -393,11 +424,16 @@ def explained(results: Results, table: Table, found: list[Row]) -> dict[str, lis
             continue
         at = (table.name, row.data, row.method, row.key)
         fitting = [e.text for e in results.protocol.explanations if e.fits(*at)]
-        otherwise = UNKNOWN if row.verdict == BEYOND else CHANCE
-        if row.verdict == BEYOND and row.repetitions < FEW:
-            otherwise = HARDLY
-        notes.setdefault(fitting[0] if fitting else otherwise, []).append(row)
+        said = fitting[0] if fitting else unexplained(row.verdict, row.repetitions)
+        notes.setdefault(said, []).append(row)
     return notes
+
+
+def unexplained(verdict: str, repetitions: int) -> str:
+    """Return what is said of a row that differs and that no explanation is for."""
+    if verdict != BEYOND:
+        return CHANCE
+    return HARDLY if repetitions < FEW else UNKNOWN
 
 
 def _notes(notes: dict[str, list[Row]]) -> list[str]:

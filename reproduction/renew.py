@@ -4,13 +4,14 @@ Cells of long runs are not kept with the project. What a page concludes from its
 which rows agree, what the printed numbers say of themselves and why rows differ needs
 the tables alone; everything else of the page is left as it is. Tables that the page has
 not, and of which there are cells, are added, and rows of which there are more cells
-than the page has repetitions are replaced.
+than the page has repetitions are replaced. Figures of which there are cells are drawn.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from string import ascii_lowercase
@@ -22,13 +23,20 @@ from reproduction.cells import Protocol, Results, Settings, results
 from reproduction.claims import CONCLUSIONS, conclusions
 from reproduction.page import (
     AGREEMENT,
+    CHANCE,
+    COLUMNS,
     DIFFERING,
+    HARDLY,
     ONE_RUN,
+    UNKNOWN,
     Compared,
     agreements,
     evidence,
+    judged,
+    last_digit,
     published_folder,
     section,
+    unexplained,
 )
 
 Values = dict[tuple[str, str, str], float]
@@ -39,7 +47,9 @@ _HEADING = re.compile(r"## (Table|Figure) (\w+)")
 _WHY = re.compile(r"\((\w+)\)")
 _NOTE = re.compile(r"- \((\w+)\) (.*)")
 _LEFT = re.compile(r"- (\S+) on (.+): (\d+) of (\d+) repetitions")
-_ABSENT = re.compile(r"^\*\*\d+ of(?= \d+ cells were not run)")
+_FIGURE = re.compile(r"!\[(\S+)\]\(\1\)")
+_ABSENT = re.compile(r"^\*\*\d+ of \d+(?= cells were not run)")
+_REPETITIONS = re.compile(r"--repetitions (\d+)")
 
 
 def renew(protocol: Protocol, out: Path, settings: Settings) -> Path:
@@ -47,6 +57,7 @@ def renew(protocol: Protocol, out: Path, settings: Settings) -> Path:
     path = out / protocol.name / "README.md"
     found = results(protocol, out, settings)
     text = renewed(found, path.read_text(encoding="utf-8"))
+    text = with_figures(text, drawn(found, path.parent))
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
@@ -56,7 +67,7 @@ def renewed(found: Results, text: str) -> str:
     """Return the page with its conclusions, comparison, evidence and notes anew."""
     protocol = found.protocol
     lines = add_tables(found, text.rstrip("\n").split("\n"))
-    lines = missing(protocol, lines)
+    lines = verdicts(protocol, missing(protocol, lines))
     added: list[str] = []
     if protocol.conclusions is not None:
         values = means(lines)
@@ -65,7 +76,7 @@ def renewed(found: Results, text: str) -> str:
             return values.get((data, method, key), np.nan)
 
         added += conclusions(protocol.conclusions(mean))
-    added += agreements(list(compared(lines)))
+    added += agreements(list(compared(lines)), protocol)
     added += evidence(protocol)
     added += protocol.beside(found) if protocol.beside else []
     titles = {line for line in added if line.startswith("## ")}
@@ -74,6 +85,52 @@ def renewed(found: Results, text: str) -> str:
     # what is about cells that are not here any more stays, after what is written anew
     at = next(i for i, line in enumerate(lines) if line.startswith("## ")) - 1
     return "\n".join([*lines[:at], *added, *lines[at:]]) + "\n"
+
+
+def drawn(found: Results, folder: Path) -> list[str]:
+    """Draw the figures of the paper of which there are cells, and return their names.
+
+    Figures that are drawn from tables stay: their cells may be those of a few rows.
+    """
+    own = tuple(
+        table
+        for table in found.tables
+        if table.name.startswith("figure")
+        and any(cell.table == table.name for cell in found.cells)
+    )
+    draw = found.protocol.figures
+    return draw(replace(found, tables=own), folder) if draw and own else []
+
+
+def with_figures(text: str, names: list[str]) -> str:
+    """Return the page with these figures at its end, unless it has them."""
+    there = _FIGURE.findall(text)
+    return text + "".join(f"\n![{n}]({n})\n" for n in names if n not in there)
+
+
+def verdicts(protocol: Protocol, lines: list[str]) -> list[str]:
+    """Return the lines, with what the page says of each difference judged anew."""
+    folder = published_folder()
+    printed = protocol.printed(folder) if folder else {}
+    found = {}
+    for name, head, row in rows(lines):
+        if "within" in head and row[head.index("within")]:
+            apart, combined = (
+                float(row[head.index(key)]) for key in ("difference", "combined")
+            )
+            verdict = judged(apart, combined, last_digit(printed, name, row[2]))
+            better = list(row)
+            better[head.index("within")] = verdict
+            if verdict == "yes":
+                better[head.index("why")] = ""
+            found[tuple(row)] = better
+    lines = [COLUMNS if line.startswith(COLUMNS[:25]) else line for line in lines]
+    return [
+        "| " + " | ".join(found[at]) + " |"
+        if line.startswith("|") and (at := tuple(cells_of(line))) in found
+        else line
+        for line in lines
+    ]
 
 
 def add_tables(found: Results, lines: list[str]) -> list[str]:
@@ -92,7 +149,9 @@ def add_tables(found: Results, lines: list[str]) -> list[str]:
             lines = merged(lines, made, title, commits)
             continue
         made += ["", f"Added later: {len(of)} cells, commit {commits}."]
-        lines = without(lines, {title})
+        # titles say how many repetitions there are, and may have changed
+        same = f"## {table.heading}: " if table.heading.startswith("Table") else title
+        lines = without(lines, {line for line in lines if line.startswith(same)})
         tables = [i for i, line in enumerate(lines) if _HEADING.match(line)]
         after = (i for i, line in enumerate(lines) if line.startswith("## "))
         at = next((i for i in after if i > tables[-1]), len(lines) + 1)
@@ -181,7 +240,10 @@ def missing(protocol: Protocol, lines: list[str]) -> list[str]:
             left += int(found[4]) - int(found[3])
     if any(line.startswith(LATER) for line in lines):
         lines = [line.replace(ONE_RUN, SEVERAL_RUNS) for line in lines]
-    return [_ABSENT.sub(f"**{left} of", line) for line in lines]
+    given = next((r for line in lines[:9] if (r := _REPETITIONS.search(line))), None)
+    most = int(given[1]) if given else None
+    asked = sum(len(t.cells(protocol.name, most)) for t in protocol.tables)
+    return [_ABSENT.sub(f"**{left} of {asked}", line) for line in lines]
 
 
 def cells_of(line: str) -> list[str]:
@@ -265,7 +327,11 @@ def noted(protocol: Protocol, lines: list[str]) -> list[str]:
         if "why" in head and (letter := row[head.index("why")]):
             at = (name, *row[:3])
             fitting = [e.text for e in protocol.explanations if e.fits(*at)]
-            said[tuple(row)] = fitting[0] if fitting else before[letter.strip("()")]
+            text = before[letter.strip("()")]
+            if text in (CHANCE, HARDLY, UNKNOWN):
+                count = int(row[head.index("repetitions")])
+                text = unexplained(row[head.index("within")], count)
+            said[tuple(row)] = fitting[0] if fitting else text
     letters = dict(zip(dict.fromkeys(said.values()), ascii_lowercase, strict=False))
     fresh = [f"- ({letter}) {text}" for text, letter in letters.items()]
     found = []

@@ -12,7 +12,8 @@ HALVES = 20
 DIGIT = 1e-3  # the last one printed, in percent
 FOUR_SIGMAS = {"ker1": 1e-3, "ker2": 1e-2, "ker3": 0.5, "ker4": 0.1}
 # Above this share numbers would be multiples by chance, and nothing can be said.
-CHANCE = 0.25
+CHANCE = 0.5
+SAMPLED = 300  # of every class, where a set was not used whole: halves are exact
 
 Rows = list[dict[str, str]]
 
@@ -38,6 +39,7 @@ def evidence(folder: Path) -> list[str]:
         *spread(sets, table2),
         *granularity(sets, table2, table3),
         *contradictions(table2, table3),
+        *no_means(sets, table2),
     ]
 
 
@@ -78,22 +80,30 @@ def multiples(values: list[float], parts: int) -> int:
     return int(np.sum(np.abs(steps - np.round(steps)) <= DIGIT / 100 * parts * 0.5001))
 
 
+def sizes(data: dict[str, str]) -> tuple[int, ...]:
+    """Return the sizes that a half may have."""
+    samples = int(data["sample_size"])
+    exact = samples == SAMPLED * int(data["n_classes"])
+    return (samples // 2,) if exact else (samples // 2, samples // 2 - 1)
+
+
 def granularity(sets: Rows, table2: Rows, table3: Rows) -> list[str]:
     """Count the means that are multiples of what 20 test parts of one size allow."""
     text = [
         "",
         f"**Granularity.** A mean over {HALVES} test parts of t samples is a multiple "
         f"of 1/({HALVES} t), and of 1/({HALVES} t k) for k classes against the rest. "
-        "*By chance* is how many of as many numbers would be; sets where more than a "
-        "quarter would be are left out. Halves of every class, rounded, leave one "
-        "sample less than half on some sets, so that both sizes are tried.",
+        "*By chance* is how many of as many numbers would be; where more than half "
+        "would be, nothing is shown. Where a set was used whole, halves of every "
+        "class, rounded, may leave one sample less than half, so that both sizes are "
+        "tried.",
         "",
         "| table | data | method | means | t | multiples of "
         f"1/({HALVES} t) | by chance | of 1/({HALVES} t k) | by chance |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for data in sets:
-        half, k = int(data["sample_size"]) // 2, int(data["n_classes"])
+        k = int(data["n_classes"])
         groups: dict[tuple[str, str], list[float]] = {}
         for row in table2:
             if row["dataset"] == data["dataset"]:
@@ -103,19 +113,47 @@ def granularity(sets: Rows, table2: Rows, table3: Rows) -> list[str]:
                 at = ("3", row["method"])
                 groups.setdefault(at, []).append(float(row["error_mean"]))
         for (table, method), values in groups.items():
-            for t in (half, half - 1):
-                parts = HALVES * t
-                if DIGIT / 100 * parts * k > CHANCE:
-                    continue
+            for t in sizes(data):
                 found = [
                     f"{multiples(values, n)} | {len(values) * DIGIT / 100 * n:.1f}"
-                    for n in (parts, parts * k)
+                    if DIGIT / 100 * n <= CHANCE
+                    else " | "
+                    for n in (HALVES * t, HALVES * t * k)
                 ]
                 text.append(
                     f"| {table} | {data['dataset']} | {method} | {len(values)} | {t} | "
                     f"{' | '.join(found)} |"
                 )
     return text
+
+
+def no_means(sets: Rows, table2: Rows) -> list[str]:
+    """Say which means of Table 2 cannot be those of equal test parts."""
+    text, example = [], ""
+    for data in sets:
+        k = int(data["n_classes"])
+        found = [row for row in table2 if row["dataset"] == data["dataset"]]
+        values = [float(row["error_mean"]) for row in found]
+        if not values or DIGIT / 100 * HALVES * sizes(data)[0] * k > CHANCE:
+            continue
+        # errors of all classes are multiples as well where those against the rest are
+        most = max(multiples(values, HALVES * t * k) for t in sizes(data))
+        text.append(f"{data['dataset']} {most} of {len(values)}")
+        t, *others = sizes(data)
+        for row, value in zip(found, values, strict=True):
+            if not (example or others or multiples([value], HALVES * t * k)):
+                example = (
+                    f" For example, {row['method']} on {data['dataset']}: "
+                    f"{row['error_mean']} % of {HALVES} x {t} x {k} decisions are "
+                    f"{value / 100 * HALVES * t * k:.2f} errors, no whole number."
+                )
+    if not text:
+        return []
+    return [
+        f"- Of the means of Table 2, at most these can be those of {HALVES} test parts "
+        "of one size, whether an error is that of all classes or of one class against "
+        f"the rest: {', '.join(text)}.{example}"
+    ]
 
 
 def contradictions(table2: Rows, table3: Rows) -> list[str]:

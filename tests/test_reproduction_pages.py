@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reproduction import Settings, dkl_reading, protocol, subspace_printed
+from reproduction import Settings, dkl_reading, dkl_tried, protocol, subspace_printed
+from reproduction import renew as renew_module
 from reproduction.cells import Cell, Explanation, Protocol, Results, Table
 from reproduction.claims import CONCLUSIONS, Claim, conclusions, not_run, of_sets
 from reproduction.page import (
@@ -104,7 +105,24 @@ def test_rows_are_counted_by_what_is_measured(published):
     said = agreement([*found, *other])
     assert [line.partition(":")[0] for line in said] == ["accuracy", "area"]
     assert "1 of 2 rows" in said[0] and "(50%)" in said[1]
-    assert agreements([]) == [] == agreement([])
+    assert agreements([], FAKE) == [] == agreement([])
+    counted = agreements([*found, *other], FAKE)
+    assert counted[-1] == "- 2 on wine: Because."
+
+
+def test_verdicts_on_a_page_are_those_of_the_code(published):
+    text = "\n".join(lines(results_of(FAKE), [], 0.0)) + "\n"
+    # of before one unit of the last digit was subtracted, 0.01 here
+    row = "| +0.76 | 0.764 | yes |  |"
+    old = text.replace(
+        "| +0 | 0.764 | yes |  |", "| +0.77 | 0.764 | within two | (b) |"
+    )
+    new = text.replace("| +0 | 0.764 | yes |  |", "| +0.77 | 0.764 | yes |  |")
+    assert row not in text and old != new
+    note = "\n- (a) Because.\n"
+    assert (
+        renewed(results_of(FAKE, ()), old.replace(note, f"{note}- (b) Odd.\n")) == new
+    )
 
 
 def test_a_difference_below_the_last_digit_is_none():
@@ -273,6 +291,7 @@ def test_printed_tables_are_held_against_themselves(tmp_path):
     assert "B by uHSIC 10.000, 20.000, 5.000, 30.000" in found
     assert "B by uHSIC 5.000 against 20.000 (8 standard errors)" in found
     assert "the higher one on B 6.000 against 5.000" in found
+    assert "B 2 of 2" in found.partition("at most these")[2]
     assert subspace_printed.evidence(tmp_path / "nowhere") == []
 
 
@@ -312,3 +331,57 @@ def test_weights_and_small_lambdas_are_shown_beside_the_printed_ones(published):
     assert "| sonar | SILP_theta | 2 | 50% | 0.500 (2) |" in weights
     small = "\n".join(dkl_reading.small_lambdas(made))
     assert "| sonar | 2 | 0.50 | 11 | 5.00 | 1 |" in small
+
+
+def test_means_that_equal_test_parts_cannot_have_are_counted():
+    sets = [{"dataset": "W", "sample_size": "900", "n_classes": "3"}]
+    names = ("SVM_org", "uHSIC")
+    means = ("23.749", "16.089")
+    table = [
+        {"dataset": "W", "method": name, "error_mean": mean}
+        for name, mean in zip(names, means, strict=True)
+    ]
+    (line,) = subspace_printed.no_means(sets, table)
+    # 1448 of 9000 are 16.089 %
+    assert "W 1 of 2. For example, SVM_org on W: 23.749 % of 20 x 450 x 3" in line
+    assert "6412.23 errors" in line and subspace_printed.no_means(sets, []) == []
+    assert subspace_printed.sizes(sets[0] | {"sample_size": "178"}) == (89, 88)
+
+
+def test_figures_of_which_there_are_cells_are_drawn(published, tmp_path):
+    figure = Table("figure1", "curves", ("wine",), ("a",), 1)
+    drawn = []
+
+    def draw(results, folder):
+        drawn.append([table.name for table in results.tables])
+        return ["curves.png"]
+
+    plan = replace(FAKE, tables=(TABLE, figure), figures=draw)
+    text = "\n".join(lines(results_of(FAKE), [], 0.0)) + "\n"
+    assert renew_module.drawn(results_of(plan, ()), tmp_path) == [] == drawn
+    names = renew_module.drawn(results_of(plan, (figure,)), tmp_path)
+    assert names == ["curves.png"] and drawn == [["figure1"]]
+    once = renew_module.with_figures(text, names)
+    assert once.endswith("\n\n![curves.png](curves.png)\n")
+    assert renew_module.with_figures(once, names) == once
+
+
+# --- what was tried beside the tables of DKL ------------------------------------------
+
+
+@pytest.mark.parametrize("name, last", [("fewest training errors", 3), ("midpoint", 2)])
+def test_thresholds_are_where_they_say(name, last):
+    known = np.array([-3.0, -2.0, -1.0, 0.5, 1.0, 6.0])
+    second = np.array([False, False, False, False, True, True])
+    new = np.array([-2.0, 0.6, 0.9, 1.2, 7.0])
+    (rule,) = (rule for key, rule in dkl_tried.RULES.items() if key.startswith(name))
+    expected = {2: [0, 0, 0, 1, 1], 3: [0, 0, 1, 1, 1]}[last]
+    assert rule(known, second, new).astype(int).tolist() == expected
+
+
+def test_thresholds_agree_where_classes_are_apart():
+    known = np.array([-1.1, -0.9, 0.9, 1.1])
+    second = known > 0
+    new = np.array([-0.5, 0.5])
+    for rule in dkl_tried.RULES.values():
+        assert rule(known, second, new).tolist() == [False, True]
