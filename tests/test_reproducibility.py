@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 from sklearn.base import clone
 
 from cases import rounding, samples, small
@@ -284,6 +284,22 @@ def test_rows_with_the_same_columns_are_spread_over_the_folds(largest):
     assert scores[0].min() > 0.8
     np.testing.assert_allclose(scores[1], scores[0], rtol=0, atol=1e-6)
     np.testing.assert_allclose(scores[2], scores[0], rtol=0, atol=1e-6)
+
+
+def test_sparse_tables_may_have_several_numbers_in_one_place():
+    rng = np.random.default_rng(0)
+    X = rng.integers(-2, 3, size=(30, 4)).astype(float)
+    X[15:] = X[:15]
+    plain = csr_array(X)
+    y = np.tile(np.arange(15.0), 2)[:, None]
+    known = merge_equal(plain, y, np.ones(30))
+    values = [[v, 2.0**50, -(2.0**50)] for v in plain.data]
+    parts = np.ravel(values), np.repeat(plain.indices, 3), 3 * plain.indptr
+    several = vstack([plain[:15], csr_array(parts, shape=X.shape)[15:]], format="csr")
+    size = len(several.data)
+    for one, other in zip(known, merge_equal(several, y, np.ones(30)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(several.data) == size  # not changed
 
 
 def test_wide_sparse_tables_are_ordered_in_large_parts(monkeypatch):

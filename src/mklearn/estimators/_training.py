@@ -835,7 +835,7 @@ def _places(data: Any, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
     parts = [rows[at : at + count] for at in range(0, len(rows), count)]
     largest = np.zeros(width)
     for part in parts:
-        high = abs(data[part]).max(axis=0)
+        high = abs(_taken(data, part)).max(axis=0)
         high = high.toarray().ravel() if sparse.issparse(high) else high
         np.maximum(largest, high, out=largest)
     size = np.maximum(largest, largest.max() * _NOISE)
@@ -853,7 +853,15 @@ def _places(data: Any, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
         sums = np.cumsum(np.append(np.uint64(0), terms), dtype=np.uint64)
         return np.asarray(np.diff(sums[part.indptr]))
 
-    return _mixed(np.concatenate([total(data[part]) for part in parts]))
+    return _mixed(np.concatenate([total(_taken(data, part)) for part in parts]))
+
+
+def _taken(data: Any, rows: NDArray[np.intp]) -> Any:
+    """Return a copy of some rows; of sparse ones, with one number for each place."""
+    part = data[rows]
+    if sparse.issparse(part):
+        part.sum_duplicates()
+    return part
 
 
 def _row_marks(values: NDArray[Any], _: float | None) -> NDArray[np.uint8]:
@@ -877,7 +885,8 @@ def _dense_rows(data: FloatArray) -> Iterator[bytes]:
 
 def _sparse_rows(data: Any) -> Iterator[bytes]:
     """Yield the bytes of each row: the indices of nonzero entries, and their values."""
-    data = data.sorted_indices()
+    data = data.copy()
+    data.sum_duplicates()  # which also sorts the indices
     data.eliminate_zeros()
     ends = data.indptr
     for i in range(data.shape[0]):
