@@ -320,6 +320,21 @@ def test_full_rank_discriminant(settings, kind):
         assert np.allclose(ours.loo_, exact.loo_) and np.allclose(ours.gcv_, exact.gcv_)
 
 
+@pytest.mark.parametrize("kind", ["two", "three", "labels"])
+@pytest.mark.parametrize("seed", [0, 4, 10, 14, 15])
+def test_a_small_learned_regulariser_is_found(kind, seed):
+    X, y = load_wine(return_X_y=True)
+    X, y = X[::3], y[::3]
+    if kind == "two":
+        X, y = X[y < 2], y[y < 2]
+    if kind == "labels":
+        y = np.column_stack([y == 0, X[:, 0] > 13]).astype(int)
+    w = np.random.default_rng(seed).random(len(X)) + 0.5
+    model = MKLDiscriminant(reg="learn", approximation="nystroem", tol=1e-10)
+    solution = model.fit(X, y, sample_weight=w).solution_
+    assert solution.gap <= 1e-10 and solution.n_iter < 60
+
+
 def test_a_path_in_feature_space():
     X, y = load_wine(return_X_y=True)
     X, y = X[::3], y[::3]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 from sklearn.base import clone
 
 from cases import rounding, samples, small
@@ -34,6 +34,7 @@ from mklearn import (
 )
 from mklearn.data import threads
 from mklearn.estimators._targets import decided
+from mklearn.estimators._training import merge_equal
 from mklearn.kernels import factors
 from mklearn.persistence import load, save
 from processors import THREADS, imitations
@@ -264,6 +265,56 @@ def test_rounding_of_the_data_does_not_change_the_folds(form):
         scores.append(model.fit(form(centred), values).scores_)
     np.testing.assert_allclose(scores[1], scores[0], rtol=0, atol=1e-6)
     np.testing.assert_allclose(scores[2], scores[0], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("largest", [3.0, 1e7])
+def test_rows_with_the_same_columns_are_spread_over_the_folds(largest):
+    rng = np.random.default_rng(0)
+    # beside one very large value, the others are equal up to the resolution
+    dose = np.append(np.repeat(np.arange(4.0), 25), largest)
+    y = np.sin(dose) + 0.1 * rng.normal(size=101)
+    off = np.finfo(float).eps * rng.integers(-8, 9, size=101)
+    order = rng.permutation(101)
+    scores = [
+        MKLRegressorCV("rbf", norms=[np.inf], Cs=[10], tol=1e-9)
+        .fit(X[:, None], values).scores_.ravel()
+        for X, values in ((dose, y), (dose * (1 + off), y), (dose[order], y[order]))
+    ]  # fmt: skip
+    # without any sample of a dose in training, scores would be far below zero
+    assert scores[0].min() > 0.8
+    np.testing.assert_allclose(scores[1], scores[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores[2], scores[0], rtol=0, atol=1e-6)
+
+
+def test_sparse_tables_may_have_several_numbers_in_one_place():
+    rng = np.random.default_rng(0)
+    X = rng.integers(-2, 3, size=(30, 4)).astype(float)
+    X[15:] = X[:15]
+    plain = csr_array(X)
+    y = np.tile(np.arange(15.0), 2)[:, None]
+    known = merge_equal(plain, y, np.ones(30))
+    values = [[v, 2.0**50, -(2.0**50)] for v in plain.data]
+    parts = np.ravel(values), np.repeat(plain.indices, 3), 3 * plain.indptr
+    several = vstack([plain[:15], csr_array(parts, shape=X.shape)[15:]], format="csr")
+    size = len(several.data)
+    for one, other in zip(known, merge_equal(several, y, np.ones(30)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(several.data) == size  # not changed
+
+
+def test_wide_sparse_tables_are_ordered_in_large_parts(monkeypatch):
+    parts = np.ones(50), np.arange(50), np.arange(51)
+    wide = csr_array(parts, shape=(50, 10**6))
+    looked, largest = [], csr_array.max
+
+    def counted(self, **options):
+        looked.append(1)
+        return largest(self, **options)
+
+    monkeypatch.setattr(csr_array, "max", counted)
+    first, group, _ = merge_equal(wide, np.arange(50.0)[:, None], np.ones(50))
+    assert sorted(first) == list(range(50)) and len(looked) == 1
+    np.testing.assert_array_equal(first[group], np.arange(50))
 
 
 # --- equally good ---------------------------------------------------------------------

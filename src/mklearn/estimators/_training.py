@@ -70,6 +70,7 @@ _BLOCK_BYTES = 2**26
 _STEPS = 2.0**20  # resolution of a column where rows are put in order
 _NOISE = 2.0**-26  # below it, relative to the largest column, values may be rounding
 _MIXER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio
+_COMPARED = 3  # columns of targets that put equal rows in order
 _LARGE = 2**28  # size in bytes from which coefficients are not copied
 _SUMS = 8  # scatter matrices in memory per thread: being computed, waiting, added
 _COPIES = 5  # copies of the features of a block for its sums: centred, weighted, ...
@@ -786,12 +787,36 @@ def merge_equal(
     )
     _, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
     first = present[first]
-    order = np.argsort(_places(data, first), kind="stable")
+    order = _order(_places(data, first), target[first].reshape(len(first), -1))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     group[present] = rank[inverse]
     merged = np.bincount(group[present], weight[present], len(first)).astype(float)
     return first[order], group, merged
+
+
+def _order(places: NDArray[np.uint64], target: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the order of rows by their places, with rows of one place spread out.
+
+    Many rows may have the same content, for instance if columns are categories, or
+    doses. Side by side, they would all be in the same fold. Among them, the order of
+    their targets, shape (n, T), determines how they are spread.
+    """
+    columns = target[:, :_COMPARED].T[::-1]
+    order = np.lexsort((*columns, places))
+    here = places[order]
+    starts = np.flatnonzero(np.append(True, here[1:] != here[:-1]))
+    counts = np.diff(np.append(starts, len(here)))
+    rank = np.empty(len(here), dtype=np.uint64)
+    rank[order] = np.arange(len(here)) - np.repeat(starts, counts)
+    spread = np.where(rank == 0, places, _mixed(places + rank * _MIXER))
+    return np.argsort(spread, kind="stable")
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return numbers whose high bits depend on all bits."""
+    numbers = (numbers ^ (numbers >> np.uint64(32))) * _MIXER
+    return np.asarray(numbers ^ (numbers >> np.uint64(29)))
 
 
 def _places(data: Any, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
@@ -803,12 +828,14 @@ def _places(data: Any, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
     one of a column, or up to a small part of the largest one of all columns, because a
     column of much smaller values may consist of rounding errors.
     """
-    width = data.shape[1]
-    count = max(1, _BLOCK_BYTES // (8 * width))
+    n, width = data.shape
+    # numbers in a row, on average; wide sparse tables have few
+    each = width if not sparse.issparse(data) else data.nnz // n
+    count = max(1, _BLOCK_BYTES // (8 * max(1, each)))
     parts = [rows[at : at + count] for at in range(0, len(rows), count)]
     largest = np.zeros(width)
     for part in parts:
-        high = abs(data[part]).max(axis=0)
+        high = abs(_taken(data, part)).max(axis=0)
         high = high.toarray().ravel() if sparse.issparse(high) else high
         np.maximum(largest, high, out=largest)
     size = np.maximum(largest, largest.max() * _NOISE)
@@ -826,9 +853,15 @@ def _places(data: Any, rows: NDArray[np.intp]) -> NDArray[np.uint64]:
         sums = np.cumsum(np.append(np.uint64(0), terms), dtype=np.uint64)
         return np.asarray(np.diff(sums[part.indptr]))
 
-    mixed = np.concatenate([total(data[part]) for part in parts])
-    mixed = (mixed ^ (mixed >> np.uint64(32))) * _MIXER
-    return np.asarray(mixed ^ (mixed >> np.uint64(29)))
+    return _mixed(np.concatenate([total(_taken(data, part)) for part in parts]))
+
+
+def _taken(data: Any, rows: NDArray[np.intp]) -> Any:
+    """Return a copy of some rows; of sparse ones, with one number for each place."""
+    part = data[rows]
+    if sparse.issparse(part):
+        part.sum_duplicates()
+    return part
 
 
 def _row_marks(values: NDArray[Any], _: float | None) -> NDArray[np.uint8]:
@@ -852,7 +885,8 @@ def _dense_rows(data: FloatArray) -> Iterator[bytes]:
 
 def _sparse_rows(data: Any) -> Iterator[bytes]:
     """Yield the bytes of each row: the indices of nonzero entries, and their values."""
-    data = data.sorted_indices()
+    data = data.copy()
+    data.sum_duplicates()  # which also sorts the indices
     data.eliminate_zeros()
     ends = data.indptr
     for i in range(data.shape[0]):

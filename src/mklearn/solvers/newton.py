@@ -370,10 +370,10 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
             # concave and nearly linear. Subtracting half of the corresponding
             # curvature makes steps long enough if a weight is far too small.
             model -= np.outer(slope, slope) / now
-        # the gain of a step is of second order in the gap, and so is the tolerance
-        enough = max(min(1e-6, 1e-3 * (own / max(abs(now), 1e-300)) ** 2), 1e-13)
+        # as exactly as possible, even far from the optimum: a learned regulariser may
+        # have a weight of 1e-7, from whose errors later steps hardly recover
         pull = slope - model @ base
-        theta = minimise_quadratic(model, pull, constraint, base, enough)
+        theta = minimise_quadratic(model, pull, constraint, base, 1e-13)
         if weights.sparse:
             theta = _polished(theta, slope + model @ (theta - base), model)
         if own > 1e-2 * abs(now):
