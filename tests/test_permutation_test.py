@@ -33,7 +33,7 @@ from mklearn import (
 )
 from mklearn.inference import TestedKernels, kernel_tests, permutation_test
 from mklearn.inference.nulls import logistic
-from mklearn.inference.permutations import Exchange
+from mklearn.inference.permutations import Exchange, permutation_p_values
 
 FAMILY = [kernels.RBF(0.5, columns=[0, 1]), kernels.Linear(columns=[2])]
 
@@ -621,3 +621,17 @@ def test_errors(data):
         "one label for each sample", model=SpyClassifier(), fixed=X[:, 0],
         y=np.column_stack([two, two[::-1]]),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [9, 19, 99])
+def test_joint_p_values_of_few_permutations_are_valid(count):
+    rng, draws = np.random.default_rng(count), 400
+    least = [
+        permutation_p_values(
+            rng.standard_normal(50), rng.standard_normal((50, count)), 1 / (count + 1)
+        )[2].min()
+        for _ in range(draws)
+    ]
+    for level in (0.05, 0.1, 0.2):
+        small = int(np.sum(np.array(least) <= level + 1e-12))
+        assert binom.sf(small - 1, draws, level) > 1e-4

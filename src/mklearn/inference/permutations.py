@@ -227,7 +227,10 @@ def permutation_p_values(
     slack = 1e-10 * np.abs(permuted).max(axis=1)
     p = (1 + np.sum(permuted >= (statistic - slack)[:, None], axis=1)) / (count + 1)
     p = np.maximum(p, resolution)
-    center, spread = permuted.mean(axis=1), permuted.std(axis=1)
+    # with the statistic itself among them, because a single value deviates more from
+    # the mean of the others than each of these does
+    every = np.column_stack([statistic, permuted])
+    center, spread = every.mean(axis=1), every.std(axis=1)
     spread = np.where(spread > 0, spread, 1.0)
     highest = ((permuted - center[:, None]) / spread[:, None]).max(axis=0)
     own = (statistic - slack - center) / spread
