@@ -635,3 +635,124 @@ def test_joint_p_values_of_few_permutations_are_valid(count):
     for level in (0.05, 0.1, 0.2):
         small = int(np.sum(np.array(least) <= level + 1e-12))
         assert binom.sf(small - 1, draws, level) > 1e-4
+
+
+# --- differences between subjects or strata -------------------------------------------
+
+
+def differing(kind, corr, rng, n=60, size=3):
+    """Return a target with effects of subjects, which covariates may be related to.
+
+    Given covariates and subjects, the target does not depend on the samples.
+    """
+    groups = np.arange(n) // size
+    effect = 2.0 * rng.standard_normal(n)[groups]
+    Z = rng.standard_normal(n) - corr * effect
+    means = Z.reshape(-1, size).mean(axis=1)[groups]
+    X = (Z - means + 0.5 * rng.standard_normal(n))[:, None]
+    y = Z + effect + rng.logistic(size=n)
+    if kind == "two classes":
+        y = (y > 0).astype(int)
+    if kind == "three classes":
+        y = labels(y, 3)
+    if kind == "times":
+        y = np.column_stack([rng.exponential(np.exp(-y)), rng.random(n) < 0.7])
+    return X, y, Z, groups
+
+
+def codes(model):
+    """Return the covariance for any labels."""
+    y = np.unique(model.y_, return_inverse=True)[1].astype(float)
+    return float(((y - y.mean()) @ model.X_[:, 0]) ** 2)
+
+
+def not_too_small(p):
+    """Return whether p-values are valid as far as their number shows."""
+    return all(
+        binom.sf(int(np.sum(np.array(p) <= level + 1e-12)) - 1, len(p), level) > 1e-4
+        for level in (0.05, 0.2, 0.5)
+    )
+
+
+@pytest.mark.parametrize("way", ["groups", "strata"])
+@pytest.mark.parametrize("kind", ["numbers", "two classes", "three classes"])
+def test_covariates_that_differ_between_subjects_or_strata(kind, way):
+    rng, p = np.random.default_rng(0), []
+    spy = SpyRegressor() if kind == "numbers" else SpyClassifier()
+    statistic = covariance if kind == "numbers" else codes
+    for size in (3, 20):
+        for k in range(60):
+            X, y, Z, groups = differing(kind, 0.7, rng, size=size)
+            try:
+                found = permutation_test(
+                    spy, X, y, statistic=statistic, fixed=Z, n_permutations=19,
+                    random_state=k, **{way: groups},
+                )  # fmt: skip
+            except ValueError as error:
+                assert "separate" in str(error)
+                continue
+            p.append(found.p_values[0])
+    assert len(p) > 100 and not_too_small(p)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "two classes", "three classes", "times"])
+def test_kernel_tests_with_covariates_that_differ_between_subjects(kind):
+    rng, p = np.random.default_rng(1), []
+    for k in range(100):
+        X, y, Z, groups = differing(kind, 0.7, rng)
+        X = TestedKernels.of(X, kernels.Linear())
+        found = kernel_tests(
+            X, y, fixed=Z, groups=groups, method="permutation", n_permutations=19,
+            random_state=k,
+        )  # fmt: skip
+        p.append(found.p_values[0])
+    assert not_too_small(p)
+
+
+def test_means_of_strata_are_kept_whatever_the_covariates(data):
+    X, y = data
+    strata = np.arange(60) % 3
+    shifted = y + 100.0 * strata
+    given = {"fixed": X[:, 2:], "strata": strata}
+    found = targets(SpyRegressor(), X, y, **given)
+    again = targets(SpyRegressor(), X, shifted, **given)
+    assert again - 100.0 * strata[:, None] == pytest.approx(found)
+    for s in range(3):
+        means = found[strata == s].mean(axis=0)
+        assert means == pytest.approx(np.full(20, y[strata == s].mean()))
+    # a covariate that is constant within strata has no effect there
+    of_stratum = targets(SpyRegressor(), X, y, fixed=strata * 1.0, strata=strata)
+    without = targets(SpyRegressor(), X, y, strata=strata)
+    assert of_stratum == pytest.approx(without)
+
+
+def test_slopes_of_labels_are_those_of_pairs():
+    # with two samples in each stratum this is conditional logistic regression, which is
+    # logistic regression on differences, without intercept
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((80, 2))
+    pairs = np.arange(80) // 2
+    kinds = (Z[:, 0] + 3.0 * rng.standard_normal(80)[pairs] + rng.logistic(size=80)) > 0
+    kinds = kinds.astype(np.intp)
+    exchange = Exchange.of(80, kinds[:, None], None, pairs)
+    odds = exchange.odds_within(Z, kinds)
+    D, differ = Z[1::2] - Z[::2], kinds[1::2] != kinds[::2]
+    known = LogisticRegression(C=1e8, fit_intercept=False, tol=1e-10, max_iter=10_000)
+    known.fit(D[differ], kinds[1::2][differ])
+    assert odds[:, 1] - odds[:, 0] == pytest.approx(Z @ known.coef_[0], abs=1e-4)
+
+
+def test_whole_subjects_within_strata_that_differ():
+    rng, p = np.random.default_rng(2), []
+    strata, groups = np.repeat(np.arange(3), 40), np.arange(120) // 2
+    for k in range(100):
+        effect = 3.0 * rng.standard_normal(3)[strata]
+        base = rng.standard_normal(120)[groups]
+        X = (base + 0.3 * rng.standard_normal(120))[:, None]
+        y = base + effect + rng.standard_normal(120)[groups]
+        found = permutation_test(
+            SpyRegressor(), X, y, statistic=covariance, fixed=base - effect,
+            groups=groups, strata=strata, n_permutations=19, random_state=k,
+        )  # fmt: skip
+        p.append(found.p_values[0])
+    assert not_too_small(p)

@@ -36,7 +36,7 @@ from mklearn.estimators._folds import computed_once, stop_if_interrupted
 from mklearn.fitted import kernel_groups
 from mklearn.inference.event_times import are_times, strata_of
 from mklearn.inference.kernel_tests import are_names, check_left, split_named
-from mklearn.inference.nulls import logistic
+from mklearn.inference.nulls import logistic, separated
 from mklearn.inference.permutations import (
     Exchange,
     adjusted_p_values,
@@ -179,7 +179,8 @@ def permutation_test(
         an integer ``cv`` all samples of a subject fall into the same fold, and models
         whose ``fit`` takes groups get them.
     strata : array of shape (n_samples,), optional
-        Samples are exchanged only within their strata, such as sites.
+        Samples are exchanged only within their strata, such as sites, which may differ
+        in the mean of the target; they need not be covariates in addition.
     scoring : str or callable, optional
         As in ``cross_validate``; the score of the model by default.
     cv : int, splitter or iterable of (train, test)
@@ -208,13 +209,17 @@ def permutation_test(
       their regression on the covariates, to which the fitted values are added again
       (Freedman and Lane). As in :func:`kernel_tests`, what covariates explain of the
       permuted residuals is removed. The residuals are assumed to be exchangeable.
+      Where samples are exchanged within subjects or strata, each of these has its own
+      intercept in the regression.
     - *Classes.* Without covariates the labels. With covariates, an arrangement of the
       labels is drawn with a probability proportional to the product of the
       probabilities of the labels given the covariates (the conditional permutation test
       of Berrett et al.), so that arrangements differ in the labels of those samples
       whose covariates are similar. The labels are assumed to follow a (multinomial)
-      logistic model given the covariates, which is fitted to them. Of subjects that are
-      exchanged as a whole, the mean covariates count.
+      logistic model given the covariates, which is fitted to them. Where samples are
+      exchanged within subjects or strata, each of these has its own intercepts, and the
+      model is fitted to pairs of its samples (a composite conditional likelihood). Of
+      subjects that are exchanged as a whole, the mean covariates count.
     - *Times to an event.* Pairs of time and event, which assumes that censoring is not
       associated with the samples either. There are no covariates; use ``strata`` for
       categories, or :func:`kernel_tests`.
@@ -307,8 +312,9 @@ class _Targets:
         What is permuted: targets, or residuals.
     mean : array of shape (n, ...) or None
         What covariates explain, which is added to permuted residuals.
-    basis : array of shape (n, q) or None
-        Orthonormal columns of ones and covariates.
+    basis : array of shape (n, r) or None
+        Orthonormal columns of covariates, whose mean is zero wherever permutations
+        keep the mean of the residuals.
     """
 
     y: NDArray[Any]
@@ -316,11 +322,15 @@ class _Targets:
     basis: FloatArray | None = None
 
     @classmethod
-    def of_residuals(cls, y: FloatArray, Z: FloatArray) -> _Targets:
-        """Return targets with permuted residuals of a regression on Z."""
-        basis = np.linalg.qr(Z)[0]
-        mean = basis @ (basis.T @ y)
-        return cls(y - mean, mean, basis)
+    def of_residuals(cls, y: FloatArray, Z: FloatArray, exchange: Exchange) -> _Targets:
+        """Return targets with permuted residuals of a regression on Z.
+
+        Strata, or subjects whose samples are exchanged, have their own intercepts.
+        """
+        basis = exchange.slopes(Z)
+        left = exchange.centred(y.reshape(len(y), -1)).reshape(y.shape)
+        left = left - basis @ (basis.T @ left)
+        return cls(left, y - left, basis)
 
     def at(self, order: NDArray[np.intp]) -> NDArray[Any]:
         """Return the target of a permutation.
@@ -404,14 +414,15 @@ class _Given:
             exchange.check_changes(Y)
         kinds = np.unique(Y, axis=0, return_inverse=True)[1].reshape(-1)
         possible = exchange.possible(kinds)
-        if possible < 1.5 and (Z.shape[1] == 1 or self.kind == "labels"):
+        whole = exchange.members is not None and Z.shape[1] > 1
+        if possible < 1.5 and (self.kind == "labels" or not whole):
             raise ValueError(
                 "No permutation within subjects or strata changes y, because it has "
                 "only one value in each of them; leave out strata=, or use larger ones."
             )
-        whole = _Targets(self.y)
+        targets = _Targets(self.y)
         if Z.shape[1] == 1:
-            return covariates, whole, possible, exchange.drawn(count, rng)
+            return covariates, targets, possible, exchange.drawn(count, rng)
         if self.kind == "times":
             raise ValueError(
                 "Times to an event cannot be permuted given covariates, got "
@@ -421,9 +432,9 @@ class _Given:
                 "samples are exchanged, and fixed=()."
             )
         if self.kind == "numbers":
-            check_left(Y, Z)
-            left = _Targets.of_residuals(self.y.astype(np.float64), Z)
-            return covariates, left, exchange.possible(), exchange.drawn(count, rng)
+            check_left(exchange.centred(Y), exchange.slopes(Z))
+            targets = _Targets.of_residuals(self.y.astype(np.float64), Z, exchange)
+            return covariates, targets, exchange.possible(), exchange.drawn(count, rng)
         if Y.shape[1] > 1:
             raise ValueError(
                 "With covariates y must have one label for each sample, got shape "
@@ -431,12 +442,9 @@ class _Given:
             )
         units = exchange.of_units(Z)
         labels = exchange.of_units(Y)[:, 0].astype(np.intp)
-        K = int(labels.max()) + 1
-        others = logistic((labels[:, None] == np.arange(1, K)).astype(float), units)
-        chances = np.column_stack([1.0 - others.sum(axis=1), others])
-        chances = np.log(np.maximum(chances, np.finfo(float).tiny))
+        chances = _chances(units, labels, exchange)
         orders = exchange.drawn_given(chances, labels, count, rng)
-        return covariates, whole, possible, orders
+        return covariates, targets, possible, orders
 
     def _table(self, fixed: Any) -> Any:
         """Return the covariates; those of the model by default."""
@@ -460,6 +468,27 @@ class _Given:
         if not are_names(fixed, len(self.y)):
             return paired(X, fixed, "fixed")
         return split_named(X, fixed, _precomputed(model))[1].table
+
+
+def _chances(Z: FloatArray, labels: NDArray[np.intp], exchange: Exchange) -> FloatArray:
+    """Return log probabilities of labels, up to constants of units and of sets.
+
+    Parameters
+    ----------
+    Z : array of shape (n_units, q)
+        Ones and covariates.
+    labels : array of int of shape (n_units,)
+    exchange : Exchange
+    """
+    K = int(labels.max()) + 1
+    if exchange.parts is not None:
+        odds = exchange.odds_within(Z[:, 1:], labels)
+        if odds is None:
+            raise separated(K)
+        return odds
+    others = logistic((labels[:, None] == np.arange(1, K)).astype(float), Z)
+    chances = np.column_stack([1.0 - others.sum(axis=1), others])
+    return np.log(np.maximum(chances, np.finfo(float).tiny))
 
 
 def _precomputed(model: Any) -> bool:
@@ -559,8 +588,8 @@ class _Job:
         if not np.isfinite(values).all():
             raise ValueError(
                 f"The statistic is {values[~np.isfinite(values)][0]} for {of}, so that "
-                "no p-value follows. Scores of test samples that are too few are not "
-                "defined: use fewer folds, or another scoring."
+                "no p-value follows. If it is a score, there may be too few test "
+                "samples for it: use fewer folds, or another scoring."
             )
 
     def _value(self, y: NDArray[Any]) -> tuple[tuple[str, ...], FloatArray]:
