@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
+    GridSearchCV,
     GroupKFold,
     KFold,
+    RandomizedSearchCV,
     cross_val_score,
     permutation_test_score,
 )
@@ -34,6 +37,7 @@ from mklearn import (
 from mklearn.inference import TestedKernels, kernel_tests, permutation_test
 from mklearn.inference.nulls import logistic
 from mklearn.inference.permutations import Exchange, permutation_p_values
+from mklearn.model_selection import takes_groups
 
 FAMILY = [kernels.RBF(0.5, columns=[0, 1]), kernels.Linear(columns=[2])]
 
@@ -756,3 +760,47 @@ def test_whole_subjects_within_strata_that_differ():
         )  # fmt: skip
         p.append(found.p_values[0])
     assert not_too_small(p)
+
+
+# --- models within others, and unusual input ------------------------------------------
+
+
+def test_weights_of_models_within_others(data):
+    X, y = data
+    given = {"statistic": "weights", "n_permutations": 1}
+    model = MKLRegressor(FAMILY)
+    search = GridSearchCV(model, {"C": [1.0]}, cv=2)
+    expected = permutation_test(
+        make_pipeline(StandardScaler(), model), X, y, **given
+    ).statistic
+    found = permutation_test(make_pipeline(StandardScaler(), search), X, y, **given)
+    assert found.statistic == pytest.approx(expected)
+    plain = permutation_test(search, X, y, **given).statistic
+    found = permutation_test(TransformedTargetRegressor(search), X, y, **given)
+    assert found.statistic == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("statistic", ["score", "weights"])
+def test_searches_of_scikit_learn_get_the_subjects(data, statistic):
+    X, y = data
+    groups = np.repeat(np.arange(20), 3)
+    for search in (
+        GridSearchCV(MKLClassifier(FAMILY), {"C": [1.0]}, cv=GroupKFold(2)),
+        RandomizedSearchCV(
+            MKLClassifier(FAMILY), {"C": [1.0]}, n_iter=1, cv=GroupKFold(2)
+        ),
+    ):
+        assert takes_groups(search)
+        found = permutation_test(
+            search, X, labels(y), statistic=statistic, groups=groups, n_permutations=1
+        )
+        assert np.isfinite(found.statistic).all()
+
+
+def test_covariates_of_the_model_as_an_array(data):
+    X, y = data
+    found, again = (
+        permutation_test(MKLRegressor(FAMILY, fixed=fixed), X, y, n_permutations=2)
+        for fixed in ([3], np.array([3]))
+    )
+    assert np.array_equal(found.permuted, again.permuted)

@@ -13,6 +13,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
@@ -452,6 +453,7 @@ class _Given:
         if fixed is None:
             params = model.get_params()
             fixed = params.get("fixed")
+            fixed = fixed.tolist() if isinstance(fixed, np.ndarray) else fixed
             within = [
                 name
                 for name, value in params.items()
@@ -654,9 +656,16 @@ def _shares_kernels(model: Any) -> bool:
 
 
 def _machine(fitted: Any) -> Any:
-    """Return the model within a search or a pipeline."""
-    fitted = getattr(fitted, "best_estimator_", fitted)
-    return fitted[-1] if hasattr(fitted, "named_steps") else fitted
+    """Return the model within searches, pipelines and transformed targets."""
+    while True:
+        if hasattr(fitted, "named_steps"):
+            fitted = fitted[-1]
+        elif hasattr(fitted, "best_estimator_"):
+            fitted = fitted.best_estimator_
+        elif isinstance(fitted, TransformedTargetRegressor):
+            fitted = fitted.regressor_
+        else:
+            return fitted
 
 
 def _names_of(values: NDArray[Any], machine: Any) -> tuple[str, ...]:
