@@ -804,3 +804,43 @@ def test_covariates_of_the_model_as_an_array(data):
         for fixed in ([3], np.array([3]))
     )
     assert np.array_equal(found.permuted, again.permuted)
+
+
+def test_numbers_stored_as_objects_are_numbers(data):
+    X, y = data
+    given = {"fixed": X[:, 3], "n_permutations": 2}
+    found = permutation_test(MKLRegressor(FAMILY), X, y, **given)
+    again = permutation_test(MKLRegressor(FAMILY), X, y.astype(object), **given)
+    assert np.array_equal(found.permuted, again.permuted)
+
+
+def test_more_errors(data):
+    X, y = data
+
+    spy, two = SpyClassifier(), labels(y)
+
+    def refuses(match, model=spy, X=X, y=two, **given):
+        with pytest.raises(ValueError, match=match):
+            permutation_test(model, X, y, **{"statistic": codes, **given})
+
+    missing = two.astype(object)
+    for value in (None, np.nan):
+        missing[3] = value
+        refuses("label of 1 sample is missing, first in row 3", y=missing)
+    refuses("y contains something other than numbers", model=SpyRegressor(), y=missing)
+    for limit in (-1, np.nan, "1"):
+        refuses("time_limit must be a number of seconds", time_limit=limit)
+    refuses(
+        "name of one score", MKLClassifier(FAMILY), statistic="score",
+        scoring=["accuracy", "f1_macro"],
+    )  # fmt: skip
+    refuses(
+        "must return one number, got a mapping", MKLClassifier(FAMILY),
+        statistic="score", scoring=lambda model, X, y: {"a": 1.0},
+    )  # fmt: skip
+    refuses("array of numbers, got str", statistic=lambda model: "a")
+    refuses("X must contain samples, got NoneType", X=None)
+    refuses(
+        "only one value in each of them", model=SpyRegressor(), y=y, fixed=X[:, 3],
+        strata=np.arange(60),
+    )  # fmt: skip

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from mklearn.data.checks import check_given, check_times, structured_times
 from mklearn.data.clock import Clock
 from mklearn.data.covariates import Covariates
 from mklearn.data.frames import pandas_for
+from mklearn.data.labels import is_missing
 from mklearn.data.spelling import plural
 from mklearn.data.subjects import (
     check_groups,
@@ -284,7 +285,7 @@ def permutation_test(
             f"model must be an instance, got the class {model.__name__}; give "
             f"{model.__name__}()."
         )
-    clock = Clock.start(time_limit)
+    clock = Clock.start(_check_limit(time_limit))
     given = _Given.of(model, X, y, groups, strata)
     covariates, target, possible, orders = given.permutations(fixed, count, rng)
     job = _Job.of(given, statistic, by, scoring, cv)
@@ -301,6 +302,17 @@ def permutation_test(
         names, observed, permuted, p, resolution, error, joint, covariates.names,
         covariates.dropped,
     )  # fmt: skip
+
+
+def _check_limit(limit: Any) -> float | None:
+    """Return a time limit in seconds that may be zero, or None."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, Real) or not limit >= 0:
+        raise ValueError(
+            f"time_limit must be a number of seconds of at least 0, got {limit!r}."
+        )
+    return float(limit)
 
 
 @dataclass(frozen=True)
@@ -367,7 +379,7 @@ class _Given:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, groups: Any, strata: Any) -> _Given:
         X = MultiView(X) if holds_views(X) else X
-        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        n = _size(X)
         y, groups = paired(X, check_given(y)), paired(X, groups, "groups")
         strata = paired(X, strata, "strata")
         strata = None if strata is None else strata_of(strata, n)
@@ -389,7 +401,10 @@ class _Given:
                 f"y must have a value for each of {plural(n, 'sample')}, got shape "
                 f"{y.shape}."
             )
+        if is_regressor(model) and y.dtype.kind == "O":
+            y = _numbers(y)
         if is_classifier(model) or y.dtype.kind not in "iufb":
+            _check_labels(y)
             columns = y.reshape(n, -1).T
             codes = [np.unique(column, return_inverse=True)[1] for column in columns]
             return cls(model, X, y, np.array(codes).T, "labels", groups, strata)
@@ -498,6 +513,35 @@ def _precomputed(model: Any) -> bool:
     return isinstance(kernels, str) and kernels == "precomputed"
 
 
+def _size(X: Any) -> int:
+    """Return the number of samples."""
+    if not hasattr(X, "shape") and not hasattr(X, "__len__"):
+        raise ValueError(f"X must contain samples, got {type(X).__name__}.")
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def _check_labels(y: NDArray[Any]) -> None:
+    """Raise ValueError if labels are missing."""
+    missing = [
+        i for i, row in enumerate(y.reshape(len(y), -1)) if any(map(is_missing, row))
+    ]
+    if missing:
+        raise ValueError(
+            f"The label of {plural(len(missing), 'sample')} is missing, first in row "
+            f"{missing[0]}; leave out these samples."
+        )
+
+
+def _numbers(y: NDArray[Any]) -> FloatArray:
+    """Return numbers that are stored as objects, with NaN for missing ones."""
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "The model is a regressor, but y contains something other than numbers."
+        ) from None
+
+
 @dataclass(frozen=True)
 class _Job:
     """Computes the statistic for one target after another.
@@ -545,6 +589,11 @@ class _Job:
             )
         splitter = None
         if statistic == "score":
+            if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+                raise ValueError(
+                    "scoring must be the name of one score or a function, got "
+                    f"{scoring!r}."
+                )
             check_scoring(model, scoring=scoring)
             warn_of_subjects(X, y, groups, cv)
             splitter = _splitter(given, cv)
@@ -605,7 +654,7 @@ class _Job:
         machine = _machine(fitted)
         stop_if_interrupted(machine)
         if not isinstance(self.statistic, str):
-            values = np.asarray(self.statistic(fitted), dtype=np.float64)
+            values = _as_numbers(self.statistic(fitted))
             return _names_of(values, machine), np.atleast_1d(values)
         return self._of_kernels(machine)
 
@@ -623,6 +672,8 @@ class _Job:
         )
         for fitted in result["estimator"]:
             stop_if_interrupted(_machine(fitted))
+        if "test_score" not in result:
+            raise ValueError("scoring must return one number, got a mapping.")
         return float(np.mean(result["test_score"]))
 
     def _of_kernels(self, machine: Any) -> tuple[tuple[str, ...], FloatArray]:
@@ -666,6 +717,17 @@ def _machine(fitted: Any) -> Any:
             fitted = fitted.regressor_
         else:
             return fitted
+
+
+def _as_numbers(found: Any) -> FloatArray:
+    """Return what a function of the fitted model returned as an array."""
+    try:
+        return np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "statistic must return a number or an array of numbers, got "
+            f"{type(found).__name__}."
+        ) from None
 
 
 def _names_of(values: NDArray[Any], machine: Any) -> tuple[str, ...]:
