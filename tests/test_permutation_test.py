@@ -713,6 +713,29 @@ def test_kernel_tests_with_covariates_that_differ_between_subjects(kind):
     assert not_too_small(p)
 
 
+@pytest.mark.parametrize("classes", [False, True])
+def test_sizes_of_subjects_that_are_related_to_covariates(classes):
+    rng, p, known = np.random.default_rng(3), [], []
+    sizes = np.repeat([1, 2, 3], 20)
+    groups = np.repeat(np.arange(60), sizes)
+    effect = 2.0 * (sizes - 2)
+    for k in range(60):
+        base = rng.standard_normal(60)
+        y = base + effect + rng.logistic(size=60)
+        y = (y > 0).astype(int)[groups] if classes else y[groups]
+        X = (base + 0.4 * rng.standard_normal(60))[groups][:, None]
+        given = {
+            "fixed": (base - effect)[groups], "groups": groups, "n_permutations": 19,
+            "random_state": k,
+        }  # fmt: skip
+        spy = SpyClassifier() if classes else SpyRegressor()
+        p.append(permutation_test(spy, X, y, statistic=covariance, **given).p_values[0])
+        tested = TestedKernels.of(X, kernels.Linear())
+        found = kernel_tests(tested, y, method="permutation", **given)
+        known.append(found.p_values[0])
+    assert not_too_small(p) and not_too_small(known)
+
+
 def test_means_of_strata_are_kept_whatever_the_covariates(data):
     X, y = data
     strata = np.arange(60) % 3

@@ -179,9 +179,9 @@ def kernel_tests(
     groups : array of shape (n,), optional
         Subject of each sample, for permutations. If y is constant within subjects,
         subjects of equal size are permuted as a whole; otherwise samples are permuted
-        within subjects. In the latter case with covariates, each subject has its own
-        intercept (for times to an event, its own baseline hazard), and two classes are
-        treated as numbers.
+        within subjects. With covariates, each subject whose samples are permuted, or
+        all subjects of a size, then have their own intercept (for times to an event,
+        their own baseline hazard), and two classes are treated as numbers.
     n_permutations : int
     random_state : int, RandomState instance or None
         Seed for permutations and simulations.
@@ -855,12 +855,12 @@ def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, floa
 def _within(
     target: _Target | EventTimes, Z: FloatArray, exchange: Exchange
 ) -> tuple[_Target | EventTimes, FloatArray]:
-    """Return target and design for effects of covariates within subjects.
+    """Return target and design for effects of covariates within subjects, or sizes.
 
-    Permutations within subjects keep differences between subjects. The effects of
-    covariates must not depend on these, so each subject has its own intercept, or its
-    own baseline hazard. Labels of two classes become numbers, because a logistic model
-    cannot have that many intercepts.
+    Permutations keep differences between subjects, or between subjects of different
+    sizes. The effects of covariates must not depend on these, so each of them has its
+    own intercept, or its own baseline hazard. Labels of two classes become numbers,
+    because a logistic model cannot have that many intercepts.
     """
     parts = exchange.parts
     assert parts is not None

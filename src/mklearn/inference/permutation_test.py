@@ -212,7 +212,8 @@ def permutation_test(
       (Freedman and Lane). As in :func:`kernel_tests`, what covariates explain of the
       permuted residuals is removed. The residuals are assumed to be exchangeable.
       Where samples are exchanged within subjects or strata, each of these has its own
-      intercept in the regression.
+      intercept in the regression, and so do subjects of a size that are exchanged as a
+      whole.
     - *Classes.* Without covariates the labels. With covariates, an arrangement of the
       labels is drawn with a probability proportional to the product of the
       probabilities of the labels given the covariates (the conditional permutation test
@@ -221,7 +222,8 @@ def permutation_test(
       logistic model given the covariates, which is fitted to them. Where samples are
       exchanged within subjects or strata, each of these has its own intercepts, and the
       model is fitted to pairs of its samples (a composite conditional likelihood). Of
-      subjects that are exchanged as a whole, the mean covariates count.
+      subjects that are exchanged as a whole, the mean covariates count, and those of
+      different sizes have different intercepts.
     - *Times to an event.* Pairs of time and event, which assumes that censoring is not
       associated with the samples either. There are no covariates; use ``strata`` for
       categories, or :func:`kernel_tests`.

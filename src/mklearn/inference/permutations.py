@@ -35,8 +35,9 @@ class Exchange:
     members : tuple of arrays or None
         The samples of each unit, if units are subjects; None if they are samples.
     parts : array of int of shape (n,), or None
-        Part of each sample, such as its stratum, if no permutation changes the mean of
-        the target in any part; None if there is only one part.
+        Part of each sample, such as its stratum, or subjects of the same size, if no
+        permutation changes the mean of the target in any part; None if there is only
+        one part.
     """
 
     n: int
@@ -87,7 +88,11 @@ class Exchange:
                 "subject."
             )
         sets = tuple(np.array(same) for same in sizes.values())
-        return cls(n, sets, members, strata if np.ptp(strata) else None)
+        parts = strata.copy()
+        for k, same in enumerate(sets):
+            for unit in same:
+                parts[members[unit]] += k * (strata.max() + 1)
+        return cls(n, sets, members, parts if np.ptp(parts) else None)
 
     @classmethod
     def _of_samples(cls, n: int, parts: Index) -> Exchange:
