@@ -260,15 +260,16 @@ def permutation_test(
     Examples
     --------
     >>> import numpy as np
-    >>> from mklearn import MKLClassifier, kernels
+    >>> from mklearn import MKLClassifier, MKLRegressor, kernels
     >>> from mklearn.inference import permutation_test
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((60, 3))
-    >>> y = (X[:, 0] + 0.5 * rng.standard_normal(60) > 0).astype(int)
+    >>> y = X[:, 0] + 0.5 * rng.standard_normal(60)
     >>> model = MKLClassifier(kernels.per_feature("linear"))
-    >>> found = permutation_test(model, X, y, n_permutations=19)
+    >>> found = permutation_test(model, X, y > 0, n_permutations=19)
     >>> found.names, found.p_values.tolist(), found.resolution
     (('score',), [0.05], 0.05)
+    >>> model = MKLRegressor(kernels.per_feature("rbf"))
     >>> found = permutation_test(
     ...     model, X, y, statistic="contributions", n_permutations=19
     ... )
