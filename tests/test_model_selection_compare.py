@@ -7,7 +7,12 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.dummy import DummyClassifier
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -183,3 +188,10 @@ def test_nothing_to_compare_is_an_error():
         compare({}, X, Y)
     with pytest.raises(ValueError, match="at least 2 folds"):
         compare({"a": SVC()}, X, Y, [(np.arange(100), np.arange(100, 150))])
+
+
+def test_searches_of_scikit_learn_get_the_groups():
+    search = GridSearchCV(SVC(), {"C": [1.0, 10.0]}, cv=GroupKFold(2))
+    groups = np.arange(len(X)) % 30
+    result = compare({"search": search}, X, Y, cv=3, groups=groups)
+    assert np.isfinite(result.scores).all()

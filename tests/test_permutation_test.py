@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chisquare
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
+    GridSearchCV,
     GroupKFold,
     KFold,
+    RandomizedSearchCV,
     cross_val_score,
     permutation_test_score,
 )
@@ -33,7 +36,8 @@ from mklearn import (
 )
 from mklearn.inference import TestedKernels, kernel_tests, permutation_test
 from mklearn.inference.nulls import logistic
-from mklearn.inference.permutations import Exchange
+from mklearn.inference.permutations import Exchange, permutation_p_values
+from mklearn.model_selection import takes_groups
 
 FAMILY = [kernels.RBF(0.5, columns=[0, 1]), kernels.Linear(columns=[2])]
 
@@ -620,4 +624,246 @@ def test_errors(data):
     refuses(
         "one label for each sample", model=SpyClassifier(), fixed=X[:, 0],
         y=np.column_stack([two, two[::-1]]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [9, 19, 99])
+def test_joint_p_values_of_few_permutations_are_valid(count):
+    rng, draws = np.random.default_rng(count), 400
+    least = [
+        permutation_p_values(
+            rng.standard_normal(50), rng.standard_normal((50, count)), 1 / (count + 1)
+        )[2].min()
+        for _ in range(draws)
+    ]
+    for level in (0.05, 0.1, 0.2):
+        small = int(np.sum(np.array(least) <= level + 1e-12))
+        assert binom.sf(small - 1, draws, level) > 1e-4
+
+
+# --- differences between subjects or strata -------------------------------------------
+
+
+def differing(kind, corr, rng, n=60, size=3):
+    """Return a target with effects of subjects, which covariates may be related to.
+
+    Given covariates and subjects, the target does not depend on the samples.
+    """
+    groups = np.arange(n) // size
+    effect = 2.0 * rng.standard_normal(n)[groups]
+    Z = rng.standard_normal(n) - corr * effect
+    means = Z.reshape(-1, size).mean(axis=1)[groups]
+    X = (Z - means + 0.5 * rng.standard_normal(n))[:, None]
+    y = Z + effect + rng.logistic(size=n)
+    if kind == "two classes":
+        y = (y > 0).astype(int)
+    if kind == "three classes":
+        y = labels(y, 3)
+    if kind == "times":
+        y = np.column_stack([rng.exponential(np.exp(-y)), rng.random(n) < 0.7])
+    return X, y, Z, groups
+
+
+def codes(model):
+    """Return the covariance for any labels."""
+    y = np.unique(model.y_, return_inverse=True)[1].astype(float)
+    return float(((y - y.mean()) @ model.X_[:, 0]) ** 2)
+
+
+def not_too_small(p):
+    """Return whether p-values are valid as far as their number shows."""
+    return all(
+        binom.sf(int(np.sum(np.array(p) <= level + 1e-12)) - 1, len(p), level) > 1e-4
+        for level in (0.05, 0.2, 0.5)
+    )
+
+
+@pytest.mark.parametrize("way", ["groups", "strata"])
+@pytest.mark.parametrize("kind", ["numbers", "two classes", "three classes"])
+def test_covariates_that_differ_between_subjects_or_strata(kind, way):
+    rng, p = np.random.default_rng(0), []
+    spy = SpyRegressor() if kind == "numbers" else SpyClassifier()
+    statistic = covariance if kind == "numbers" else codes
+    for size in (3, 20):
+        for k in range(60):
+            X, y, Z, groups = differing(kind, 0.7, rng, size=size)
+            try:
+                found = permutation_test(
+                    spy, X, y, statistic=statistic, fixed=Z, n_permutations=19,
+                    random_state=k, **{way: groups},
+                )  # fmt: skip
+            except ValueError as error:
+                assert "separate" in str(error)
+                continue
+            p.append(found.p_values[0])
+    assert len(p) > 100 and not_too_small(p)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "two classes", "three classes", "times"])
+def test_kernel_tests_with_covariates_that_differ_between_subjects(kind):
+    rng, p = np.random.default_rng(1), []
+    for k in range(100):
+        X, y, Z, groups = differing(kind, 0.7, rng)
+        X = TestedKernels.of(X, kernels.Linear())
+        found = kernel_tests(
+            X, y, fixed=Z, groups=groups, method="permutation", n_permutations=19,
+            random_state=k,
+        )  # fmt: skip
+        p.append(found.p_values[0])
+    assert not_too_small(p)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_sizes_of_subjects_that_are_related_to_covariates(classes):
+    rng, p, known = np.random.default_rng(3), [], []
+    sizes = np.repeat([1, 2, 3], 20)
+    groups = np.repeat(np.arange(60), sizes)
+    effect = 2.0 * (sizes - 2)
+    for k in range(60):
+        base = rng.standard_normal(60)
+        y = base + effect + rng.logistic(size=60)
+        y = (y > 0).astype(int)[groups] if classes else y[groups]
+        X = (base + 0.4 * rng.standard_normal(60))[groups][:, None]
+        given = {
+            "fixed": (base - effect)[groups], "groups": groups, "n_permutations": 19,
+            "random_state": k,
+        }  # fmt: skip
+        spy = SpyClassifier() if classes else SpyRegressor()
+        p.append(permutation_test(spy, X, y, statistic=covariance, **given).p_values[0])
+        tested = TestedKernels.of(X, kernels.Linear())
+        found = kernel_tests(tested, y, method="permutation", **given)
+        known.append(found.p_values[0])
+    assert not_too_small(p) and not_too_small(known)
+
+
+def test_means_of_strata_are_kept_whatever_the_covariates(data):
+    X, y = data
+    strata = np.arange(60) % 3
+    shifted = y + 100.0 * strata
+    given = {"fixed": X[:, 2:], "strata": strata}
+    found = targets(SpyRegressor(), X, y, **given)
+    again = targets(SpyRegressor(), X, shifted, **given)
+    assert again - 100.0 * strata[:, None] == pytest.approx(found)
+    for s in range(3):
+        means = found[strata == s].mean(axis=0)
+        assert means == pytest.approx(np.full(20, y[strata == s].mean()))
+    # a covariate that is constant within strata has no effect there
+    of_stratum = targets(SpyRegressor(), X, y, fixed=strata * 1.0, strata=strata)
+    without = targets(SpyRegressor(), X, y, strata=strata)
+    assert of_stratum == pytest.approx(without)
+
+
+def test_slopes_of_labels_are_those_of_pairs():
+    # with two samples in each stratum this is conditional logistic regression, which is
+    # logistic regression on differences, without intercept
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((80, 2))
+    pairs = np.arange(80) // 2
+    kinds = (Z[:, 0] + 3.0 * rng.standard_normal(80)[pairs] + rng.logistic(size=80)) > 0
+    kinds = kinds.astype(np.intp)
+    exchange = Exchange.of(80, kinds[:, None], None, pairs)
+    odds = exchange.odds_within(Z, kinds)
+    D, differ = Z[1::2] - Z[::2], kinds[1::2] != kinds[::2]
+    known = LogisticRegression(C=1e8, fit_intercept=False, tol=1e-10, max_iter=10_000)
+    known.fit(D[differ], kinds[1::2][differ])
+    assert odds[:, 1] - odds[:, 0] == pytest.approx(Z @ known.coef_[0], abs=1e-4)
+
+
+def test_whole_subjects_within_strata_that_differ():
+    rng, p = np.random.default_rng(2), []
+    strata, groups = np.repeat(np.arange(3), 40), np.arange(120) // 2
+    for k in range(100):
+        effect = 3.0 * rng.standard_normal(3)[strata]
+        base = rng.standard_normal(120)[groups]
+        X = (base + 0.3 * rng.standard_normal(120))[:, None]
+        y = base + effect + rng.standard_normal(120)[groups]
+        found = permutation_test(
+            SpyRegressor(), X, y, statistic=covariance, fixed=base - effect,
+            groups=groups, strata=strata, n_permutations=19, random_state=k,
+        )  # fmt: skip
+        p.append(found.p_values[0])
+    assert not_too_small(p)
+
+
+# --- models within others, and unusual input ------------------------------------------
+
+
+def test_weights_of_models_within_others(data):
+    X, y = data
+    given = {"statistic": "weights", "n_permutations": 1}
+    model = MKLRegressor(FAMILY)
+    search = GridSearchCV(model, {"C": [1.0]}, cv=2)
+    expected = permutation_test(
+        make_pipeline(StandardScaler(), model), X, y, **given
+    ).statistic
+    found = permutation_test(make_pipeline(StandardScaler(), search), X, y, **given)
+    assert found.statistic == pytest.approx(expected)
+    plain = permutation_test(search, X, y, **given).statistic
+    found = permutation_test(TransformedTargetRegressor(search), X, y, **given)
+    assert found.statistic == pytest.approx(plain)
+
+
+@pytest.mark.parametrize("statistic", ["score", "weights"])
+def test_searches_of_scikit_learn_get_the_subjects(data, statistic):
+    X, y = data
+    groups = np.repeat(np.arange(20), 3)
+    for search in (
+        GridSearchCV(MKLClassifier(FAMILY), {"C": [1.0]}, cv=GroupKFold(2)),
+        RandomizedSearchCV(
+            MKLClassifier(FAMILY), {"C": [1.0]}, n_iter=1, cv=GroupKFold(2)
+        ),
+    ):
+        assert takes_groups(search)
+        found = permutation_test(
+            search, X, labels(y), statistic=statistic, groups=groups, n_permutations=1
+        )
+        assert np.isfinite(found.statistic).all()
+
+
+def test_covariates_of_the_model_as_an_array(data):
+    X, y = data
+    found, again = (
+        permutation_test(MKLRegressor(FAMILY, fixed=fixed), X, y, n_permutations=2)
+        for fixed in ([3], np.array([3]))
+    )
+    assert np.array_equal(found.permuted, again.permuted)
+
+
+def test_numbers_stored_as_objects_are_numbers(data):
+    X, y = data
+    given = {"fixed": X[:, 3], "n_permutations": 2}
+    found = permutation_test(MKLRegressor(FAMILY), X, y, **given)
+    again = permutation_test(MKLRegressor(FAMILY), X, y.astype(object), **given)
+    assert np.array_equal(found.permuted, again.permuted)
+
+
+def test_more_errors(data):
+    X, y = data
+
+    spy, two = SpyClassifier(), labels(y)
+
+    def refuses(match, model=spy, X=X, y=two, **given):
+        with pytest.raises(ValueError, match=match):
+            permutation_test(model, X, y, **{"statistic": codes, **given})
+
+    missing = two.astype(object)
+    for value in (None, np.nan):
+        missing[3] = value
+        refuses("label of 1 sample is missing, first in row 3", y=missing)
+    refuses("y contains something other than numbers", model=SpyRegressor(), y=missing)
+    for limit in (-1, np.nan, "1"):
+        refuses("time_limit must be a number of seconds", time_limit=limit)
+    refuses(
+        "name of one score", MKLClassifier(FAMILY), statistic="score",
+        scoring=["accuracy", "f1_macro"],
+    )  # fmt: skip
+    refuses(
+        "must return one number, got a mapping", MKLClassifier(FAMILY),
+        statistic="score", scoring=lambda model, X, y: {"a": 1.0},
+    )  # fmt: skip
+    refuses("array of numbers, got str", statistic=lambda model: "a")
+    refuses("X must contain samples, got NoneType", X=None)
+    refuses(
+        "only one value in each of them", model=SpyRegressor(), y=y, fixed=X[:, 3],
+        strata=np.arange(60),
     )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import cross_validate
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, cross_validate
 from sklearn.utils.metadata_routing import MetadataRouter, get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
@@ -224,6 +224,8 @@ def takes_groups(model: Any) -> bool:
     if get_config()["enable_metadata_routing"]:
         routing = get_routing_for_object(model)
         return bool(routing.consumes("fit", ["groups"])) or _is_undecided(routing)
+    if isinstance(model, (GridSearchCV, RandomizedSearchCV)):  # for their splitter
+        return True
     return has_fit_parameter(model, "groups")
 
 

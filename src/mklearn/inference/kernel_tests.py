@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -179,7 +179,9 @@ def kernel_tests(
     groups : array of shape (n,), optional
         Subject of each sample, for permutations. If y is constant within subjects,
         subjects of equal size are permuted as a whole; otherwise samples are permuted
-        within subjects.
+        within subjects. With covariates, each subject whose samples are permuted, or
+        all subjects of a size, then have their own intercept (for times to an event,
+        their own baseline hazard), and two classes are treated as numbers.
     n_permutations : int
     random_state : int, RandomState instance or None
         Seed for permutations and simulations.
@@ -418,15 +420,18 @@ class _Asked:
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
             raise ValueError("given='others' needs at least two kernels, got one.")
-        without = self._nulls(tested.forms, target, Z, parts)
         if self.method == "permutation":
             strata = target.stratum if isinstance(target, EventTimes) else None
             exchange = Exchange.of(n, target.Y, given.groups, strata)
             orders = exchange.drawn(self.count, self.rng)
             if Z.shape[1] == 1:
                 exchange.check_changes(target.Y)
+            elif given.groups is not None and exchange.parts is not None:
+                target, Z = _within(target, Z, exchange)
+            without = self._nulls(tested.forms, target, Z, parts)
             found = _permuted(tested, parts, without, orders, exchange.possible())
         else:
+            without = self._nulls(tested.forms, target, Z, parts)
             found = _computed(tested, parts, without, self.method, self.rng)
         return KernelTests(
             tuple(tested.names[p[0]] for p in parts) if names is None else names,
@@ -845,6 +850,26 @@ def _likelihood_ratio(B: Form, null: Null, rng: Any) -> tuple[float, float, floa
     if observed <= _ZERO:
         return 0.0, 1.0, 0.0
     return observed, *largest_ratio_tail(observed, values, rest, steps, rng)
+
+
+def _within(
+    target: _Target | EventTimes, Z: FloatArray, exchange: Exchange
+) -> tuple[_Target | EventTimes, FloatArray]:
+    """Return target and design for effects of covariates within subjects, or sizes.
+
+    Permutations keep differences between subjects, or between subjects of different
+    sizes. The effects of covariates must not depend on these, so each of them has its
+    own intercept, or its own baseline hazard. Labels of two classes become numbers,
+    because a logistic model cannot have that many intercepts.
+    """
+    parts = exchange.parts
+    assert parts is not None
+    if isinstance(target, EventTimes):
+        stratum = np.unique(parts, return_inverse=True)[1]
+        return replace(target, stratum=np.asarray(stratum, dtype=np.intp)), Z
+    if target.binary:
+        target = _Target(target.Y - target.Y.mean(axis=0), None)
+    return target, exchange.design(Z)
 
 
 def _permuted(

@@ -270,11 +270,21 @@ def logistic(Y: FloatArray, Z: FloatArray) -> FloatArray:
             break
         if size < 1e-10:
             return _softmax(Z @ beta)
-    raise ValueError(
-        f"The covariates separate the {'two ' * (T == 1)}classes, in all samples or in "
-        "some of them, which leaves nothing for the kernels to explain there. Use "
-        "fewer covariates, merge categories in which all samples belong to one class, "
-        "or leave out the covariate that encodes the target."
+    raise separated(T + 1)
+
+
+def separated(n_classes: int) -> ValueError:
+    """Return the error for covariates that separate the classes.
+
+    Parameters
+    ----------
+    n_classes : int
+    """
+    return ValueError(
+        f"The covariates separate the {'two ' * (n_classes == 2)}classes, in all "
+        "samples or in some of them, which leaves nothing for the kernels to explain "
+        "there. Use fewer covariates, merge categories in which all samples belong to "
+        "one class, or leave out the covariate that encodes the target."
     )
 
 

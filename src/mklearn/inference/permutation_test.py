@@ -6,13 +6,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import cross_validate
@@ -22,6 +23,7 @@ from mklearn.data.checks import check_given, check_times, structured_times
 from mklearn.data.clock import Clock
 from mklearn.data.covariates import Covariates
 from mklearn.data.frames import pandas_for
+from mklearn.data.labels import is_missing
 from mklearn.data.spelling import plural
 from mklearn.data.subjects import (
     check_groups,
@@ -36,7 +38,7 @@ from mklearn.estimators._folds import computed_once, stop_if_interrupted
 from mklearn.fitted import kernel_groups
 from mklearn.inference.event_times import are_times, strata_of
 from mklearn.inference.kernel_tests import are_names, check_left, split_named
-from mklearn.inference.nulls import logistic
+from mklearn.inference.nulls import logistic, separated
 from mklearn.inference.permutations import (
     Exchange,
     adjusted_p_values,
@@ -179,7 +181,8 @@ def permutation_test(
         an integer ``cv`` all samples of a subject fall into the same fold, and models
         whose ``fit`` takes groups get them.
     strata : array of shape (n_samples,), optional
-        Samples are exchanged only within their strata, such as sites.
+        Samples are exchanged only within their strata, such as sites, which may differ
+        in the mean of the target; they need not be covariates in addition.
     scoring : str or callable, optional
         As in ``cross_validate``; the score of the model by default.
     cv : int, splitter or iterable of (train, test)
@@ -208,13 +211,19 @@ def permutation_test(
       their regression on the covariates, to which the fitted values are added again
       (Freedman and Lane). As in :func:`kernel_tests`, what covariates explain of the
       permuted residuals is removed. The residuals are assumed to be exchangeable.
+      Where samples are exchanged within subjects or strata, each of these has its own
+      intercept in the regression, and so do subjects of a size that are exchanged as a
+      whole.
     - *Classes.* Without covariates the labels. With covariates, an arrangement of the
       labels is drawn with a probability proportional to the product of the
       probabilities of the labels given the covariates (the conditional permutation test
       of Berrett et al.), so that arrangements differ in the labels of those samples
       whose covariates are similar. The labels are assumed to follow a (multinomial)
-      logistic model given the covariates, which is fitted to them. Of subjects that are
-      exchanged as a whole, the mean covariates count.
+      logistic model given the covariates, which is fitted to them. Where samples are
+      exchanged within subjects or strata, each of these has its own intercepts, and the
+      model is fitted to pairs of its samples (a composite conditional likelihood). Of
+      subjects that are exchanged as a whole, the mean covariates count, and those of
+      different sizes have different intercepts.
     - *Times to an event.* Pairs of time and event, which assumes that censoring is not
       associated with the samples either. There are no covariates; use ``strata`` for
       categories, or :func:`kernel_tests`.
@@ -251,15 +260,16 @@ def permutation_test(
     Examples
     --------
     >>> import numpy as np
-    >>> from mklearn import MKLClassifier, kernels
+    >>> from mklearn import MKLClassifier, MKLRegressor, kernels
     >>> from mklearn.inference import permutation_test
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((60, 3))
-    >>> y = (X[:, 0] + 0.5 * rng.standard_normal(60) > 0).astype(int)
+    >>> y = X[:, 0] + 0.5 * rng.standard_normal(60)
     >>> model = MKLClassifier(kernels.per_feature("linear"))
-    >>> found = permutation_test(model, X, y, n_permutations=19)
+    >>> found = permutation_test(model, X, y > 0, n_permutations=19)
     >>> found.names, found.p_values.tolist(), found.resolution
     (('score',), [0.05], 0.05)
+    >>> model = MKLRegressor(kernels.per_feature("rbf"))
     >>> found = permutation_test(
     ...     model, X, y, statistic="contributions", n_permutations=19
     ... )
@@ -278,7 +288,7 @@ def permutation_test(
             f"model must be an instance, got the class {model.__name__}; give "
             f"{model.__name__}()."
         )
-    clock = Clock.start(time_limit)
+    clock = Clock.start(_check_limit(time_limit))
     given = _Given.of(model, X, y, groups, strata)
     covariates, target, possible, orders = given.permutations(fixed, count, rng)
     job = _Job.of(given, statistic, by, scoring, cv)
@@ -297,6 +307,17 @@ def permutation_test(
     )  # fmt: skip
 
 
+def _check_limit(limit: Any) -> float | None:
+    """Return a time limit in seconds that may be zero, or None."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, Real) or not limit >= 0:
+        raise ValueError(
+            f"time_limit must be a number of seconds of at least 0, got {limit!r}."
+        )
+    return float(limit)
+
+
 @dataclass(frozen=True)
 class _Targets:
     """Targets of permutations.
@@ -307,8 +328,9 @@ class _Targets:
         What is permuted: targets, or residuals.
     mean : array of shape (n, ...) or None
         What covariates explain, which is added to permuted residuals.
-    basis : array of shape (n, q) or None
-        Orthonormal columns of ones and covariates.
+    basis : array of shape (n, r) or None
+        Orthonormal columns of covariates, whose mean is zero wherever permutations
+        keep the mean of the residuals.
     """
 
     y: NDArray[Any]
@@ -316,11 +338,15 @@ class _Targets:
     basis: FloatArray | None = None
 
     @classmethod
-    def of_residuals(cls, y: FloatArray, Z: FloatArray) -> _Targets:
-        """Return targets with permuted residuals of a regression on Z."""
-        basis = np.linalg.qr(Z)[0]
-        mean = basis @ (basis.T @ y)
-        return cls(y - mean, mean, basis)
+    def of_residuals(cls, y: FloatArray, Z: FloatArray, exchange: Exchange) -> _Targets:
+        """Return targets with permuted residuals of a regression on Z.
+
+        Strata, or subjects whose samples are exchanged, have their own intercepts.
+        """
+        basis = exchange.slopes(Z)
+        left = exchange.centred(y.reshape(len(y), -1)).reshape(y.shape)
+        left = left - basis @ (basis.T @ left)
+        return cls(left, y - left, basis)
 
     def at(self, order: NDArray[np.intp]) -> NDArray[Any]:
         """Return the target of a permutation.
@@ -356,7 +382,7 @@ class _Given:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, groups: Any, strata: Any) -> _Given:
         X = MultiView(X) if holds_views(X) else X
-        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        n = _size(X)
         y, groups = paired(X, check_given(y)), paired(X, groups, "groups")
         strata = paired(X, strata, "strata")
         strata = None if strata is None else strata_of(strata, n)
@@ -378,7 +404,10 @@ class _Given:
                 f"y must have a value for each of {plural(n, 'sample')}, got shape "
                 f"{y.shape}."
             )
+        if is_regressor(model) and y.dtype.kind == "O":
+            y = _numbers(y)
         if is_classifier(model) or y.dtype.kind not in "iufb":
+            _check_labels(y)
             columns = y.reshape(n, -1).T
             codes = [np.unique(column, return_inverse=True)[1] for column in columns]
             return cls(model, X, y, np.array(codes).T, "labels", groups, strata)
@@ -404,14 +433,15 @@ class _Given:
             exchange.check_changes(Y)
         kinds = np.unique(Y, axis=0, return_inverse=True)[1].reshape(-1)
         possible = exchange.possible(kinds)
-        if possible < 1.5 and (Z.shape[1] == 1 or self.kind == "labels"):
+        whole = exchange.members is not None and Z.shape[1] > 1
+        if possible < 1.5 and (self.kind == "labels" or not whole):
             raise ValueError(
                 "No permutation within subjects or strata changes y, because it has "
                 "only one value in each of them; leave out strata=, or use larger ones."
             )
-        whole = _Targets(self.y)
+        targets = _Targets(self.y)
         if Z.shape[1] == 1:
-            return covariates, whole, possible, exchange.drawn(count, rng)
+            return covariates, targets, possible, exchange.drawn(count, rng)
         if self.kind == "times":
             raise ValueError(
                 "Times to an event cannot be permuted given covariates, got "
@@ -421,9 +451,9 @@ class _Given:
                 "samples are exchanged, and fixed=()."
             )
         if self.kind == "numbers":
-            check_left(Y, Z)
-            left = _Targets.of_residuals(self.y.astype(np.float64), Z)
-            return covariates, left, exchange.possible(), exchange.drawn(count, rng)
+            check_left(exchange.centred(Y), exchange.slopes(Z))
+            targets = _Targets.of_residuals(self.y.astype(np.float64), Z, exchange)
+            return covariates, targets, exchange.possible(), exchange.drawn(count, rng)
         if Y.shape[1] > 1:
             raise ValueError(
                 "With covariates y must have one label for each sample, got shape "
@@ -431,12 +461,9 @@ class _Given:
             )
         units = exchange.of_units(Z)
         labels = exchange.of_units(Y)[:, 0].astype(np.intp)
-        K = int(labels.max()) + 1
-        others = logistic((labels[:, None] == np.arange(1, K)).astype(float), units)
-        chances = np.column_stack([1.0 - others.sum(axis=1), others])
-        chances = np.log(np.maximum(chances, np.finfo(float).tiny))
+        chances = _chances(units, labels, exchange)
         orders = exchange.drawn_given(chances, labels, count, rng)
-        return covariates, whole, possible, orders
+        return covariates, targets, possible, orders
 
     def _table(self, fixed: Any) -> Any:
         """Return the covariates; those of the model by default."""
@@ -444,6 +471,7 @@ class _Given:
         if fixed is None:
             params = model.get_params()
             fixed = params.get("fixed")
+            fixed = fixed.tolist() if isinstance(fixed, np.ndarray) else fixed
             within = [
                 name
                 for name, value in params.items()
@@ -462,9 +490,59 @@ class _Given:
         return split_named(X, fixed, _precomputed(model))[1].table
 
 
+def _chances(Z: FloatArray, labels: NDArray[np.intp], exchange: Exchange) -> FloatArray:
+    """Return log probabilities of labels, up to constants of units and of sets.
+
+    Parameters
+    ----------
+    Z : array of shape (n_units, q)
+        Ones and covariates.
+    labels : array of int of shape (n_units,)
+    exchange : Exchange
+    """
+    K = int(labels.max()) + 1
+    if exchange.parts is not None:
+        odds = exchange.odds_within(Z[:, 1:], labels)
+        if odds is None:
+            raise separated(K)
+        return odds
+    others = logistic((labels[:, None] == np.arange(1, K)).astype(float), Z)
+    chances = np.column_stack([1.0 - others.sum(axis=1), others])
+    return np.log(np.maximum(chances, np.finfo(float).tiny))
+
+
 def _precomputed(model: Any) -> bool:
     kernels = model.get_params(deep=False).get("kernels")
     return isinstance(kernels, str) and kernels == "precomputed"
+
+
+def _size(X: Any) -> int:
+    """Return the number of samples."""
+    if not hasattr(X, "shape") and not hasattr(X, "__len__"):
+        raise ValueError(f"X must contain samples, got {type(X).__name__}.")
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def _check_labels(y: NDArray[Any]) -> None:
+    """Raise ValueError if labels are missing."""
+    missing = [
+        i for i, row in enumerate(y.reshape(len(y), -1)) if any(map(is_missing, row))
+    ]
+    if missing:
+        raise ValueError(
+            f"The label of {plural(len(missing), 'sample')} is missing, first in row "
+            f"{missing[0]}; leave out these samples."
+        )
+
+
+def _numbers(y: NDArray[Any]) -> FloatArray:
+    """Return numbers that are stored as objects, with NaN for missing ones."""
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "The model is a regressor, but y contains something other than numbers."
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -514,6 +592,11 @@ class _Job:
             )
         splitter = None
         if statistic == "score":
+            if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+                raise ValueError(
+                    "scoring must be the name of one score or a function, got "
+                    f"{scoring!r}."
+                )
             check_scoring(model, scoring=scoring)
             warn_of_subjects(X, y, groups, cv)
             splitter = _splitter(given, cv)
@@ -559,8 +642,8 @@ class _Job:
         if not np.isfinite(values).all():
             raise ValueError(
                 f"The statistic is {values[~np.isfinite(values)][0]} for {of}, so that "
-                "no p-value follows. Scores of test samples that are too few are not "
-                "defined: use fewer folds, or another scoring."
+                "no p-value follows. If it is a score, there may be too few test "
+                "samples for it: use fewer folds, or another scoring."
             )
 
     def _value(self, y: NDArray[Any]) -> tuple[tuple[str, ...], FloatArray]:
@@ -574,7 +657,7 @@ class _Job:
         machine = _machine(fitted)
         stop_if_interrupted(machine)
         if not isinstance(self.statistic, str):
-            values = np.asarray(self.statistic(fitted), dtype=np.float64)
+            values = _as_numbers(self.statistic(fitted))
             return _names_of(values, machine), np.atleast_1d(values)
         return self._of_kernels(machine)
 
@@ -592,6 +675,8 @@ class _Job:
         )
         for fitted in result["estimator"]:
             stop_if_interrupted(_machine(fitted))
+        if "test_score" not in result:
+            raise ValueError("scoring must return one number, got a mapping.")
         return float(np.mean(result["test_score"]))
 
     def _of_kernels(self, machine: Any) -> tuple[tuple[str, ...], FloatArray]:
@@ -625,9 +710,27 @@ def _shares_kernels(model: Any) -> bool:
 
 
 def _machine(fitted: Any) -> Any:
-    """Return the model within a search or a pipeline."""
-    fitted = getattr(fitted, "best_estimator_", fitted)
-    return fitted[-1] if hasattr(fitted, "named_steps") else fitted
+    """Return the model within searches, pipelines and transformed targets."""
+    while True:
+        if hasattr(fitted, "named_steps"):
+            fitted = fitted[-1]
+        elif hasattr(fitted, "best_estimator_"):
+            fitted = fitted.best_estimator_
+        elif isinstance(fitted, TransformedTargetRegressor):
+            fitted = fitted.regressor_
+        else:
+            return fitted
+
+
+def _as_numbers(found: Any) -> FloatArray:
+    """Return what a function of the fitted model returned as an array."""
+    try:
+        return np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "statistic must return a number or an array of numbers, got "
+            f"{type(found).__name__}."
+        ) from None
 
 
 def _names_of(values: NDArray[Any], machine: Any) -> tuple[str, ...]:

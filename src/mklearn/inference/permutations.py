@@ -17,6 +17,9 @@ Index = NDArray[np.intp]
 
 _STEPS = 50  # of the sampler; the number that Berrett et al. use
 _ENTRIES = 2**20  # labels that the sampler exchanges at a time
+_LAGS = (
+    25  # distances of the pairs that are compared within a set; all of them up to 50
+)
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,16 @@ class Exchange:
         Units that may be exchanged with one another.
     members : tuple of arrays or None
         The samples of each unit, if units are subjects; None if they are samples.
+    parts : array of int of shape (n,), or None
+        Part of each sample, such as its stratum, or subjects of the same size, if no
+        permutation changes the mean of the target in any part; None if there is only
+        one part.
     """
 
     n: int
     sets: tuple[Index, ...]
     members: tuple[Index, ...] | None = None
+    parts: Index | None = None
 
     @classmethod
     def of(
@@ -61,7 +69,7 @@ class Exchange:
         if strata is None:
             strata = np.zeros(n, dtype=np.intp)
         if groups is None:
-            return cls(n, _parts(strata))
+            return cls._of_samples(n, strata)
         groups = check_groups(groups, n)
         members = _parts(groups)
         if len(members) < 2:
@@ -69,7 +77,7 @@ class Exchange:
                 "groups has only one value; leave it out to permute samples."
             )
         if not all((Y[rows] == Y[rows[:1]]).all() for rows in members):
-            return cls(n, _parts(groups * (strata.max() + 1) + strata))
+            return cls._of_samples(n, groups * (strata.max() + 1) + strata)
         sizes: dict[tuple[int, ...], list[int]] = {}
         for g, rows in enumerate(members):
             sizes.setdefault((len(rows), *strata[rows]), []).append(g)
@@ -79,7 +87,109 @@ class Exchange:
                 "number of samples, so none can be exchanged; give one sample for each "
                 "subject."
             )
-        return cls(n, tuple(np.array(same) for same in sizes.values()), members)
+        sets = tuple(np.array(same) for same in sizes.values())
+        parts = strata.copy()
+        for k, same in enumerate(sets):
+            for unit in same:
+                parts[members[unit]] += k * (strata.max() + 1)
+        return cls(n, sets, members, parts if np.ptp(parts) else None)
+
+    @classmethod
+    def _of_samples(cls, n: int, parts: Index) -> Exchange:
+        """Return that samples may be exchanged within parts."""
+        sets = _parts(parts)
+        return cls(n, sets, None, parts if len(sets) > 1 else None)
+
+    def centred(self, values: FloatArray) -> FloatArray:
+        """Return values minus their means in each part, shape (n, k)."""
+        if self.parts is None:
+            return np.asarray(values - values.mean(axis=0))
+        part = np.unique(self.parts, return_inverse=True)[1]
+        sums = np.zeros((int(part.max()) + 1, values.shape[1]))
+        np.add.at(sums, part, values)
+        return np.asarray(values - (sums / np.bincount(part)[:, None])[part])
+
+    def slopes(self, Z: FloatArray) -> FloatArray:
+        """Return an orthonormal basis of covariates, apart from means of parts.
+
+        Permutations keep the means of parts. If they are not part of the regression on
+        covariates, as intercepts are, its slopes also reflect differences between
+        parts, and permuted targets would not depend on covariates as the target does.
+
+        Parameters
+        ----------
+        Z : array of shape (n, q)
+
+        Returns
+        -------
+        array of shape (n, r)
+        """
+        spread = (Z - Z.mean(axis=0)).std(axis=0)
+        within = self.centred(Z / np.where(spread > 0, spread, 1.0))
+        basis, sizes, _ = np.linalg.svd(within, full_matrices=False)
+        return np.asarray(basis[:, sizes > 1e-9 * len(Z) ** 0.5])
+
+    def design(self, Z: FloatArray) -> FloatArray:
+        """Return orthonormal columns that span means of parts and covariates.
+
+        Parameters
+        ----------
+        Z : array of shape (n, q)
+
+        Returns
+        -------
+        array of shape (n, r)
+        """
+        parts = np.zeros(self.n, dtype=np.intp) if self.parts is None else self.parts
+        means = (parts[:, None] == np.unique(parts)).astype(np.float64)
+        return np.column_stack([means / np.sqrt(means.sum(axis=0)), self.slopes(Z)])
+
+    def odds_within(self, Z: FloatArray, kinds: Index) -> FloatArray | None:
+        """Return the log odds of classes given covariates, up to constants of sets.
+
+        Each set may have its own intercepts, which cancel when two of its units are
+        compared: given which two labels they have, the probability of either order
+        depends on the difference of their covariates only. Slopes maximise the product
+        of these probabilities over pairs (a composite conditional likelihood).
+
+        Parameters
+        ----------
+        Z : array of shape (n_units, q)
+        kinds : array of int of shape (n_units,)
+            Class of each unit.
+
+        Returns
+        -------
+        array of shape (n_units, n_classes), or None
+            None if the labels of all pairs follow the covariates exactly.
+        """
+        rows = []
+        for same in self.sets:
+            half = len(same) // 2
+            if half:
+                lags = np.linspace(1, half, min(half, _LAGS)).astype(int)
+                rows += [np.column_stack([same, np.roll(same, -k)]) for k in lags]
+        one, other = np.concatenate(rows).T
+        kept = kinds[one] != kinds[other]
+        one, other = one[kept], other[kept]
+        K = int(kinds.max()) + 1
+        signs = np.eye(K)[kinds[one]] - np.eye(K)[kinds[other]]
+        steps = Z[one] - Z[other]
+        D = (signs[:, 1:, None] * steps[:, None, :]).reshape(len(one), -1)
+        beta = np.zeros(D.shape[1])
+        for _ in range(100):
+            odds = D @ beta
+            if np.abs(odds).max() > 30.0:
+                return None
+            w = expit(odds) * expit(-odds)
+            slope = D.T @ expit(-odds)
+            step = np.linalg.lstsq(D.T @ (w[:, None] * D), slope, rcond=None)[0]
+            size = float(np.abs(step).max())
+            beta = beta + step * min(1.0, 5.0 / max(size, 1e-300))
+            if size < 1e-10:
+                of_class = np.vstack([np.zeros(Z.shape[1]), beta.reshape(K - 1, -1)])
+                return np.asarray(Z @ of_class.T)
+        return None
 
     def of_units(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the mean of values of samples in each unit, (n, k) to (n_units, k)."""
@@ -227,7 +337,10 @@ def permutation_p_values(
     slack = 1e-10 * np.abs(permuted).max(axis=1)
     p = (1 + np.sum(permuted >= (statistic - slack)[:, None], axis=1)) / (count + 1)
     p = np.maximum(p, resolution)
-    center, spread = permuted.mean(axis=1), permuted.std(axis=1)
+    # with the statistic itself among them, because a single value deviates more from
+    # the mean of the others than each of these does
+    every = np.column_stack([statistic, permuted])
+    center, spread = every.mean(axis=1), every.std(axis=1)
     spread = np.where(spread > 0, spread, 1.0)
     highest = ((permuted - center[:, None]) / spread[:, None]).max(axis=0)
     own = (statistic - slack - center) / spread
