@@ -273,8 +273,8 @@ def permutation_test(
     >>> found = permutation_test(
     ...     model, X, y, statistic="contributions", n_permutations=19
     ... )
-    >>> found.names[found.p_values.argmin()]
-    'linear[0]'
+    >>> (found.p_values < 0.1).tolist()
+    [True, False, False]
     """
     count = check_count(n_permutations)
     rng = check_random_state(random_state)
