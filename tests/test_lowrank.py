@@ -335,6 +335,15 @@ def test_a_small_learned_regulariser_is_found(kind, seed):
     assert solution.gap <= 1e-10 and solution.n_iter < 60
 
 
+@pytest.mark.parametrize("seed", [3, 16])
+def test_a_small_learned_regulariser_is_not_set_to_zero(seed):
+    X, y = load_wine(return_X_y=True)
+    at = np.random.default_rng(seed).permutation(len(X))[:90]
+    model = MKLDiscriminant(reg="learn", approximation="nystroem", tol=1e-10)
+    solution = model.fit(X[at], y[at]).solution_
+    assert solution.gap <= 1e-10 and solution.n_iter < 60
+
+
 def test_a_path_in_feature_space():
     X, y = load_wine(return_X_y=True)
     X, y = X[::3], y[::3]

@@ -345,6 +345,7 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
     constraint = weights.constraint
     theta = base = inner.theta
     value, gap, slope, idle = np.inf, np.inf, np.zeros_like(theta), 0
+    refused = False
     while idle < _IDLE:
         A, scores = inner.best(theta)
         S = problem.bank.multiply(A)  # (n, T, M)
@@ -361,6 +362,7 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
             before, after = slope @ move, -0.5 * quads @ move
             part = before / (before - after) if before < 0 < after else 0.5
             theta, idle = base + min(max(part, 0.05), 0.7) * move, idle + 1
+            refused = True
             continue
         idle = 0 if own < 0.9 * gap or value - now > 0.01 * own else idle + 1
         base, value, gap, slope = theta, now, own, -0.5 * quads
@@ -376,9 +378,11 @@ def _exact(problem: Problem, inner: LinearSolver) -> Iterates:
         theta = minimise_quadratic(model, pull, constraint, base, 1e-13)
         if weights.sparse:
             theta = _polished(theta, slope + model @ (theta - base), model)
-        if own > 1e-2 * abs(now):
-            # the value is steep near zero: limit the decrease far from the optimum
+        if refused or own > 1e-2 * abs(now):
+            # the value is steep near zero: limit the decrease far from the optimum, and
+            # where the model has just proposed a step that was too long
             theta = outward(np.maximum(theta, 0.1 * base), constraint)
+        refused = False
     other = CuttingPlane() if weights.sparse else Alternating()
     yield from other.iterates(problem, Iterate(base, A))
 
