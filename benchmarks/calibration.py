@@ -84,6 +84,7 @@ CASES["permutations"] = [
     (60, "20 subjects, numbers within", "covariates", "permutation"),
     (60, "three classes", "others", "permutation"),
     (50, "two classes", "others", "permutation"),
+    (60, "20 subjects, numbers within", "others", "permutation"),
 ]
 CASES["models"] = [
     (50, "numbers", "covariates", "model"),
