@@ -65,7 +65,9 @@ def shown(tmp_path_factory):
     """The command of docs/first-report.md, on fewer folds and in another folder."""
     out = tmp_path_factory.mktemp("demo") / "new" / "folder"
     (command,) = re.findall(r"^\$ mklearn (demo.*)$", FIRST_REPORT, re.MULTILINE)
-    return run(*shlex.split(command), "--out", out, "--folds", 2), out
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")  # whatever the width of the terminal
+        return run(*shlex.split(command), "--out", out, "--folds", 2), out
 
 
 def test_demo_shows_table_views_and_certificate(shown):

@@ -59,7 +59,8 @@ def test_rounding_ends_a_run(p):
     with pytest.warns(ConvergenceWarning, match="below what rounding allows"):
         solution = solve(task, tol=1e-15, max_iter=10**6)
     assert solution.status is Status.ROUNDED
-    assert 1e-15 < solution.rounding <= solution.gap <= 2 * solution.rounding
+    # steps no longer improve somewhere near the bound for rounding, not exactly at it
+    assert 1e-15 < solution.rounding <= solution.gap <= 10 * solution.rounding
     assert solution.check(task) == pytest.approx(solution.gap, rel=0.1)
 
 
