@@ -592,6 +592,8 @@ def test_modalities_of_mudata_with_different_cells():
     protein = anndata.AnnData(PROTEIN.iloc[:30])
     mdata = mudata.MuData({"rna": rna, "protein": protein})
     X = MultiView.from_mudata(mdata)
+    with pytest.raises(ValueError, match=r"got MuData.*from_mudata\(mdata\)"):
+        MultiView.from_anndata(mdata)
     assert sparse.issparse(X["rna"]) and X["rna"].nnz == rna.X.nnz
     assert sorted(X.ids) == IDS
     assert set(X.ids[X.absent("rna")]) == set(IDS[:5])
