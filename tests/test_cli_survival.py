@@ -165,6 +165,20 @@ def test_bad_input_is_said_in_one_line(options, said, table, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_dates_are_no_times(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = patients()
+    days = pd.to_timedelta(frame["days"], unit="D")
+    for time in (pd.Timestamp("2020-01-01") + days, days):
+        frame.assign(days=time).to_parquet(tmp_path / "dates.parquet")
+        options = ("--survival", "days,died", "--out", tmp_path / "out")
+        result = run("fit", tmp_path / "dates.parquet", *options)
+        assert result.exit_code == 2
+        said = " ".join(result.output.split())
+        assert "'days' contains dates or durations" in said
+        assert not (tmp_path / "out").exists()
+
+
 def test_groups_stay_together(tmp_path):
     frame = patients()
     frame["ward"] = [f"w{i // 3}" for i in range(len(frame))]

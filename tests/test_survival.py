@@ -728,6 +728,21 @@ def test_paths_do_not_stop_far_from_the_optimum(seed, strata):
     assert max(path.n_iter.max() for path in model.path_) < 20
 
 
+def test_dates_are_no_times():
+    pd = pytest.importorskip("pandas")
+    began = pd.Timestamp("2020-01-01")
+    days = pd.to_timedelta(TIME, unit="D")
+    for time in (began + days, days, (began + days).astype(object)):
+        y = pd.DataFrame({"time": time, "event": EVENT})
+        for model in (MKLCox("linear"), MKLSurvivalSVM("linear"), MKLCoxCV("linear")):
+            with pytest.raises(ValueError, match="got dates or durations"):
+                model.fit(X, y)
+        with pytest.raises(ValueError, match="got dates or durations"):
+            concordance_index(y, X[:, 0])
+    with pytest.raises(ValueError, match="y has times instead of numbers"):
+        MKLRegressor("linear").fit(X, pd.Series(began + days))
+
+
 def test_search_along_paths_is_a_search():
     model = MKLCoxCV(["linear", "rbf"], Cs=[0.1, 1.0], norms=[1, 2], cv=4).fit(X, Y)
     cell = MKLCox(["linear", "rbf"], C=model.C_, norm=model.norm_).fit(X, Y)

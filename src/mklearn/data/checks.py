@@ -6,6 +6,7 @@ blocks say in ``where`` which rows are meant.
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from mklearn.data.containers import require_no_times
 from mklearn.data.labels import is_missing, told
 from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
@@ -215,8 +217,9 @@ def check_values(y: Any, n: int, large: bool = False) -> Any:
     With ``large``, the values are not copied and may be in single precision or in a
     memory-mapped file.
     """
+    require_no_times(check_given(y), "y")
     dtype = [np.float64, np.float32] if large else np.float64
-    y = check_array(check_given(y), ensure_2d=False, dtype=dtype, input_name="y")
+    y = check_array(y, ensure_2d=False, dtype=dtype, input_name="y")
     check_consistent_length(np.empty(n), y)
     check_size(y)
     return y if large else np.asarray(y + 0.0)
@@ -249,6 +252,7 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
     """
     time, event, stratum = _times_of(check_given(y))
     check_consistent_length(np.empty(n), time)
+    _require_no_dates(np.asarray(time))
     marks = _marks(np.asarray(event))
     try:
         time = check_array(
@@ -273,6 +277,25 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
             "True, or 1, marks the samples with an event."
         )
     return np.column_stack([time + 0.0, marks, np.asarray(stratum, dtype=np.float64)])
+
+
+def _require_no_dates(time: NDArray[Any]) -> None:
+    """Raise ValueError for dates and durations.
+
+    Dates would become the time since 1970, and durations a number in whatever their
+    unit is.
+    """
+    found = next(
+        (v for v in time.tolist() if isinstance(v, (date, timedelta))), None
+    ) if time.dtype.kind == "O" else None  # fmt: skip
+    if time.dtype.kind not in "mM" and found is None:
+        return
+    got = type(found).__name__ if time.dtype.kind == "O" else str(time.dtype)
+    raise ValueError(
+        f"Times must be numbers, got dates or durations (of type {got}). Give the time "
+        "from the entry of each sample in a unit of your choice, for instance days: "
+        "(last_seen - entered).dt.days."
+    )
 
 
 def _marks(event: NDArray[Any]) -> FloatArray:
