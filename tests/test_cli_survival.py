@@ -277,3 +277,17 @@ def test_facts_are_those_of_each_fold():
     third = np.argsort(risk, kind="stable")[: -(-len(y) // 3)]
     curve = kaplan_meier(y[third])
     assert whole["groups"]["low"]["times"][1:] == curve.x.tolist()
+
+
+def test_equal_risks_are_in_the_same_group():
+    y = np.empty(60, dtype=[("event", bool), ("time", float)])
+    y["event"], y["time"] = True, np.arange(1, 61)  # tables are often sorted by time
+    constant = errors_of_times(Predictions(y, np.zeros(60)))["groups"]
+    assert {name: g["n_samples"] for name, g in constant.items()} == {"middle": 60}
+    stage = np.arange(60) % 2
+    found = errors_of_times(Predictions(y, stage.astype(float)))["groups"]
+    assert {name: g["n_samples"] for name, g in found.items()} == {
+        "low": 30,
+        "high": 30,
+    }
+    assert found["low"]["times"][1:] == y["time"][stage == 0].tolist()
