@@ -513,6 +513,22 @@ def small_anndata():
     return adata
 
 
+@pytest.mark.parametrize("kind", [object, "category", "string", float, "Int64"])
+def test_missing_labels_are_told_by_fit(kind):
+    y = pd.Series(np.arange(N) % 2, index=IDS)
+    if kind in (object, "category", "string"):
+        y = y.map({0: "ill", 1: "well"})
+    y = y.astype(kind)
+    y.iloc[[2, 5]] = None if kind is object else pd.NA
+    said = r"y contains NaN: the target of 2 samples is missing, first in row 2.*align"
+    models = [MKLClassifier(["linear"]), MKLClassifierCV(["linear"], cv=2)]
+    if kind in (float, "Int64"):
+        models.append(MKLRegressor(["linear"]))
+    for model in models:
+        with pytest.raises(ValueError, match=said):
+            model.fit(RNA, y)
+
+
 def test_views_of_anndata():
     adata = small_anndata()
     X = MultiView.from_anndata(adata, layers=["dense"], obsm={"pca": "X_pca"})

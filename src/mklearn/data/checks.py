@@ -138,6 +138,30 @@ def check_given(y: Any) -> Any:
     return y
 
 
+def _require_known(y: Any) -> None:
+    """Raise ValueError if targets are missing, and say which and what to do."""
+    if sparse.issparse(y):
+        return
+    if hasattr(y, "isna"):
+        missing = np.asarray(y.isna())
+    else:
+        values = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
+        if values.dtype.kind in "fc":
+            missing = np.isnan(values)
+        elif values.dtype.kind == "O":
+            found = [is_missing(value) for value in values.ravel().tolist()]
+            missing = np.array(found, dtype=bool).reshape(values.shape)
+        else:
+            return
+    rows = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1))
+    if len(rows):
+        raise ValueError(
+            f"Input y contains NaN: the target of {plural(len(rows), 'sample')} is "
+            f"missing, first in row {rows[0]}. Leave out samples without one; for a "
+            "MultiView and a Series, X, y = X.align(y) does so."
+        )
+
+
 def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
     """Return the targets of a block, labels or values, without missing ones."""
     _check_length(y, n, "targets", where)
@@ -172,7 +196,8 @@ def check_labels(
     who : str
         Name of the estimator that needs at least two classes.
     """
-    y = column_or_1d(check_given(y), warn=True)
+    _require_known(check_given(y))
+    y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     check_consistent_length(weight, y)
@@ -218,6 +243,8 @@ def check_values(y: Any, n: int, large: bool = False) -> Any:
     memory-mapped file.
     """
     require_no_times(check_given(y), "y")
+    if not large:
+        _require_known(y)
     dtype = [np.float64, np.float32] if large else np.float64
     y = check_array(y, ensure_2d=False, dtype=dtype, input_name="y")
     check_consistent_length(np.empty(n), y)
@@ -252,6 +279,7 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
     """
     time, event, stratum = _times_of(check_given(y))
     check_consistent_length(np.empty(n), time)
+    _require_known(time)
     _require_no_dates(np.asarray(time))
     marks = _marks(np.asarray(event))
     try:
