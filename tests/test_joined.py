@@ -513,6 +513,18 @@ def small_anndata():
     return adata
 
 
+def test_the_index_may_have_the_name_of_the_column():
+    pl = pytest.importorskip("polars")
+    rna = pl.from_pandas(RNA.rename_axis("patient").reset_index())
+    protein = PROTEIN.rename_axis("patient")
+    mixed = MultiView.from_frames({"rna": rna, "protein": protein}, on="patient")
+    same(mixed, MultiView.from_frames({"rna": RNA, "protein": PROTEIN}))
+    y = pd.Series(np.arange(N), index=protein.index)[::-1]
+    assert mixed.align(y, on="patient")[1].tolist() == list(range(N))
+    with pytest.raises(ValueError, match="no column 'subject'"):
+        MultiView.from_frames({"protein": protein}, on="subject")
+
+
 @pytest.mark.parametrize("kind", [object, "category", "string", float, "Int64"])
 def test_missing_labels_are_told_by_fit(kind):
     y = pd.Series(np.arange(N) % 2, index=IDS)
