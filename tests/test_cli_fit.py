@@ -139,6 +139,18 @@ def test_predictions_are_those_of_the_model(fitted, table, tmp_path):
     assert json.loads(as_json.stdout)["prediction"] == expected
 
 
+def test_values_between_semicolons_may_contain_commas(tmp_path):
+    path = tmp_path / "export.csv"
+    text = 'id;site;age\np1;Kiel;50\np2;Ulm, north;60\np3;"Bonn; west";70\n'
+    path.write_text(text, encoding="utf-8-sig")
+    read = read_table(path)
+    assert read["site"].tolist() == ["Kiel", "Ulm, north", "Bonn; west"]
+    assert (list(read.columns), read["age"].sum()) == (["id", "site", "age"], 180)
+    path.write_text("id;id\n1,5;2\n")
+    with pytest.raises(TableError, match="more than one column called 'id'"):
+        read_table(path)
+
+
 def test_parquet(fitted, table, tmp_path):
     pytest.importorskip("pyarrow")
     frame = pd.read_csv(table)

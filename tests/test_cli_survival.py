@@ -165,6 +165,20 @@ def test_bad_input_is_said_in_one_line(options, said, table, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_dates_are_no_times(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = patients()
+    days = pd.to_timedelta(frame["days"], unit="D")
+    for time in (pd.Timestamp("2020-01-01") + days, days):
+        frame.assign(days=time).to_parquet(tmp_path / "dates.parquet")
+        options = ("--survival", "days,died", "--out", tmp_path / "out")
+        result = run("fit", tmp_path / "dates.parquet", *options)
+        assert result.exit_code == 2
+        said = " ".join(result.output.split())
+        assert "'days' contains dates or durations" in said
+        assert not (tmp_path / "out").exists()
+
+
 def test_groups_stay_together(tmp_path):
     frame = patients()
     frame["ward"] = [f"w{i // 3}" for i in range(len(frame))]
@@ -263,3 +277,17 @@ def test_facts_are_those_of_each_fold():
     third = np.argsort(risk, kind="stable")[: -(-len(y) // 3)]
     curve = kaplan_meier(y[third])
     assert whole["groups"]["low"]["times"][1:] == curve.x.tolist()
+
+
+def test_equal_risks_are_in_the_same_group():
+    y = np.empty(60, dtype=[("event", bool), ("time", float)])
+    y["event"], y["time"] = True, np.arange(1, 61)  # tables are often sorted by time
+    constant = errors_of_times(Predictions(y, np.zeros(60)))["groups"]
+    assert {name: g["n_samples"] for name, g in constant.items()} == {"middle": 60}
+    stage = np.arange(60) % 2
+    found = errors_of_times(Predictions(y, stage.astype(float)))["groups"]
+    assert {name: g["n_samples"] for name, g in found.items()} == {
+        "low": 30,
+        "high": 30,
+    }
+    assert found["low"]["times"][1:] == y["time"][stage == 0].tolist()

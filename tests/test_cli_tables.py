@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from mklearn import TwoLevel
 from mklearn.cli.commands import make_app
 from mklearn.persistence import load
+from mklearn.table import TableError
+from mklearn.table.files import read_tables
 
 rng = np.random.default_rng(0)
 N = 60
@@ -45,6 +47,21 @@ def files(tmp_path):
 def options(files):
     return ["--id", "patient", "--table", f"rna={files / 'rna.csv'}",
             "--table", f"protein={files / 'protein.csv'}"]  # fmt: skip
+
+
+def test_whole_numbers_name_samples_however_they_are_stored(tmp_path):
+    frame = pd.DataFrame({"patient": range(30), "x": rng.normal(size=30)})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.astype({"patient": float}).to_csv(tmp_path / "b.csv", index=False)
+    joined, _, names = read_tables(
+        tmp_path / "a.csv", "patient", {"b": tmp_path / "b.csv"}
+    )
+    assert names == [str(i) for i in range(30)]
+    assert np.allclose(joined["x"], joined["b.x"])
+    frame.astype({"patient": float}).replace({"patient": {3.0: np.nan, 4.0: np.nan}})\
+        .to_csv(tmp_path / "b.csv", index=False)  # fmt: skip
+    with pytest.raises(TableError, match="rows without a value of 'patient'"):
+        read_tables(tmp_path / "a.csv", "patient", {"b": tmp_path / "b.csv"})
 
 
 def test_tables_are_joined_on_the_names_of_samples(files):

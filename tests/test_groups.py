@@ -95,6 +95,34 @@ def test_groups_that_make_no_sense(groups, options, message):
         per_group(groups, **options)
 
 
+def test_numbers_that_name_columns_are_not_their_positions():
+    # Entrez ids, read by pandas as integers, or as floats beside a missing one
+    table = pd.DataFrame(TABLE.to_numpy(), columns=range(2, 2 + D))
+    sets = pd.DataFrame({"set": list("aaabb"), "gene": [2, 3, 999, 3, 5]})
+    floats = pd.DataFrame({"set": list("aaabbb"), "gene": [2, 3, 999, 3, 5, None]})
+    for groups in (sets, floats, {"a": [2, 3, 999], "b": [3, np.int64(5), np.nan]}):
+        report = per_group(groups).report(table)
+        assert report.members == {"a": (0, 1), "b": (1, 3)}
+        assert report.missing == {"a": ("999",)}
+    positions = per_group({"a": [2, 3]}).report(TABLE)  # no column has such a name
+    assert positions.members == {"a": (2, 3)}
+    twice = table.set_axis([2, 2, *range(4, 2 + D)], axis=1)
+    with pytest.raises(ValueError, match="several columns called '2'"):
+        per_group(sets).report(twice)
+
+
+def test_lazy_tables_of_groups():
+    pl = pytest.importorskip("polars")
+    sets = pl.DataFrame({"set": ["a", "a"], "gene": ["g1", "g2"]}).lazy()
+    assert read_groups(sets) == {"a": ["g1", "g2"]}
+
+
+def test_sizes_of_groups():
+    assert per_group(FEW, min_size=np.int64(3)).min_size == 3
+    with pytest.raises(ValueError, match="max_size must be at least min_size=5"):
+        per_group(FEW, min_size=5, max_size=2)
+
+
 def test_published_gene_sets():
     path = Path(os.environ.get("MKLEARN_DATA", "nowhere"), "omics", "hallmark.gmt")
     if not path.exists():

@@ -513,6 +513,34 @@ def small_anndata():
     return adata
 
 
+def test_the_index_may_have_the_name_of_the_column():
+    pl = pytest.importorskip("polars")
+    rna = pl.from_pandas(RNA.rename_axis("patient").reset_index())
+    protein = PROTEIN.rename_axis("patient")
+    mixed = MultiView.from_frames({"rna": rna, "protein": protein}, on="patient")
+    same(mixed, MultiView.from_frames({"rna": RNA, "protein": PROTEIN}))
+    y = pd.Series(np.arange(N), index=protein.index)[::-1]
+    assert mixed.align(y, on="patient")[1].tolist() == list(range(N))
+    with pytest.raises(ValueError, match="no column 'subject'"):
+        MultiView.from_frames({"protein": protein}, on="subject")
+
+
+@pytest.mark.parametrize("kind", [object, "category", "string", float, "Int64"])
+def test_missing_labels_are_told_by_fit(kind):
+    y = pd.Series(np.arange(N) % 2, index=IDS)
+    if kind in (object, "category", "string"):
+        y = y.map({0: "ill", 1: "well"})
+    y = y.astype(kind)
+    y.iloc[[2, 5]] = None if kind is object else pd.NA
+    said = r"y contains NaN: the target of 2 samples is missing, first in row 2.*align"
+    models = [MKLClassifier(["linear"]), MKLClassifierCV(["linear"], cv=2)]
+    if kind in (float, "Int64"):
+        models.append(MKLRegressor(["linear"]))
+    for model in models:
+        with pytest.raises(ValueError, match=said):
+            model.fit(RNA, y)
+
+
 def test_views_of_anndata():
     adata = small_anndata()
     X = MultiView.from_anndata(adata, layers=["dense"], obsm={"pca": "X_pca"})
@@ -592,6 +620,8 @@ def test_modalities_of_mudata_with_different_cells():
     protein = anndata.AnnData(PROTEIN.iloc[:30])
     mdata = mudata.MuData({"rna": rna, "protein": protein})
     X = MultiView.from_mudata(mdata)
+    with pytest.raises(ValueError, match=r"got MuData.*from_mudata\(mdata\)"):
+        MultiView.from_anndata(mdata)
     assert sparse.issparse(X["rna"]) and X["rna"].nnz == rna.X.nnz
     assert sorted(X.ids) == IDS
     assert set(X.ids[X.absent("rna")]) == set(IDS[:5])

@@ -235,6 +235,10 @@ def test_new_samples_must_look_like_the_training_samples():
         ValueError, match="contained numbers in training but contains strings"
     ):
         bank.cross(["ACGT"])
+    with pytest.raises(ValueError, match=r"now\. Missing: 'e'\.$"):
+        bank.cross(FRAME[list("abcd")])
+    with pytest.raises(ValueError, match=r"Missing: 'd'\. New: 'D'\."):
+        bank.cross(FRAME.rename(columns={"d": "D"}))
     assert bank.cross(Z[:0]).combine([1.0]).shape == (0, 23)
     assert KernelBank(MultiView({"A": X}), Linear()).cross(Z).shape == (7, 23, 1)
 

@@ -715,6 +715,34 @@ def test_pipelines_and_searches():
     assert len(strata.best_estimator_.strata_) == 3
 
 
+@pytest.mark.parametrize(("seed", "strata"), [(4, 2), (7, 2), (10, 1)])
+def test_paths_do_not_stop_far_from_the_optimum(seed, strata):
+    # from factors at other scores, conjugate gradients made no step at all
+    rng = np.random.default_rng(seed)
+    data = rng.normal(size=(150, 5))
+    death = np.round(5 * rng.exponential(np.exp(-data[:, 0])), 1) + 0.1
+    end = np.round(rng.exponential(6, size=150), 1) + 0.1
+    y = np.column_stack([np.minimum(death, end), death <= end])
+    model = MKLCoxCV("linear", cv=3, norms=[np.inf])
+    model.fit(data, y, strata=np.arange(150) % strata)
+    assert max(path.n_iter.max() for path in model.path_) < 20
+
+
+def test_dates_are_no_times():
+    pd = pytest.importorskip("pandas")
+    began = pd.Timestamp("2020-01-01")
+    days = pd.to_timedelta(TIME, unit="D")
+    for time in (began + days, days, (began + days).astype(object)):
+        y = pd.DataFrame({"time": time, "event": EVENT})
+        for model in (MKLCox("linear"), MKLSurvivalSVM("linear"), MKLCoxCV("linear")):
+            with pytest.raises(ValueError, match="got dates or durations"):
+                model.fit(X, y)
+        with pytest.raises(ValueError, match="got dates or durations"):
+            concordance_index(y, X[:, 0])
+    with pytest.raises(ValueError, match="y has times instead of numbers"):
+        MKLRegressor("linear").fit(X, pd.Series(began + days))
+
+
 def test_search_along_paths_is_a_search():
     model = MKLCoxCV(["linear", "rbf"], Cs=[0.1, 1.0], norms=[1, 2], cv=4).fit(X, Y)
     cell = MKLCox(["linear", "rbf"], C=model.C_, norm=model.norm_).fit(X, Y)

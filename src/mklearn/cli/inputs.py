@@ -19,6 +19,7 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
+from mklearn.data.containers import is_time
 from mklearn.data.labels import told
 from mklearn.data.spelling import plural
 from mklearn.data.subjects import group_folds
@@ -365,6 +366,14 @@ def _times(
             raise TableError(f"--survival: there is no column {column!r} in {where}.")
     known = frame[[time, event]].notna().all(axis=1).to_numpy()
     frame = frame[known]
+    for column in (time, event):
+        kind = str(frame[column].dtype)
+        if is_time(kind):
+            raise TableError(
+                f"--survival takes times as numbers, but {column!r} contains dates or "
+                f"durations ({kind}); give the days, or any other unit, since each "
+                "sample entered the study."
+            )
     y = np.empty(len(frame), dtype=[("event", bool), ("time", np.float64)])
     try:
         marks = frame[event].to_numpy().astype(np.float64)

@@ -6,6 +6,7 @@ blocks say in ``where`` which rows are meant.
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from mklearn.data.containers import require_no_times
 from mklearn.data.labels import is_missing, told
 from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
@@ -136,6 +138,30 @@ def check_given(y: Any) -> Any:
     return y
 
 
+def _require_known(y: Any) -> None:
+    """Raise ValueError if targets are missing, and say which and what to do."""
+    if sparse.issparse(y):
+        return
+    if hasattr(y, "isna"):
+        missing = np.asarray(y.isna())
+    else:
+        values = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
+        if values.dtype.kind in "fc":
+            missing = np.isnan(values)
+        elif values.dtype.kind == "O":
+            found = [is_missing(value) for value in values.ravel().tolist()]
+            missing = np.array(found, dtype=bool).reshape(values.shape)
+        else:
+            return
+    rows = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1))
+    if len(rows):
+        raise ValueError(
+            f"Input y contains NaN: the target of {plural(len(rows), 'sample')} is "
+            f"missing, first in row {rows[0]}. Leave out samples without one; for a "
+            "MultiView and a Series, X, y = X.align(y) does so."
+        )
+
+
 def check_targets(y: Any, n: int, where: str) -> NDArray[Any]:
     """Return the targets of a block, labels or values, without missing ones."""
     _check_length(y, n, "targets", where)
@@ -170,7 +196,8 @@ def check_labels(
     who : str
         Name of the estimator that needs at least two classes.
     """
-    y = column_or_1d(check_given(y), warn=True)
+    _require_known(check_given(y))
+    y = column_or_1d(y, warn=True)
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     check_consistent_length(weight, y)
@@ -215,8 +242,11 @@ def check_values(y: Any, n: int, large: bool = False) -> Any:
     With ``large``, the values are not copied and may be in single precision or in a
     memory-mapped file.
     """
+    require_no_times(check_given(y), "y")
+    if not large:
+        _require_known(y)
     dtype = [np.float64, np.float32] if large else np.float64
-    y = check_array(check_given(y), ensure_2d=False, dtype=dtype, input_name="y")
+    y = check_array(y, ensure_2d=False, dtype=dtype, input_name="y")
     check_consistent_length(np.empty(n), y)
     check_size(y)
     return y if large else np.asarray(y + 0.0)
@@ -249,6 +279,8 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
     """
     time, event, stratum = _times_of(check_given(y))
     check_consistent_length(np.empty(n), time)
+    _require_known(time)
+    _require_no_dates(np.asarray(time))
     marks = _marks(np.asarray(event))
     try:
         time = check_array(
@@ -273,6 +305,25 @@ def check_times(y: Any, n: int, needs_event: bool = True) -> FloatArray:
             "True, or 1, marks the samples with an event."
         )
     return np.column_stack([time + 0.0, marks, np.asarray(stratum, dtype=np.float64)])
+
+
+def _require_no_dates(time: NDArray[Any]) -> None:
+    """Raise ValueError for dates and durations.
+
+    Dates would become the time since 1970, and durations a number in whatever their
+    unit is.
+    """
+    found = next(
+        (v for v in time.tolist() if isinstance(v, (date, timedelta))), None
+    ) if time.dtype.kind == "O" else None  # fmt: skip
+    if time.dtype.kind not in "mM" and found is None:
+        return
+    got = type(found).__name__ if time.dtype.kind == "O" else str(time.dtype)
+    raise ValueError(
+        f"Times must be numbers, got dates or durations (of type {got}). Give the time "
+        "from the entry of each sample in a unit of your choice, for instance days: "
+        "(last_seen - entered).dt.days."
+    )
 
 
 def _marks(event: NDArray[Any]) -> FloatArray:

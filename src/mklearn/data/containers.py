@@ -117,6 +117,12 @@ def anndata_tables(
     obsm: Iterable[str] | Mapping[str, str] | None,
 ) -> dict[str, Table]:
     """Return matrices of an AnnData object by the names of their views."""
+    if hasattr(adata, "mod"):
+        raise ValueError(
+            f"from_anndata takes an AnnData object, got {type(adata).__name__}, which "
+            "has several; use MultiView.from_mudata(mdata), or mdata[name] for one of "
+            "them."
+        )
     if not is_anndata(adata):
         raise ValueError(
             f"from_anndata takes an AnnData object, got {type(adata).__name__}; read a "

@@ -146,7 +146,8 @@ class MultiView:
             another one. A warning lists names that differ only in their type (5 and
             "5"), in spaces or in capitals.
         on : str, optional
-            The column of sample names, to be used instead of the index.
+            The column of sample names, to be used instead of the index. It may also be
+            the name of the index, for instance if other tables are from polars.
         allow_nan : bool
             Whether to accept rows in which only some numbers are NaN, as in
             ``MultiView``.
@@ -809,8 +810,14 @@ def _table(frame: Any, name: str, on: str | None) -> Table:
 
 
 def _split_off(frame: Any, on: str, what: str) -> tuple[NDArray[Any], Any]:
-    """Return a column of sample names, and the frame without it."""
+    """Return a column of sample names, and the frame without it.
+
+    The index of a pandas table counts as a column if it has this name.
+    """
     columns = getattr(frame, "columns", None)
+    if hasattr(frame, "iloc") and (columns is None or on not in list(columns)):
+        if frame.index.name == on:
+            return as_labels(frame.index), frame
     if columns is None or on not in list(columns):
         has = "no columns" if columns is None else f"{list(columns)[:20]}"
         raise ValueError(f"{what} has no column {on!r}; it has {has}.")
@@ -823,7 +830,7 @@ def _labels_on(y: Any, on: str) -> tuple[Labels, Any]:
     ids, rest = _split_off(_collected(y), on, "y")
     if hasattr(rest, "iloc"):
         rest = rest.set_axis(list(ids), axis=0).rename_axis(on)
-    if rest.shape[1] == 1:
+    if len(rest.shape) > 1 and rest.shape[1] == 1:
         rest = rest[rest.columns[0]]
     return Labels(ids), rest
 

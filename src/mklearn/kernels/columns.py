@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from mklearn.data import checks
+from mklearn.data.labels import told
 from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.functions import moments
@@ -186,19 +187,34 @@ class FeatureSet:
                 f"{kinds[1]} now."
             )
         width = 1 if self.text else data[view].shape[1]
+        names = data.column_names(view)
+        changed = ""
+        if self.names is not None and names is not None:
+            changed = _changed(self.names, names)
         if width != self.width:
             raise ValueError(
                 f"View {view!r} had {plural(self.width, 'column')} in training but has "
-                f"{width} now."
+                f"{width} now.{changed}"
             )
-        names = data.column_names(view)
         if self.names is not None and names is not None and names != self.names:
             raise ValueError(
                 f"The columns of view {view!r} differ from those in training, in name "
                 f"or in order: {list(self.names[:5])} ... in training, but "
-                f"{list(names[:5])} ... now."
+                f"{list(names[:5])} ... now.{changed}"
             )
         return view
+
+
+def _changed(before: Sequence[str], now: Sequence[str]) -> str:
+    """Return which columns only one of two tables has, as a sentence for each."""
+    here, there = set(before), set(now)
+    lost = [name for name in before if name not in there]
+    new = [name for name in now if name not in here]
+    return "".join(
+        f" {what}: {told(names)}."
+        for what, names in (("Missing", lost), ("New", new))
+        if names
+    )
 
 
 @dataclass(frozen=True)

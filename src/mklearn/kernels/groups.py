@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from mklearn.data.frames import pandas_for
-from mklearn.data.labels import repeated, told
+from mklearn.data.labels import is_missing, repeated, told
 from mklearn.data.spelling import plural
 from mklearn.data.views import MultiView
 from mklearn.kernels.families import Family, KernelLike, flat_kernels
@@ -293,8 +293,13 @@ class GroupFamily(Family):
         known: dict[Any, int] = {i: i for i in range(width)}
         if names is not None:
             twice = set(repeated(np.array(names, dtype=object)))
-            known |= {name: i for i, name in enumerate(names) if name not in twice}
+            single = {name: i for i, name in enumerate(names) if name not in twice}
             asked = {member for _, members in self.groups for member in members}
+            numbers = {str(m): m for m in asked if isinstance(m, int)}
+            if not numbers.keys().isdisjoint(names):  # names such as Entrez ids
+                known = {m: single[s] for s, m in numbers.items() if s in single}
+                asked |= numbers.keys()
+            known |= single
             both = sorted(str(name) for name in twice & asked)
             if both:
                 raise ValueError(
@@ -351,7 +356,9 @@ def per_group(
         A mapping from group names to columns; a GMT file, possibly compressed
         (``.gz``), in which each line has the name, a description and the columns of a
         group, separated by tabs (lines that start with ``#`` are comments); or a table
-        whose first two columns contain the names of groups and of columns.
+        whose first two columns contain the names of groups and of columns. Integers
+        are indices of columns, unless columns of the table are named by some of them,
+        as by Entrez ids; then they are names.
     view : str, optional
         The view of the columns; may be None if there is only one.
     kernel : kernel, name, callable or list of these
@@ -382,9 +389,15 @@ def per_group(
     ('cycle', 'growth')
     """
     for name, value in (("min_size", min_size), ("max_size", max_size)):
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        if not (whole or (name == "max_size" and value is None)):
+        if value is None and name == "max_size":
+            continue
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if value is None or not whole or value < 1:
             raise ValueError(f"{name} must be a positive integer, got {value!r}.")
+    if max_size is not None and max_size < min_size:
+        raise ValueError(
+            f"max_size must be at least min_size={min_size}, got {max_size}."
+        )
     kernels = flat_kernels([kernel])
     placed = [kernel.label() for kernel in kernels if kernel.placed]
     if placed:
@@ -409,6 +422,8 @@ def read_groups(groups: Any) -> dict[str, list[Any]]:
         read: Iterable[tuple[Any, Iterable[Any]]] = _read_gmt(Path(groups))
     elif isinstance(groups, Mapping):
         read = groups.items()
+    elif hasattr(groups, "collect_schema") and not hasattr(groups, "to_numpy"):
+        return read_groups(groups.collect())  # a lazy frame of polars
     elif hasattr(groups, "columns") and hasattr(groups, "to_numpy"):
         read = _of_table(groups)
     else:
@@ -423,13 +438,30 @@ def read_groups(groups: Any) -> dict[str, list[Any]]:
                 f"Group {name!r} is a single string, {members!r}; give a list of "
                 "columns."
             )
-        found[str(name)] = [
-            int(m) if isinstance(m, (int, np.integer)) else str(m)
-            for m in dict.fromkeys(members)
-        ]
+        if is_missing(name):
+            raise ValueError(
+                "A group has no name (its name is missing); name it, or leave it out."
+            )
+        if str(name) in found:
+            raise ValueError(
+                f"Several groups are called {str(name)!r}; rename all but one of them."
+            )
+        named = (_member(m) for m in members if not is_missing(m))
+        found[str(name)] = list(dict.fromkeys(named))
     if not found:
         raise ValueError("There are no groups; give at least one.")
     return found
+
+
+def _member(column: Any) -> int | str:
+    """Return a column's name or index; whole floats are integers.
+
+    pandas turns a column of integers in which a value is missing into floats.
+    """
+    whole = isinstance(column, (int, np.integer)) or (
+        isinstance(column, (float, np.floating)) and float(column).is_integer()
+    )
+    return int(column) if whole else str(column)
 
 
 def _read_gmt(path: Path) -> list[tuple[str, list[str]]]:

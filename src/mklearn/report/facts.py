@@ -671,10 +671,11 @@ def errors_of_classes(found: Predictions) -> dict[str, Any]:
 
 
 def errors_of_times(found: Predictions) -> dict[str, Any]:
-    """Return concordance, areas under the curve, and groups of equal size by risk.
+    """Return concordance, areas under the curve, and groups by risk.
 
     Risks are compared only within folds. Areas are computed at quartiles of the event
-    times; groups are thirds, or halves if there are few events.
+    times; groups are thirds, or halves if there are few events, as far as equal risks
+    allow.
     """
     y, risk = found.truth, np.asarray(found.predicted, dtype=float)
     fold = np.zeros(len(y), dtype=int) if found.folds is None else found.folds
@@ -688,8 +689,10 @@ def errors_of_times(found: Predictions) -> dict[str, Any]:
     )
     group = np.zeros(len(y), dtype=int)
     for rows in folds:
-        order = np.argsort(risk[rows], kind="stable")
-        group[rows[order]] = np.arange(len(rows)) * len(names) // len(rows)
+        # equal risks are in the same group, whatever the order of rows
+        _, which, count = np.unique(risk[rows], return_inverse=True, return_counts=True)
+        place = np.cumsum(count) - (count + 1) / 2  # the mean of those with this risk
+        group[rows] = (place * len(names) / len(rows)).astype(int)[which]
     known = np.isfinite(areas)
     sums, counts = np.where(known, areas, 0.0).sum(axis=0), known.sum(axis=0)
     return {
@@ -700,7 +703,11 @@ def errors_of_times(found: Predictions) -> dict[str, Any]:
         "areas": [
             float(s / n) if n else None for s, n in zip(sums, counts, strict=True)
         ],
-        "groups": {name: _curve(y[group == k]) for k, name in enumerate(names)},
+        "groups": {
+            name: _curve(y[group == k])
+            for k, name in enumerate(names)
+            if (group == k).any()
+        },
     }
 
 

@@ -656,7 +656,7 @@ def times_section(report: Report) -> str:
     groups = errors["groups"]
     rows = [(name, g["n_samples"], g["events"]) for name, g in groups.items()]
     heads = ["predicted risk", "samples", "events"]
-    parts += table("Groups of equal size by predicted risk", heads, rows)
+    parts += table("Groups by predicted risk", heads, rows)
     drawn = new_figure((7, 4))
     if drawn is None:
         return parts

@@ -415,7 +415,9 @@ class CoupledSolver(SmoothSolver):
         Kp = K @ p
         size = first = float(np.sum(rest * Kp))
         for _ in range(_INNER_STEPS):
-            if not size > self.forcing**2 * first:
+            if not size > 0.0:
+                return None  # far from these factors, or beyond rounding: no progress
+            if size <= self.forcing**2 * first:
                 return a
             q = p + self.loss.bent(f, Kp)
             step = size / float(np.sum(q * Kp))

@@ -56,14 +56,15 @@ def read_table(path: str | os.PathLike[str]) -> Any:
                 "encoding": "utf-8-sig",
                 **exact_numbers(pd),
             }
-            frame = pd.read_csv(path, **options)
-            if kind == ".csv" and frame.shape[1] == 1 and ";" in str(frame.columns[0]):
+            header = {"header": None, "nrows": 1, "dtype": str}
+            header["keep_default_na"] = False
+            first = pd.read_csv(path, **header, **options)
+            if kind == ".csv" and first.shape[1] == 1 and ";" in first.iloc[0, 0]:
+                # only names tell: values may contain commas
                 options["sep"] = ";"
-                frame = pd.read_csv(path, **options)
+                first = pd.read_csv(path, **header, **options)
+            frame = pd.read_csv(path, **options)
             # pandas gives names that stand twice a number, and tells nobody
-            first = pd.read_csv(
-                path, header=None, nrows=1, dtype=str, keep_default_na=False, **options
-            )
             _check_names(first.iloc[0], path)
     except ImportError as error:
         raise TableError(
@@ -88,6 +89,12 @@ def read_table(path: str | os.PathLike[str]) -> Any:
     if len(frame) == 0:
         raise TableError(f"{path} has a header but no rows.")
     return frame
+
+
+def _as_text(label: Any) -> str:
+    """Return a sample's name as text; 5 and 5.0 are the same name."""
+    whole = isinstance(label, float) and label.is_integer()
+    return str(int(label)) if whole else str(label)
 
 
 def read_tables(
@@ -125,15 +132,15 @@ def read_tables(
     parts, taken = [], set()
     for view, part in frames.items():
         require_column(part, name)
-        ids = [str(value) for value in part[name].tolist()]
+        if part[name].isna().any():
+            raise TableError(f"table {view!r} has rows without a value of {name!r}.")
+        ids = [_as_text(value) for value in part[name].tolist()]
         try:
             require_distinct(
                 as_labels(ids), f"table {view!r}", "Keep one row for each of them."
             )
         except ValueError as error:
             raise TableError(str(error)) from error
-        if part[name].isna().any():
-            raise TableError(f"table {view!r} has rows without a value of {name!r}.")
         part = part.drop(columns=[name]).set_axis(pd.Index(ids, dtype=object))
         part = part.rename(columns={c: f"{view}.{c}" for c in part if c in taken})
         taken |= set(part.columns)
