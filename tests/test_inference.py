@@ -968,6 +968,22 @@ def test_likelihood_ratios_do_not_depend_on_which_class_comes_first():
     assert ((one.p_values == 1) == (other.p_values == 1)).all()
 
 
+@pytest.mark.parametrize("method", ["lr", "permutation"])
+def test_what_a_similar_kernel_explains_of_labels_is_not_found_twice(method):
+    # labels depend on column 0 only; column 1 is similar and adds nothing
+    rng, found = np.random.default_rng(0), 0
+    for seed in range(20):
+        X = rng.normal(size=(80, 2))
+        X[:, 1] = X[:, 0] + 0.3 * X[:, 1]
+        y = rng.uniform(size=80) < 1.0 / (1.0 + np.exp(-3.0 * X[:, 0]))
+        tests = kernel_tests(
+            X, y, kernels.per_feature("rbf"), given="others", method=method, which=[1],
+            n_permutations=99, random_state=seed,
+        )  # fmt: skip
+        found += int(tests.p_values[0] <= 0.1)
+    assert found <= 5  # of a binomial count with mean 2: more have probability 0.01
+
+
 @pytest.mark.parametrize("classes", [False, True])
 def test_other_kernels_as_matrices_or_as_columns(classes, monkeypatch):
     rng = np.random.default_rng(0)

@@ -166,8 +166,9 @@ def kernel_tests(
         collinear columns are dropped and listed in the result.
     given : {"covariates", "others"}
         The null model: covariates alone, or covariates and all other kernels, whose
-        weights are estimated without the tested kernel by restricted likelihood (for
-        two classes, by its Laplace approximation).
+        weights are estimated without the tested kernel by restricted likelihood. For
+        two classes, the score test uses its Laplace approximation for a logistic model,
+        and the other methods treat the labels as numbers.
     method : {"score", "lr", "permutation"}
         "score" computes the tail of ``e'Ke / e'e``, exactly for normal noise of unknown
         variance; for two classes given other kernels, of ``e'Ke`` with the variance
@@ -460,10 +461,11 @@ class _Asked:
                 )
             same = target.null(Z, permuted=self.method == "permutation")
             return lambda k: same
+        if others and self.method != "score":
+            target = target.as_numbers()
         if not target.binary:  # the logistic model detects separated classes itself
             check_left(target.Y, Z)
-        ratios = self.method != "score"
-        return null_models(forms, target, Z, parts if others else None, ratios)
+        return null_models(forms, target, Z, parts if others else None)
 
 
 # --- kernels and targets --------------------------------------------------------------
@@ -746,6 +748,16 @@ class _Target:
         values = y[:, None].astype(float)
         return cls(values - values.mean(), None)  # the constant is unpenalised
 
+    def as_numbers(self) -> _Target:
+        """Return labels of two classes as numbers, other targets as they are.
+
+        Their residuals then have a variance that is estimated, so that other kernels
+        or intercepts of subjects need not be kept from separating the classes.
+        """
+        if not self.binary:
+            return self
+        return _Target(self.Y - self.Y.mean(axis=0), None)
+
 
 # --- tests ----------------------------------------------------------------------------
 
@@ -867,9 +879,7 @@ def _within(
     if isinstance(target, EventTimes):
         stratum = np.unique(parts, return_inverse=True)[1]
         return replace(target, stratum=np.asarray(stratum, dtype=np.intp)), Z
-    if target.binary:
-        target = _Target(target.Y - target.Y.mean(axis=0), None)
-    return target, exchange.design(Z)
+    return target.as_numbers(), exchange.design(Z)
 
 
 def _permuted(
