@@ -11,10 +11,21 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state
 
-from mklearn.data.subjects import folds_from, warn_of_subjects, warned_of_subjects
+from mklearn.data.subjects import (
+    check_groups,
+    folds_from,
+    warn_of_subjects,
+    warned_of_subjects,
+)
+from mklearn.data.views import MultiView, holds_views, paired
 from mklearn.fitted import NEGLIGIBLE
 from mklearn.interpretation.frames import by_kernel
-from mklearn.model_selection import ctrl_c_ends_all, stop_if_interrupted
+from mklearn.model_selection import (
+    ctrl_c_ends_all,
+    requesting_groups,
+    stop_if_interrupted,
+    takes_groups,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -230,7 +241,7 @@ def weight_stability(
         The folds.
     groups : array of shape (n_samples,), optional
         Subject of each sample. Subjects are drawn as a whole; for folds they are passed
-        on to ``cv.split``.
+        on to ``cv.split``. A model that cross-validates gets them too.
     level : float
         Share of the resamples that lie within the intervals.
     n_jobs : int, optional
@@ -265,7 +276,14 @@ def weight_stability(
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    X = MultiView(X) if holds_views(X) else X
     n = X.shape[0] if hasattr(X, "shape") else len(X)
+    y, groups = paired(X, y), paired(X, groups, "groups")
+    given: dict[str, Any] = {}
+    if groups is not None:
+        groups = check_groups(groups, n)
+        estimator = requesting_groups(estimator)
+        given = {"groups": groups} if takes_groups(estimator) else {}
     labels = None if y is None or not is_classifier(estimator) else np.asarray(y)
     warn_of_subjects(X, y, groups, cv if method == "folds" else None)
     if method in ("bootstrap", "pairs"):
@@ -297,7 +315,8 @@ def weight_stability(
         )
     with ctrl_c_ends_all():
         models = Parallel(n_jobs=n_jobs)(
-            delayed(_weights_of)(clone(estimator), X, y, count) for count in counts
+            delayed(_weights_of)(clone(estimator), X, y, count, given)
+            for count in counts
         )
     names, classes = models[0][:2]
     weights, contributions = (np.stack([m[i] for m in models]) for i in (2, 3))
@@ -319,10 +338,7 @@ class _Units:
     def made(cls, n: int, labels: NDArray[Any] | None, groups: Any) -> _Units:
         unit, count = np.arange(n), n
         if groups is not None:
-            groups = np.asarray(groups)
-            if groups.shape != (n,):
-                raise ValueError(f"groups must have shape ({n},), got {groups.shape}.")
-            unit = np.unique(groups, return_inverse=True)[1]
+            unit = check_groups(groups, n)
             count = int(unit.max()) + 1
             if count < 2:
                 raise ValueError(
@@ -353,10 +369,10 @@ class _Units:
 
 
 def _weights_of(
-    model: Any, X: Any, y: Any, weight: FloatArray
+    model: Any, X: Any, y: Any, weight: FloatArray, given: dict[str, Any]
 ) -> tuple[tuple[str, ...], tuple[Any, ...] | None, FloatArray, FloatArray]:
     with warned_of_subjects():
-        model.fit(X, y, sample_weight=weight)
+        model.fit(X, y, sample_weight=weight, **given)
     stop_if_interrupted(model)
     classes = None
     if np.ndim(model.kernel_weights_) == 2:
