@@ -613,6 +613,20 @@ def test_kernels_that_are_not_there(data, which):
         kernel_tests(X, y, ["linear", "rbf"], which=which)
 
 
+def test_one_view_has_no_others():
+    rng = np.random.default_rng(0)
+    X, y = MultiView({"a": rng.normal(size=(30, 2))}), rng.normal(size=30)
+    with pytest.raises(ValueError, match="at least two views, got one"):
+        hierarchical_tests(X, y, kernels.per_view("linear", "rbf"), given="others")
+
+
+@pytest.mark.parametrize("gone", [None, np.nan])
+def test_missing_labels_are_refused(gone):
+    X, y = np.arange(30.0)[:, None], np.array([*["a", "b"] * 14, gone, gone], object)
+    with pytest.raises(ValueError, match="y is missing for 2 samples, first in row 28"):
+        kernel_tests(X, y, "linear")
+
+
 def test_views_need_views(data):
     X, _, y = data
     with pytest.raises(ValueError, match="kernels of views"):

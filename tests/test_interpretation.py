@@ -522,6 +522,21 @@ def test_subjects_are_drawn_as_a_whole():
         _Units.made(40, None, np.zeros(40))
 
 
+@pytest.mark.parametrize("method", ["bootstrap", "pairs"])
+def test_resamples_of_subjects_have_all_classes(method):
+    # a class that occurs in only three of eight subjects, beside another one
+    X, subject = samples(48)[0], np.repeat(np.arange(8), 6)
+    y = np.where(np.arange(48) % 6 < 3, "a", "b").astype(object)
+    y[np.isin(subject, [0, 3, 5]) & (np.arange(48) % 2 == 0)] = "c"
+    ask = {"method": method, "n_resamples": 20, "random_state": 0}
+    found = weight_stability(MKLClassifier(KERNELS), X, y, groups=subject, **ask)
+    assert len(found.weights) == 20
+    y[subject > 0] = "a"
+    if method == "pairs":  # only one subject has the others
+        with pytest.raises(ValueError, match="too few subjects"):
+            weight_stability(MKLClassifier(KERNELS), X, y, groups=subject, **ask)
+
+
 def test_stability_selection_finds_signal_and_little_noise():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 8))

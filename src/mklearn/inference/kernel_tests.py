@@ -22,6 +22,7 @@ from mklearn.data.covariates import (
     split,
 )
 from mklearn.data.frames import pandas_for
+from mklearn.data.labels import is_missing
 from mklearn.data.spelling import plural
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views, paired
@@ -420,7 +421,8 @@ class _Asked:
                 "method='permutation'."
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
-            raise ValueError("given='others' needs at least two kernels, got one.")
+            what = "views" if len(tested.names) > 1 else "kernels"
+            raise ValueError(f"given='others' needs at least two {what}, got one.")
         if self.method == "permutation":
             strata = target.stratum if isinstance(target, EventTimes) else None
             exchange = Exchange.of(n, target.Y, given.groups, strata)
@@ -733,6 +735,12 @@ class _Target:
         y = np.asarray(check_given(y))
         if y.shape != (n,):
             raise ValueError(f"y must have shape ({n},), got {y.shape}.")
+        gone = [i for i, label in enumerate(y.tolist()) if is_missing(label)]
+        if gone and y.dtype.kind not in "iuf":
+            raise ValueError(
+                f"y is missing for {plural(len(gone), 'sample')}, first in row "
+                f"{gone[0]}; leave out these samples."
+            )
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError("y has only one value, so there is nothing to explain.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,8 @@ from mklearn.model_selection import (
 )
 
 FloatArray = NDArray[np.float64]
+
+_DRAWS = 1000  # until a resample has all classes
 
 
 @dataclass(frozen=True)
@@ -240,8 +243,9 @@ def weight_stability(
     cv : int, splitter or iterable of (train, test)
         The folds.
     groups : array of shape (n_samples,), optional
-        Subject of each sample. Subjects are drawn as a whole; for folds they are passed
-        on to ``cv.split``. A model that cross-validates gets them too.
+        Subject of each sample. Subjects are drawn as a whole, again if a class is
+        missing; for folds they are passed on to ``cv.split``. A model that
+        cross-validates gets them too.
     level : float
         Share of the resamples that lie within the intervals.
     n_jobs : int, optional
@@ -294,13 +298,20 @@ def weight_stability(
             )
         rng, units = check_random_state(random_state), _Units.made(n, labels, groups)
         if method == "bootstrap":
-            counts = [units.bootstrap(rng) for _ in range(n_resamples)]
+            draws = [
+                units.complete(lambda: (units.bootstrap(rng),))
+                for _ in range(n_resamples)
+            ]
         elif n_resamples % 2:
             raise ValueError(
                 f"method='pairs' needs an even n_resamples, got {n_resamples!r}."
             )
         else:
-            counts = [c for _ in range(n_resamples // 2) for c in units.halves(rng)]
+            draws = [
+                units.complete(lambda: units.halves(rng))
+                for _ in range(n_resamples // 2)
+            ]
+        counts = [count for draw in draws for count in draw]
     elif method == "folds":
         splitter = folds_from(cv, y, groups, labels is not None)
         counts = [
@@ -328,11 +339,13 @@ class _Units:
     """What is drawn: samples or subjects, within each class where they have one.
 
     ``of`` says which unit each sample belongs to, ``strata`` are the units of each
-    class.
+    class. If subjects have samples of several classes, there is one stratum, and
+    ``codes`` are the classes of the samples.
     """
 
     of: NDArray[np.intp]
     strata: list[NDArray[np.intp]]
+    codes: NDArray[np.intp] | None = None
 
     @classmethod
     def made(cls, n: int, labels: NDArray[Any] | None, groups: Any) -> _Units:
@@ -349,9 +362,25 @@ class _Units:
         codes = np.unique(labels, return_inverse=True)[1]
         first = np.full(count, -1)
         first[unit] = codes
-        if (first[unit] != codes).any():  # subjects with samples of several classes
-            return cls(unit, [np.arange(count)])
+        if (first[unit] != codes).any():
+            return cls(unit, [np.arange(count)], codes)
         return cls(unit, [np.flatnonzero(first == c) for c in np.unique(codes)])
+
+    def complete(
+        self, draw: Callable[[], tuple[FloatArray, ...]]
+    ) -> tuple[FloatArray, ...]:
+        """Draw resamples, again if one of them lacks a class."""
+        for _ in range(_DRAWS):
+            counts = draw()
+            if self.codes is None or all(
+                np.bincount(self.codes, count).all() for count in counts
+            ):
+                return counts
+        raise ValueError(
+            "Resamples of whole subjects lack some of the classes, because too few "
+            "subjects have samples of a class; merge or drop that class, or use "
+            "method='folds'."
+        )
 
     def bootstrap(self, rng: np.random.RandomState) -> FloatArray:
         """Return how often each sample is drawn, classes as large as they are."""
