@@ -642,6 +642,23 @@ def test_log_loss_is_that_of_the_probabilities(count, options, tmp_path):
     assert "scored by log loss" in page
 
 
+@pytest.mark.parametrize("target", ["numbers", "classes"])
+def test_folds_of_one_subject(target, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=["a0", "a1", "b0", "b1"])
+    frame["y"] = frame.a0 + rng.normal(size=60)
+    if target == "classes":
+        frame["y"] = np.where(frame.y > 0, "yes", "no")
+    frame["who"] = [f"s{i // 15}" for i in range(60)]
+    path, out = tmp_path / "t.csv", tmp_path / "out"
+    frame.to_csv(path, index=False)
+    views = ("--views", "a=a0,a1", "--views", "b=b0,b1", "--kernels", "linear")
+    result = run(
+        "fit", path, "--target", "y", *views, "--groups", "who", "--out", out,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+
+
 def test_compare_by_log_loss(table, tmp_path):
     result = run(
         "compare", table, "--target", "state", "--methods", "mkl,discriminant",

@@ -103,6 +103,25 @@ def test_intervals_from_sums_are_those_of_all_samples():
     np.testing.assert_allclose(found, expected, rtol=1e-2)
 
 
+@pytest.mark.parametrize("weights", ["shared", "per-target"])
+def test_shares_are_those_of_all_samples_beside_covariates_like_a_kernel(weights):
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(100)
+    X = np.column_stack([z + 0.3 * rng.standard_normal(100), rng.standard_normal(100)])
+    X = np.column_stack([X, z])
+    Y = X.sum(axis=1)[:, None] + rng.standard_normal((100, 2))
+    model = EvidenceMKLRegressor(
+        [Linear(columns=[0]), Linear(columns=[1])], fixed=[2], weights=weights, tol=1e-8
+    ).fit(X, Y)
+    low = clone(model).set_params(approximation="nystroem", rank=100).fit(X, Y)
+    for name in ("variance_explained_", "variance_explained_std_"):
+        mine, theirs = getattr(low, name), getattr(model, name)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3)
+    ask = {"target": 0} if weights == "per-target" else {}
+    ends = low.profile_intervals(X, Y, **ask), model.profile_intervals(X, Y, **ask)
+    np.testing.assert_allclose(*ends, rtol=0.01, atol=1e-3)
+
+
 def test_rows_without_weight_are_no_rows():
     X, y = samples(outputs=2)
     w = np.arange(len(X)) % 3.0

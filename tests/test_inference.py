@@ -613,6 +613,20 @@ def test_kernels_that_are_not_there(data, which):
         kernel_tests(X, y, ["linear", "rbf"], which=which)
 
 
+def test_one_view_has_no_others():
+    rng = np.random.default_rng(0)
+    X, y = MultiView({"a": rng.normal(size=(30, 2))}), rng.normal(size=30)
+    with pytest.raises(ValueError, match="at least two views, got one"):
+        hierarchical_tests(X, y, kernels.per_view("linear", "rbf"), given="others")
+
+
+@pytest.mark.parametrize("gone", [None, np.nan])
+def test_missing_labels_are_refused(gone):
+    X, y = np.arange(30.0)[:, None], np.array([*["a", "b"] * 14, gone, gone], object)
+    with pytest.raises(ValueError, match="y is missing for 2 samples, first in row 28"):
+        kernel_tests(X, y, "linear")
+
+
 def test_views_need_views(data):
     X, _, y = data
     with pytest.raises(ValueError, match="kernels of views"):
@@ -966,6 +980,22 @@ def test_likelihood_ratios_do_not_depend_on_which_class_comes_first():
     assert other.statistic == pytest.approx(one.statistic, abs=1e-7)
     assert ((one.statistic == 0) == (one.p_values == 1)).all()
     assert ((one.p_values == 1) == (other.p_values == 1)).all()
+
+
+@pytest.mark.parametrize("method", ["lr", "permutation"])
+def test_what_a_similar_kernel_explains_of_labels_is_not_found_twice(method):
+    # labels depend on column 0 only; column 1 is similar and adds nothing
+    rng, found = np.random.default_rng(0), 0
+    for seed in range(20):
+        X = rng.normal(size=(80, 2))
+        X[:, 1] = X[:, 0] + 0.3 * X[:, 1]
+        y = rng.uniform(size=80) < 1.0 / (1.0 + np.exp(-3.0 * X[:, 0]))
+        tests = kernel_tests(
+            X, y, kernels.per_feature("rbf"), given="others", method=method, which=[1],
+            n_permutations=99, random_state=seed,
+        )  # fmt: skip
+        found += int(tests.p_values[0] <= 0.1)
+    assert found <= 5  # of a binomial count with mean 2: more have probability 0.01
 
 
 @pytest.mark.parametrize("classes", [False, True])

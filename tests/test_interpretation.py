@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from sklearn import config_context
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import GroupKFold
 
 from cases import samples, stack
 from mklearn import (
@@ -16,6 +18,7 @@ from mklearn import (
     MKLDiscriminant,
     MKLOneClass,
     MKLRegressor,
+    MKLRegressorCV,
     MultiView,
     SingleKernelCV,
     SubspaceClassifier,
@@ -25,10 +28,12 @@ from mklearn.interpretation import (
     StabilitySelection,
     decision_parts,
     kernel_importance,
+    score_by_view,
     weight_stability,
 )
 from mklearn.interpretation.stability import _Units
-from mklearn.kernels import RBF, Function, Linear, per_feature
+from mklearn.kernels import RBF, Function, Linear, per_feature, per_view
+from mklearn.model_selection import compare
 from written import run_page
 
 KERNELS = [Linear(), RBF(0.3), RBF(0.05, columns=[0, 1])]
@@ -245,6 +250,18 @@ def test_probabilities_are_scored_too_and_silent_kernels_lose_nothing():
     assert found.mean.max() > 0.1
 
 
+@pytest.mark.filterwarnings("ignore:(R.2|Only one class)")
+def test_scores_that_are_not_defined_have_no_p_values():
+    X, y = samples(40)
+    model = MKLClassifier(KERNELS).fit(X, y)
+    with pytest.raises(ValueError, match="not defined on these samples"):
+        some = y == y[0]
+        kernel_importance(model, X[some], y[some], scoring="roc_auc", n_repeats=5)
+    model = MKLRegressor(KERNELS).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="not defined on these samples"):
+        kernel_importance(model, X[:1], X[:1, 0], n_repeats=5)
+
+
 def test_importance_as_a_table_and_bad_questions(fitted):
     pytest.importorskip("pandas")
     model, X, y = fitted
@@ -342,6 +359,64 @@ def test_bad_resampling_is_refused():
     with pytest.raises(ValueError, match="2 folds"):
         split = [(np.arange(20), np.arange(20, 30))]
         weight_stability(model, X, y, method="folds", cv=split)
+
+
+def test_subjects_are_paired_by_name_and_must_be_known():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    ids = [f"p{i}" for i in range(48)]
+    tables = {
+        view: pd.DataFrame(rng.normal(size=(48, 2)), ids, ["x", "y"]) for view in "ab"
+    }
+    y = pd.Series(rng.normal(size=48), ids)
+    who = pd.Series([f"s{i // 4}" for i in range(48)], ids)
+    order = rng.permutation(48)
+    model = MKLRegressor(per_view("linear")).fit(tables, y)
+
+    def found(y, who):
+        return (
+            weight_stability(
+                model, tables, y, groups=who, n_resamples=4, random_state=0
+            ).weights,
+            kernel_importance(
+                model, tables, y, groups=who, n_repeats=4, random_state=0
+            ).permuted,
+            score_by_view(model, tables, y, cv=3, groups=who).folds,
+            compare({"mkl": model}, MultiView(tables), y, cv=3, groups=who).scores,
+        )
+
+    for one, other in zip(
+        found(y, who), found(y.iloc[order], who.iloc[order]), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    for gone in (None, np.nan):
+        missing = who.to_numpy(object, copy=True)
+        missing[:7] = gone
+        with pytest.raises(ValueError, match="groups is missing for 7 samples"):
+            weight_stability(model, tables, y, groups=missing, n_resamples=2)
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_models_that_search_get_the_subjects(routing):
+    rng = np.random.default_rng(0)
+    X, who = rng.normal(size=(48, 2)), np.repeat(np.arange(12), 4)
+    y = X[:, 0] + rng.normal(size=12)[who]
+    seen = []
+
+    class Folds(GroupKFold):
+        def split(self, X, y=None, groups=None):
+            seen.append(len(np.unique(groups)))
+            return super().split(X, y, groups)
+
+    with config_context(enable_metadata_routing=routing):
+        cv = Folds(2)
+        model = MKLRegressorCV(per_feature("linear"), cv=cv)
+        for kind in ("product", "unique", "shapley"):
+            score_by_view(model, X, y, kind, cv=3, groups=who)
+        assert set(seen) == {8}
+        seen.clear()
+        weight_stability(model, X, y, groups=who, n_resamples=2, random_state=0)
+        assert len(seen) == 2
 
 
 # --- probabilities and the page about all this ----------------------------------------
@@ -445,6 +520,21 @@ def test_subjects_are_drawn_as_a_whole():
     assert len(mixed.strata) == 1
     with pytest.raises(ValueError, match="only one value"):
         _Units.made(40, None, np.zeros(40))
+
+
+@pytest.mark.parametrize("method", ["bootstrap", "pairs"])
+def test_resamples_of_subjects_have_all_classes(method):
+    # a class that occurs in only three of eight subjects, beside another one
+    X, subject = samples(48)[0], np.repeat(np.arange(8), 6)
+    y = np.where(np.arange(48) % 6 < 3, "a", "b").astype(object)
+    y[np.isin(subject, [0, 3, 5]) & (np.arange(48) % 2 == 0)] = "c"
+    ask = {"method": method, "n_resamples": 20, "random_state": 0}
+    found = weight_stability(MKLClassifier(KERNELS), X, y, groups=subject, **ask)
+    assert len(found.weights) == 20
+    y[subject > 0] = "a"
+    if method == "pairs":  # only one subject has the others
+        with pytest.raises(ValueError, match="too few subjects"):
+            weight_stability(MKLClassifier(KERNELS), X, y, groups=subject, **ask)
 
 
 def test_stability_selection_finds_signal_and_little_noise():

@@ -64,6 +64,18 @@ def total(loss):
 # --- bias -----------------------------------------------------------------------------
 
 
+def test_bias_of_large_scores():
+    # the slope is constant but for steps, far apart and of the width of one
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        f = np.round(400.0 * rng.standard_normal((30, 1)))
+        y = np.sign(rng.standard_normal((30, 1)))
+        loss = Logistic(y, np.full((30, 1), 10.0))
+        b = loss.bias(f)
+        near = [loss.primal(f, b + step) for step in (-0.01, 0.0, 0.01)]
+        assert near[1] <= min(near) * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("kind", CLASSES)
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), equal=st.booleans())

@@ -195,3 +195,10 @@ def test_searches_of_scikit_learn_get_the_groups():
     groups = np.arange(len(X)) % 30
     result = compare({"search": search}, X, Y, cv=3, groups=groups)
     assert np.isfinite(result.scores).all()
+
+
+def test_differences_of_models_that_are_not_there():
+    X, y = load_iris(return_X_y=True)
+    found = compare({"one": DummyClassifier(), "two": DummyClassifier()}, X, y, cv=3)
+    with pytest.raises(ValueError, match="no model 'three'; there are one, two"):
+        found.difference("one", "three")

@@ -19,6 +19,7 @@ from mklearn import (
     KernelBank,
     MKLClassifier,
     MKLClassifierCV,
+    MKLCox,
     MKLDiscriminant,
     MKLOneClass,
     MKLRegressor,
@@ -358,6 +359,35 @@ def test_sampled_shapley_values():
     assert (np.abs(drawn.scores - exact.scores) <= least).all()
     again = score_by_view(model, X, y, "shapley", **options)
     np.testing.assert_array_equal(drawn.folds, again.folds)
+
+
+def test_constant_views_add_nothing():
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((40, 2))
+    y = a[:, 0] + rng.standard_normal(40)
+    X = MultiView({"a": a, "same": np.ones((40, 1)), "too": np.zeros((40, 2))})
+    model = MKLRegressor(per_view("linear"))
+    with pytest.warns(UserWarning, match="zero or constant"):
+        found = score_by_view(model, X, y, "shapley", cv=3)
+    np.testing.assert_allclose(found.scores[1:], 0.0, atol=1e-4)
+    with pytest.warns(UserWarning, match="zero or constant"):
+        gone = score_by_view(model, X, y, "unique", cv=3)
+    np.testing.assert_allclose(gone.scores, found.scores, atol=1e-4)
+    times = np.column_stack([np.exp(-a[:, 0]), np.ones(40)])
+    with pytest.warns(UserWarning, match="zero or constant"):
+        risk = score_by_view(MKLCox(per_view("linear")), X, times, "shapley", cv=3)
+    np.testing.assert_allclose(risk.scores[1:], 0.0, atol=1e-4)
+    with pytest.raises(ValueError, match="nothing to learn"):
+        score_by_view(model, X[["same", "too"]], y, "shapley", cv=3)
+
+
+@pytest.mark.filterwarnings("ignore:R.2 score is not well-defined")
+def test_scores_that_are_not_defined_are_refused():
+    X = samples(20)[0]
+    with pytest.raises(ValueError, match="not defined on the test samples"):
+        score_by_view(
+            MKLRegressor(["linear", "rbf"]), X, X[:, 0], "unique", "kernel", cv=20
+        )
 
 
 def test_many_views_are_sampled():

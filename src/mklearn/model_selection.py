@@ -23,6 +23,7 @@ from mklearn.data.subjects import (
     warn_of_subjects,
     warned_of_subjects,
 )
+from mklearn.data.views import paired
 from mklearn.estimators._folds import error_over_folds, stop_if_interrupted
 from mklearn.fitted import used_kernels
 
@@ -85,6 +86,11 @@ class Comparison:
         a, b : str
             Names of models.
         """
+        for name in (a, b):
+            if name not in self.names:
+                raise ValueError(
+                    f"There is no model {name!r}; there are {', '.join(self.names)}."
+                )
         d = self.scores[self.names.index(a)] - self.scores[self.names.index(b)]
         sizes = [(len(train), len(test)) for train, test in self.splits]
         return float(d.mean()), float(error_over_folds(d, sizes))
@@ -168,6 +174,7 @@ def compare(
     if not models:
         raise ValueError("compare needs at least one model, got none.")
     first = next(iter(models.values()))
+    y, groups = paired(X, y), paired(X, groups, "groups")
     if groups is not None:
         groups = check_groups(groups, len(y))
         models = {name: requesting_groups(model) for name, model in models.items()}

@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import (
     GridSearchCV,
+    GroupKFold,
     ParameterGrid,
     check_cv,
     cross_val_predict,
@@ -394,8 +395,27 @@ def _grouped(model: Any, data: Data) -> Any:
     """Return a search on folds that keep subjects together, if there are any."""
     search = isinstance(model, (GridSearchCV, CalibratedModel))
     if data.groups is not None and search:
-        model.set_params(cv=group_folds(5, data.groups, data.y, data.task == CLASSES))
+        model.set_params(cv=_GroupFolds(data.task == CLASSES))
     return model
+
+
+class _GroupFolds(GroupKFold):
+    """Folds of the groups of some training samples, fewer if they have few groups."""
+
+    def __init__(self, classifier: bool) -> None:
+        super().__init__(5)
+        self.classifier = classifier
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds of these samples."""
+        return int(self._folds(y, groups).get_n_splits())
+
+    def split(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+        """Yield train and test rows."""
+        return self._folds(y, groups).split(X, y, groups)
+
+    def _folds(self, y: Any, groups: Any) -> Any:
+        return group_folds(5, groups, y, self.classifier)
 
 
 def method_notes(options: Settings) -> list[str]:

@@ -56,9 +56,13 @@ class Shares:
         given = isinstance(X, KernelBank)
         part = X[np.ix_(test, train)] if given else model.transform_table(X.iloc[test])
         groups = self._data.groups
+        if groups is not None:
+            groups = groups[test]
+            if len(np.unique(groups)) < 2:  # of one subject there is none to exchange
+                return
         found = kernel_importance(
             inner, part, self._data.y[test], by="view", scoring=self._scorer,
-            groups=None if groups is None else groups[test], random_state=self._seed,
+            groups=groups, random_state=self._seed,
         )  # fmt: skip
         if not self._tested or found.names == self._tested[0].names:
             self._tested.append(found)  # folds may differ in their columns

@@ -489,9 +489,12 @@ class Subsets:
     _test: Any
     _y: NDArray[Any]
     _weight: FloatArray | None
+    _given: dict[str, Any]
 
     @classmethod
-    def of(cls, model: Any, X: Any, y: NDArray[Any], X_test: Any) -> Subsets:
+    def of(
+        cls, model: Any, X: Any, y: NDArray[Any], X_test: Any, groups: Any = None
+    ) -> Subsets:
         """Return the kernels of an estimator for training and test samples.
 
         Parameters
@@ -502,14 +505,18 @@ class Subsets:
             Training samples.
         X_test
             Test samples; for precomputed kernels, those between these and X.
+        groups : array, optional
+            Groups of the training samples, if ``fit`` of the model takes them.
         """
+        given = {} if groups is None else {"groups": groups}
         apart = model.fixed is not None and not model._precomputed()
         if model.approximation is not None or apart:
-            known = clone(model).fit(X, y)
+            known = clone(model).fit(X, y, **given)
             stop_if_interrupted(known)
             return cls(
-                known.kernel_names_, known.kernels_, clone(model), X, X_test, y, None
-            )
+                known.kernel_names_, known.kernels_, clone(model), X, X_test, y, None,
+                given,
+            )  # fmt: skip
         # the models themselves check whether kernels are definite
         fresh = clone(model).set_params(psd="ignore")
         training = fresh._grams(X, y, None)
@@ -526,6 +533,7 @@ class Subsets:
             cross.stored(training.raw.memory_limit),
             y[training.index],
             training.weight,
+            {name: values[training.index] for name, values in given.items()},
         )
 
     def fitted(self, which: Index) -> tuple[Any, Any]:
@@ -533,11 +541,11 @@ class Subsets:
         model = clone(self._model)
         if self._weight is None:
             chosen = [self.kernels[m] for m in which]
-            model.set_params(kernels=chosen).fit(self._train, self._y)
+            model.set_params(kernels=chosen).fit(self._train, self._y, **self._given)
             test = self._test
         else:
             bank, test = self._train.select(which), self._test.select(which)
-            model.fit(bank, self._y, sample_weight=self._weight)
+            model.fit(bank, self._y, sample_weight=self._weight, **self._given)
         stop_if_interrupted(model)
         return model, test
 

@@ -22,6 +22,7 @@ from mklearn.data.covariates import (
     split,
 )
 from mklearn.data.frames import pandas_for
+from mklearn.data.labels import is_missing
 from mklearn.data.spelling import plural
 from mklearn.data.threads import one_blas_thread
 from mklearn.data.views import MultiView, holds_views, paired
@@ -166,8 +167,9 @@ def kernel_tests(
         collinear columns are dropped and listed in the result.
     given : {"covariates", "others"}
         The null model: covariates alone, or covariates and all other kernels, whose
-        weights are estimated without the tested kernel by restricted likelihood (for
-        two classes, by its Laplace approximation).
+        weights are estimated without the tested kernel by restricted likelihood. For
+        two classes, the score test uses its Laplace approximation for a logistic model,
+        and the other methods treat the labels as numbers.
     method : {"score", "lr", "permutation"}
         "score" computes the tail of ``e'Ke / e'e``, exactly for normal noise of unknown
         variance; for two classes given other kernels, of ``e'Ke`` with the variance
@@ -419,7 +421,8 @@ class _Asked:
                 "method='permutation'."
             )
         if self.given == "others" and any(len(p) == len(tested.names) for p in parts):
-            raise ValueError("given='others' needs at least two kernels, got one.")
+            what = "views" if len(tested.names) > 1 else "kernels"
+            raise ValueError(f"given='others' needs at least two {what}, got one.")
         if self.method == "permutation":
             strata = target.stratum if isinstance(target, EventTimes) else None
             exchange = Exchange.of(n, target.Y, given.groups, strata)
@@ -460,10 +463,11 @@ class _Asked:
                 )
             same = target.null(Z, permuted=self.method == "permutation")
             return lambda k: same
+        if others and self.method != "score":
+            target = target.as_numbers()
         if not target.binary:  # the logistic model detects separated classes itself
             check_left(target.Y, Z)
-        ratios = self.method != "score"
-        return null_models(forms, target, Z, parts if others else None, ratios)
+        return null_models(forms, target, Z, parts if others else None)
 
 
 # --- kernels and targets --------------------------------------------------------------
@@ -731,6 +735,12 @@ class _Target:
         y = np.asarray(check_given(y))
         if y.shape != (n,):
             raise ValueError(f"y must have shape ({n},), got {y.shape}.")
+        gone = [i for i, label in enumerate(y.tolist()) if is_missing(label)]
+        if gone and y.dtype.kind not in "iuf":
+            raise ValueError(
+                f"y is missing for {plural(len(gone), 'sample')}, first in row "
+                f"{gone[0]}; leave out these samples."
+            )
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError("y has only one value, so there is nothing to explain.")
@@ -745,6 +755,16 @@ class _Target:
             return cls(np.eye(len(classes))[codes], classes)
         values = y[:, None].astype(float)
         return cls(values - values.mean(), None)  # the constant is unpenalised
+
+    def as_numbers(self) -> _Target:
+        """Return labels of two classes as numbers, other targets as they are.
+
+        Their residuals then have a variance that is estimated, so that other kernels
+        or intercepts of subjects need not be kept from separating the classes.
+        """
+        if not self.binary:
+            return self
+        return _Target(self.Y - self.Y.mean(axis=0), None)
 
 
 # --- tests ----------------------------------------------------------------------------
@@ -867,9 +887,7 @@ def _within(
     if isinstance(target, EventTimes):
         stratum = np.unique(parts, return_inverse=True)[1]
         return replace(target, stratum=np.asarray(stratum, dtype=np.intp)), Z
-    if target.binary:
-        target = _Target(target.Y - target.Y.mean(axis=0), None)
-    return target, exchange.design(Z)
+    return target.as_numbers(), exchange.design(Z)
 
 
 def _permuted(

@@ -32,10 +32,8 @@ _ROOM = 2**28  # size in bytes up to which kernels are kept as matrices
 _NOTHING = 1e-7  # relative size of a kernel that counts as zero up to rounding
 # Largest variance of the log odds that other kernels may explain: where they separate
 # the classes, weights would grow without bound. A form in residuals of known variance
-# shrinks if labels are fitted too closely, so tests only lose power there. The ratio of
-# a form and the sum of squares does not, and far too many p-values are small unless the
-# bound is low: simulations in benchmarks/calibration.py.
-_ODDS, _ODDS_OF_RATIOS = 16.0, 1.0
+# shrinks if labels are fitted too closely, so tests only lose power there.
+_ODDS = 16.0
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,6 @@ def null_models(
     target: Target,
     Z: FloatArray,
     parts: Sequence[Any] | None,
-    ratios: bool = True,
 ) -> Callable[[int], Null]:
     """Return a function from the index of a part to the null model without it.
 
@@ -203,9 +200,6 @@ def null_models(
     parts : sequence of lists of int, or None
         Kernels that are tested together; the null model of a part has all others. None
         for null models with covariates only.
-    ratios : bool
-        Whether tests compare a form with the sum of squares. Otherwise the variance of
-        the residuals of two classes is taken as known where kernels have weight.
     """
     if parts is None:
         same = _covariates(target, Z)
@@ -213,8 +207,8 @@ def null_models(
     M = len(kernels)
     if len(parts) == 1:
         left = [m for m in range(M) if m not in parts[0]]
-        return lambda k: _Fitted.of(left, kernels, target, Z, ratios).null()
-    every = _Fitted.of(list(range(M)), kernels, target, Z, ratios)
+        return lambda k: _Fitted.of(left, kernels, target, Z).null()
+    every = _Fitted.of(list(range(M)), kernels, target, Z)
     whole = every.null()
 
     def without(k: int) -> Null:
@@ -311,8 +305,6 @@ class _Fitted:
         The restricted likelihood of values, or of working values.
     space : Space
     target : Target
-    ratios : bool
-        As in :func:`null_models`.
     here : Evidence or Labels
         The likelihood at the weights.
     """
@@ -323,7 +315,6 @@ class _Fitted:
     posed: Posed
     space: Space
     target: Target
-    ratios: bool
     here: Any
 
     @classmethod
@@ -333,18 +324,17 @@ class _Fitted:
         kernels: Sequence[Form],
         target: Target,
         Z: FloatArray,
-        ratios: bool,
     ) -> _Fitted:
         """Estimate the weights of some kernels."""
         some = [kernels[m] for m in which]
-        return cls._best(some, _space(some, Z), target, ratios, None, _REST)
+        return cls._best(some, _space(some, Z), target, None, _REST)
 
     def without(self, removed: list[int]) -> _Fitted:
         """Return the model without some of the kernels."""
         left = [m for m in range(len(self.kernels)) if m not in removed]
         start = weights_without(self.theta, self._model, removed)[left]
         some, space = [self.kernels[m] for m in left], self.space.part(left)
-        return self._best(some, space, self.target, self.ratios, start, _REST_WITHOUT)
+        return self._best(some, space, self.target, start, _REST_WITHOUT)
 
     @classmethod
     def _best(
@@ -352,7 +342,6 @@ class _Fitted:
         kernels: list[Form],
         space: Space,
         target: Target,
-        ratios: bool,
         start: FloatArray | None,
         rest: float,
     ) -> _Fitted:
@@ -361,15 +350,14 @@ class _Fitted:
             posed = space.posed(target.Y, np.ones(len(Z)), None)
             theta = _solved(posed.problem, start, rest).theta
             here: Any = posed.problem.at(theta)
-            return cls(kernels, theta, Z, posed, space, target, ratios, here)
+            return cls(kernels, theta, Z, posed, space, target, here)
         y = target.Y[:, 0]
         problem = LaplaceProblem(space, y, logit(logistic(target.Y, Z)[:, 0]))
         sizes = np.array([k.trace() / len(y) for k in kernels])
-        largest = _ODDS_OF_RATIOS if ratios else _ODDS
-        theta = _bounded(problem, sizes, largest, start, rest)
+        theta = _bounded(problem, sizes, start, rest)
         here = problem.at(theta)
         assert here is not None  # or there would be no solution
-        return cls(kernels, theta, Z, here.posed, space, target, ratios, here)
+        return cls(kernels, theta, Z, here.posed, space, target, here)
 
     @cached_property
     def _model(self) -> tuple[FloatArray, FloatArray]:
@@ -380,7 +368,7 @@ class _Fitted:
         """Return the model in coordinates where its residuals are white."""
         used = [self.kernels[k] for k in np.flatnonzero(self.theta > 0)]
         posed = self.posed
-        known = self.target.binary and not self.ratios and bool(used)
+        known = self.target.binary and bool(used)
         weight = posed.weight if known else None
         return Null.of(posed.Y, self.Z, posed.root(self.theta), used, weight)
 
@@ -401,7 +389,6 @@ class _StrongError(Exception):
 def _bounded(
     problem: LaplaceProblem,
     sizes: FloatArray,
-    largest: float,
     start: FloatArray | None,
     rest: float,
 ) -> FloatArray:
@@ -412,14 +399,14 @@ def _bounded(
     """
 
     def watch(history: Any) -> None:
-        if history.theta[-1] @ sizes > 20.0 * largest:
+        if history.theta[-1] @ sizes > 20.0 * _ODDS:
             raise _StrongError(history.theta[-1])
 
     try:
         theta = _solved(problem, start, rest, watch).theta
     except _StrongError as strong:
         theta = strong.args[0]
-    return np.asarray(theta * (largest / max(float(theta @ sizes), largest)))
+    return np.asarray(theta * (_ODDS / max(float(theta @ sizes), _ODDS)))
 
 
 def _solved(

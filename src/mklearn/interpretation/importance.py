@@ -154,10 +154,16 @@ def kernel_importance(
     n = len(parts)
     orders = [rng.permutation(n) for _ in range(n_repeats)]
     if groups is not None:
-        subjects = check_groups(groups, n)
+        subjects = check_groups(paired(X, groups, "groups"), n)
         orders = [_of_others(subjects, rng) for _ in range(n_repeats)]
     whole = parts.sum(axis=2)
-    score(whole)  # raises if there is anything wrong with y
+    # raises if there is anything wrong with y
+    if not np.isfinite(score(whole)):
+        raise ValueError(
+            "The score is not defined on these samples, such as R2 of one sample or "
+            "the area under the curve of one class; use more samples, or another "
+            "scoring."
+        )
     if scoring is None:
         scorer = _own_score(estimator, X, y) or scorer
     permuted = np.empty((len(kernels), n_repeats))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +12,25 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state
 
-from mklearn.data.subjects import folds_from, warn_of_subjects, warned_of_subjects
+from mklearn.data.subjects import (
+    check_groups,
+    folds_from,
+    warn_of_subjects,
+    warned_of_subjects,
+)
+from mklearn.data.views import MultiView, holds_views, paired
 from mklearn.fitted import NEGLIGIBLE
 from mklearn.interpretation.frames import by_kernel
-from mklearn.model_selection import ctrl_c_ends_all, stop_if_interrupted
+from mklearn.model_selection import (
+    ctrl_c_ends_all,
+    requesting_groups,
+    stop_if_interrupted,
+    takes_groups,
+)
 
 FloatArray = NDArray[np.float64]
+
+_DRAWS = 1000  # until a resample has all classes
 
 
 @dataclass(frozen=True)
@@ -229,8 +243,9 @@ def weight_stability(
     cv : int, splitter or iterable of (train, test)
         The folds.
     groups : array of shape (n_samples,), optional
-        Subject of each sample. Subjects are drawn as a whole; for folds they are passed
-        on to ``cv.split``.
+        Subject of each sample. Subjects are drawn as a whole, again if a class is
+        missing; for folds they are passed on to ``cv.split``. A model that
+        cross-validates gets them too.
     level : float
         Share of the resamples that lie within the intervals.
     n_jobs : int, optional
@@ -265,7 +280,14 @@ def weight_stability(
     """
     if not 0 < level < 1:
         raise ValueError(f"level must be between 0 and 1, got {level!r}.")
+    X = MultiView(X) if holds_views(X) else X
     n = X.shape[0] if hasattr(X, "shape") else len(X)
+    y, groups = paired(X, y), paired(X, groups, "groups")
+    given: dict[str, Any] = {}
+    if groups is not None:
+        groups = check_groups(groups, n)
+        estimator = requesting_groups(estimator)
+        given = {"groups": groups} if takes_groups(estimator) else {}
     labels = None if y is None or not is_classifier(estimator) else np.asarray(y)
     warn_of_subjects(X, y, groups, cv if method == "folds" else None)
     if method in ("bootstrap", "pairs"):
@@ -276,13 +298,20 @@ def weight_stability(
             )
         rng, units = check_random_state(random_state), _Units.made(n, labels, groups)
         if method == "bootstrap":
-            counts = [units.bootstrap(rng) for _ in range(n_resamples)]
+            draws = [
+                units.complete(lambda: (units.bootstrap(rng),))
+                for _ in range(n_resamples)
+            ]
         elif n_resamples % 2:
             raise ValueError(
                 f"method='pairs' needs an even n_resamples, got {n_resamples!r}."
             )
         else:
-            counts = [c for _ in range(n_resamples // 2) for c in units.halves(rng)]
+            draws = [
+                units.complete(lambda: units.halves(rng))
+                for _ in range(n_resamples // 2)
+            ]
+        counts = [count for draw in draws for count in draw]
     elif method == "folds":
         splitter = folds_from(cv, y, groups, labels is not None)
         counts = [
@@ -297,7 +326,8 @@ def weight_stability(
         )
     with ctrl_c_ends_all():
         models = Parallel(n_jobs=n_jobs)(
-            delayed(_weights_of)(clone(estimator), X, y, count) for count in counts
+            delayed(_weights_of)(clone(estimator), X, y, count, given)
+            for count in counts
         )
     names, classes = models[0][:2]
     weights, contributions = (np.stack([m[i] for m in models]) for i in (2, 3))
@@ -309,20 +339,19 @@ class _Units:
     """What is drawn: samples or subjects, within each class where they have one.
 
     ``of`` says which unit each sample belongs to, ``strata`` are the units of each
-    class.
+    class. If subjects have samples of several classes, there is one stratum, and
+    ``codes`` are the classes of the samples.
     """
 
     of: NDArray[np.intp]
     strata: list[NDArray[np.intp]]
+    codes: NDArray[np.intp] | None = None
 
     @classmethod
     def made(cls, n: int, labels: NDArray[Any] | None, groups: Any) -> _Units:
         unit, count = np.arange(n), n
         if groups is not None:
-            groups = np.asarray(groups)
-            if groups.shape != (n,):
-                raise ValueError(f"groups must have shape ({n},), got {groups.shape}.")
-            unit = np.unique(groups, return_inverse=True)[1]
+            unit = check_groups(groups, n)
             count = int(unit.max()) + 1
             if count < 2:
                 raise ValueError(
@@ -333,9 +362,25 @@ class _Units:
         codes = np.unique(labels, return_inverse=True)[1]
         first = np.full(count, -1)
         first[unit] = codes
-        if (first[unit] != codes).any():  # subjects with samples of several classes
-            return cls(unit, [np.arange(count)])
+        if (first[unit] != codes).any():
+            return cls(unit, [np.arange(count)], codes)
         return cls(unit, [np.flatnonzero(first == c) for c in np.unique(codes)])
+
+    def complete(
+        self, draw: Callable[[], tuple[FloatArray, ...]]
+    ) -> tuple[FloatArray, ...]:
+        """Draw resamples, again if one of them lacks a class."""
+        for _ in range(_DRAWS):
+            counts = draw()
+            if self.codes is None or all(
+                np.bincount(self.codes, count).all() for count in counts
+            ):
+                return counts
+        raise ValueError(
+            "Resamples of whole subjects lack some of the classes, because too few "
+            "subjects have samples of a class; merge or drop that class, or use "
+            "method='folds'."
+        )
 
     def bootstrap(self, rng: np.random.RandomState) -> FloatArray:
         """Return how often each sample is drawn, classes as large as they are."""
@@ -353,10 +398,10 @@ class _Units:
 
 
 def _weights_of(
-    model: Any, X: Any, y: Any, weight: FloatArray
+    model: Any, X: Any, y: Any, weight: FloatArray, given: dict[str, Any]
 ) -> tuple[tuple[str, ...], tuple[Any, ...] | None, FloatArray, FloatArray]:
     with warned_of_subjects():
-        model.fit(X, y, sample_weight=weight)
+        model.fit(X, y, sample_weight=weight, **given)
     stop_if_interrupted(model)
     classes = None
     if np.ndim(model.kernel_weights_) == 2:

@@ -17,10 +17,10 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
 
-from mklearn.data.checks import check_times, structured_times
+from mklearn.data.checks import NothingToLearnError, check_times, structured_times
 from mklearn.data.spelling import plural
 from mklearn.data.subjects import check_groups, group_folds
-from mklearn.data.views import paired
+from mklearn.data.views import MultiView, holds_views, paired
 from mklearn.estimators import MKLCox, MKLSurvivalSVM
 from mklearn.estimators._folds import Subsets
 from mklearn.estimators._targets import one_vs_rest
@@ -31,7 +31,9 @@ from mklearn.interpretation.frames import by_kernel
 from mklearn.model_selection import (
     ctrl_c_ends_all,
     error_over_folds,
+    requesting_groups,
     stop_if_interrupted,
+    takes_groups,
 )
 
 FloatArray = NDArray[np.float64]
@@ -193,7 +195,8 @@ def score_by_view(
         Cross-validation folds; 5 by default if models have to be fitted.
     groups : array of shape (n_samples,), optional
         Group labels, such as subjects, passed on to ``cv.split``. With an integer
-        ``cv`` all samples of a group fall into the same fold.
+        ``cv`` all samples of a group fall into the same fold. A model that
+        cross-validates itself gets those of its training samples.
     n_permutations : int, optional
         Number of orders of the views from which Shapley values are sampled, in pairs of
         an order and its reverse. By default all coalitions are evaluated for up to 12
@@ -244,7 +247,8 @@ def score_by_view(
     scorer = ViewScorer(
         model, kind, by, scoring, n_permutations, n_jobs, random_state
     )  # fmt: skip
-    y = paired(X, y, "y")
+    X = MultiView(X) if holds_views(X) else X
+    y, groups = paired(X, y), paired(X, groups, "groups")
     if _of_times(model):
         y = structured_times(check_times(y, len(y)))
     y = np.asarray(y)
@@ -260,19 +264,20 @@ def score_by_view(
         known, classes = y["event"], min(np.bincount(y["event"], minlength=2)) >= cv
     splitter = check_cv(cv, known, classifier=classes)
     if groups is not None:
-        groups = check_groups(groups, n)
+        groups, model = check_groups(groups, n), requesting_groups(model)
         if isinstance(cv, Integral):
             splitter = group_folds(int(cv), groups, known, classes)
+    passed = groups is not None and takes_groups(model)
     pairwise = get_tags(model).input_tags.pairwise
     with ctrl_c_ends_all():
         for train, test in splitter.split(np.zeros((n, 1)), known, groups):
             rows = _rows_of(X, train, train if pairwise else None)
             new = _rows_of(X, test, train if pairwise else None)
-            fold = model
+            fold, given = model, {"groups": groups[train]} if passed else {}
             if kind == "product":
-                fold = clone(model).fit(rows, y[train])
+                fold = clone(model).fit(rows, y[train], **given)
                 stop_if_interrupted(fold)
-            scorer.add(fold, (rows, y[train]), (new, y[test]))
+            scorer.add(fold, (rows, y[train]), (new, y[test]), **given)
     return scorer.result()
 
 
@@ -372,7 +377,9 @@ class ViewScorer:
             return True
         return is_regressor(model) and getattr(model, "loss", "squared") == "squared"
 
-    def add(self, model: Any, train: tuple[Any, Any] | None, test: Any) -> None:
+    def add(
+        self, model: Any, train: tuple[Any, Any] | None, test: Any, groups: Any = None
+    ) -> None:
         """Score the views on one more fold.
 
         Parameters
@@ -383,13 +390,16 @@ class ViewScorer:
             Training samples of the fold; None if they are neither known nor needed.
         test : tuple of (X, y)
             Samples to be scored on.
+        groups : array, optional
+            Groups of the training samples, if ``fit`` of the model takes them.
         """
         X, y = test[0], np.asarray(test[1])
         if "product" in self._kinds:
             scores, total = self._product(model, X, y)
         else:
             assert train is not None
-            scores, total = self._refitted(model, train[0], np.asarray(train[1]), X, y)
+            known = train[0], np.asarray(train[1])
+            scores, total = self._refitted(model, *known, X, y, groups)
         for kind, values in scores.items():
             self._folds[kind].append(values)
         self._totals.append(total)
@@ -461,9 +471,15 @@ class ViewScorer:
         return {"product": scores.mean(axis=0)}, float(totals.mean())
 
     def _refitted(
-        self, model: Any, X: Any, y: NDArray[Any], X_test: Any, y_test: NDArray[Any]
+        self,
+        model: Any,
+        X: Any,
+        y: NDArray[Any],
+        X_test: Any,
+        y_test: NDArray[Any],
+        of_train: Any,
     ) -> tuple[dict[str, FloatArray], float]:
-        subsets = Subsets.of(model, X, y, X_test)
+        subsets = Subsets.of(model, X, y, X_test, of_train)
         groups = self._grouped(subsets.names, subsets.kernels)
         V = len(groups)
         every = (1 << V) - 1
@@ -489,6 +505,11 @@ class ViewScorer:
         )
         value = dict(zip(which, found, strict=True))
         total = value[every]
+        if not np.isfinite(found).all():
+            raise ValueError(
+                "The score is not defined on the test samples of a fold, such as R2 of "
+                "one sample; use fewer folds, or another scoring."
+            )
         scores = {}
         if "unique" in self._kinds:
             lost = [total - value[every ^ (1 << v)] for v in range(V)]
@@ -591,7 +612,12 @@ def _value(
         Y, Y_test = _as_targets(constant, y), _as_targets(constant, y_test)
         parts = np.zeros((*Y_test.shape, 1))
         return float(_divided(parts, Y.mean(axis=0), Y_test, scoring)[1].mean())
-    fitted, X_test = subsets.fitted(which)
+    try:
+        fitted, X_test = subsets.fitted(which)
+    except NothingToLearnError:  # constant kernels add nothing to those of others
+        if len(which) == len(subsets.names):
+            raise
+        return _value(model, subsets, which[:0], y, y_test, scoring)
     if measured and (scoring == "correlation" or is_classifier(model)):
         parts, bias = parts_of(fitted, X_test)
         whole = parts.sum(axis=2, keepdims=True)
@@ -615,8 +641,12 @@ def _concordance(
     """
     risk = np.zeros(len(y_test))
     if len(which):
-        fitted, X_test = subsets.fitted(which)
-        risk = fitted.predict(X_test)
+        try:
+            fitted, X_test = subsets.fitted(which)
+            risk = fitted.predict(X_test)
+        except NothingToLearnError:  # as without kernels
+            if len(which) == len(subsets.names):
+                raise
     found = concordance_index(y_test, risk)
     if np.isnan(found):
         raise ValueError(

@@ -1028,5 +1028,7 @@ def _root(slope: Callable[[float], float], f: FloatArray) -> float:
         low *= 2
     while slope(high) < 0:
         high *= 2
-    # more accurate than scores of that size
-    return float(brentq(slope, low, high, xtol=UNIT * reach, rtol=8 * UNIT))
+    # more accurate than scores of that size; this takes many steps if the slope is
+    # nearly constant far from its root
+    tol = {"xtol": UNIT * reach, "rtol": 8 * UNIT}
+    return float(brentq(slope, low, high, maxiter=10_000, **tol))

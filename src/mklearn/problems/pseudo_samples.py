@@ -88,6 +88,9 @@ class Reduced:
         Mean of the normalised features.
     target : array of shape (T,)
         Mean of the targets.
+    variances : array of shape (M,)
+        Variance of the samples in the feature space of each kernel, for unit weights of
+        the pseudo-samples. What covariates explain is part of it, though not of R.
     beside : Beside or None
         Covariates, which have been regressed out; None if there are none.
     spread : sparse array of shape (d, D) or None
@@ -102,6 +105,7 @@ class Reduced:
     n: int
     middle: FloatArray
     target: FloatArray
+    variances: FloatArray
     beside: Beside | None = None
     spread: Any = None
 
@@ -125,11 +129,15 @@ class Reduced:
         and their weighted sum is faster to compute than that of the features.
         """
         root, beside = scaling.root, None
+        squares = np.diagonal(statistics.ZZ)[: len(statistics.mean) - free]
         if free:
             statistics, beside = statistics.apart(free)
         # each kernel normalises shared columns differently, so this is done later
         own = root if places is None else np.ones(len(statistics.mean))
         at = slice(None) if places is None else places
+        begin = [s.start for s in slices]
+        variances = np.add.reduceat(root**2 * squares[at], begin)
+        variances = variances / max(statistics.n_weighted, 1)
         if beside is not None:  # from here on in units of normalised features
             beside = replace(beside, along=beside.along[:, at] * root)
         R, pivots = factorised(own[:, None] * statistics.ZZ * own)
@@ -146,7 +154,7 @@ class Reduced:
             D = len(places)
             entries = (root, (places, np.arange(D)))
             spread = sparse.csr_array(entries, shape=(rows.shape[1], D))
-            scale = root[[s.start for s in slices]] ** 2  # one for each kernel
+            scale = root[begin] ** 2  # one for each kernel
             groups = [places[s] for s in slices]
             bank = KernelBank.from_features(rows, groups, names, scale=scale)
         elif 8 * len(slices) * len(rows) ** 2 <= memory and len(root) >= _WIDE * len(
@@ -166,6 +174,7 @@ class Reduced:
             statistics.n_weighted,
             root * (statistics.mean[at] - scaling.shift),
             statistics.target,
+            variances,
             beside,
             spread,
         )
@@ -220,13 +229,6 @@ class Reduced:
     def apply(self, w: FloatArray) -> FloatArray:
         """Return the features of the pseudo-samples times ``w``, (D,) or (D, T)."""
         return np.asarray(self.R @ (w if self.spread is None else self.spread @ w))
-
-    def sizes(self) -> FloatArray:
-        """Return the sum of squares of the features of each kernel, shape (M,)."""
-        size = np.sum(self.R**2, axis=0)
-        if self.spread is not None:
-            size = self.spread.power(2).T @ size
-        return np.asarray(np.add.reduceat(size, [s.start for s in self.slices]))
 
     def bias(
         self, w: FloatArray, tasks: slice | NDArray[np.intp] = slice(None)
@@ -311,11 +313,8 @@ class ReducedEvidence(EvidenceProblem):
         return np.asarray(size > self.reduced.total * rounding**2)
 
     def variances(self) -> FloatArray:
-        """Return the variance of the samples in feature space, for each kernel.
-
-        It corresponds to the unit weights of the pseudo-samples.
-        """
-        return self.reduced.sizes() / self.reduced.n
+        """Return the variance of the samples in feature space, for each kernel."""
+        return self.reduced.variances
 
     def certify(self, point: Iterate, dual: Iterate) -> Certificate:
         """Return the evidence of the weights, with the solution in features."""
