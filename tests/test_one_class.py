@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.svm import OneClassSVM
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -256,3 +256,13 @@ def test_not_fitted():
     for method in ("predict", "decision_function", "score_samples"):
         with pytest.raises(NotFittedError):
             getattr(MKLOneClass(), method)(cloud(5))
+
+
+def test_an_optimum_of_zero_ends():
+    # a weighted sum of the samples is zero, so no function separates them from 0; the
+    # objective decreases towards it forever if steps are made for the sake of rounding
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = MKLOneClass(kernels.per_feature("linear"), max_iter=30)
+    with pytest.warns(ConvergenceWarning, match="rounding limits the gap"):
+        model.fit(X)
+    assert 0 <= model.solution_.upper < 1e-12 and abs(model.solution_.lower) < 1e-12

@@ -41,6 +41,7 @@ _SMALL = (
 _MOST = 0.4  # share of rows above which all are computed, by symmetry
 _PATIENCE = 10  # runs of pairs after which an interior-point method is tried, once,
 _LEAP = 3000  # if there are at most this many variables
+_ROUNDING = 1e-13  # violations below which steps are not worth their rounding errors
 
 
 class RowCache:
@@ -347,7 +348,9 @@ class BoxSolver:
                 task.refresh()
         # the gap decreases roughly in proportion to the violation
         goal = max(min(allowed, self.coarse * self.size), 1e-13 * self.size)
-        eps = 0.1 if self.ratio <= 0.0 else min(0.1, 0.5 * goal / self.ratio)
+        eps = 0.1
+        if self.ratio > 0.0:
+            eps = min(eps, max(0.5 * goal / self.ratio, _ROUNDING))
         leapt = [False] * len(self.tasks)
         while True:
             for t, task in enumerate(self.tasks):
@@ -362,7 +365,7 @@ class BoxSolver:
             size = self.size
             self.ratio = gap / eps
             enough = max(min(allowed, self.coarse * size), 1e-13 * size)
-            if gap <= enough or eps < 1e-13:  # smaller violations are rounding errors
+            if gap <= enough or eps < _ROUNDING:
                 return A, F
             yield Iterate(theta, A, complete=False)
             eps *= min(max(0.5 * enough / gap, 0.02), 0.2)
