@@ -69,7 +69,8 @@ _RESULTS = (
     "ApproximationError|Blocks|Certificate|Comparison|DecisionParts|FeatureMap|History"
     "|Iterate|Judgement|KernelImportance|Likelihood|Path|Solution|Statistics|Status"
     "|WeightStability|KernelTests|WeightErrors|Likelihoods|Bounds|CertifiedSelection"
-    "|CertifiedPath|HierarchicalTests|TestedKernels|ScoreByView|StabilitySelection|GroupReport"
+    "|CertifiedPath|HierarchicalTests|PermutationTest|TestedKernels|ScoreByView"
+    "|StabilitySelection|GroupReport"
 )
 numpydoc_validation_exclude = {
     r"\.(get_metadata_routing|set_\w+_request)$",  # scikit-learn's own
