@@ -581,7 +581,7 @@ def test_errors(data):
     refuses("got the class SpyRegressor", model=SpyRegressor)
     refuses("a whole number, got 2.5", n_permutations=2.5)
     refuses("at least 1, got 0", n_permutations=0)
-    refuses("or one of .*'score'.*got 'wieghts'", statistic="wieghts")
+    refuses("or one of .*'score'.*got 'sizes'", statistic="sizes")
     refuses("a name or a function", statistic=3)
     refuses("by must be 'kernel' or 'view'", by="views")
     refuses("at least one fold", model=MKLRegressor(FAMILY), statistic="score", cv=[])
