@@ -130,16 +130,7 @@ class Exchange:
         return np.asarray(basis[:, sizes > 1e-9 * len(Z) ** 0.5])
 
     def design(self, Z: FloatArray) -> FloatArray:
-        """Return orthonormal columns that span means of parts and covariates.
-
-        Parameters
-        ----------
-        Z : array of shape (n, q)
-
-        Returns
-        -------
-        array of shape (n, r)
-        """
+        """Return orthonormal columns that span means of parts and covariates (n, q)."""
         parts = np.zeros(self.n, dtype=np.intp) if self.parts is None else self.parts
         means = (parts[:, None] == np.unique(parts)).astype(np.float64)
         return np.column_stack([means / np.sqrt(means.sum(axis=0)), self.slopes(Z)])
